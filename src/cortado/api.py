@@ -1,0 +1,196 @@
+"""cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
+
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from cortado import runner
+from cortado.artifact import EXAMPLE, REFERENCE, Artifact, Checked, write_folder
+from cortado.emit_c import Bundle, c_identifier, emit_c
+from cortado.emit_pte import Pte, emit_pte
+from cortado.errors import CortadoError
+from cortado.export import Inputs, Quantized, capture, check_batches, quantize
+from cortado.lowered import LoweredGraph, lowered_graph, to_bytes
+from cortado.passes import CortexMPassManager
+from cortado.program import build_program
+from cortado.report import build_report
+from cortado.schedule import Planned, schedule
+from cortado.target import CortexMTargetConfig, from_target_string
+
+Tensor = torch.Tensor
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Clock:
+    """CPU seconds per phase."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    progress: Progress = lambda phase: None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self.progress(name)
+        start = time.process_time()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One model for one target: artifacts in memory."""
+
+    name: str
+    target: CortexMTargetConfig
+    graph: LoweredGraph
+    planned: Planned
+    bundle: Bundle
+    pte: Pte | None
+    example: Inputs
+    data: Mapping[str, Any]
+
+    def report(self) -> dict[str, Any]:
+        return dict(self.data)
+
+    def save(self, folder: str | Path) -> Artifact:
+        """Writes .pte, C bundle, report and reference; all or nothing."""
+        path = Path(folder)
+        files: dict[str, str | bytes] = dict(self.bundle.files)
+        if self.pte is not None:
+            files[f"{self.data['prefix']}.pte"] = self.pte.data
+        files[REFERENCE] = to_bytes(self.graph)
+        files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
+        write_folder(path, files, self.data)
+        return Artifact.open(path)
+
+    def run(self, *inputs: Tensor, on: str | None = None) -> Checked:
+        """Runs one sample on the target's emulated board, or on='host'."""
+        with TemporaryDirectory(prefix="cortado-") as folder:
+            artifact = self.save(Path(folder) / self.data["prefix"])
+            return artifact.run([[tensor.detach().numpy() for tensor in inputs]], on)
+
+
+def _example_file(tensors: Sequence[Mapping[str, Any]], example: Inputs) -> bytes:
+    stream = io.BytesIO()
+    arrays = {tensor["name"]: value.numpy() for tensor, value in zip(tensors, example, strict=True)}
+    np.savez(stream, allow_pickle=False, **arrays)
+    return stream.getvalue()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that was captured and quantized once, to be compiled for any number of targets."""
+
+    name: str
+    quantized: Quantized
+    sample: Inputs
+    labels: tuple[str, ...] | None
+    seconds: Mapping[str, float]
+    progress: Progress
+
+    def compile(self, target: CortexMTargetConfig, intermediates: Path | None = None) -> Compiled:
+        clock = Clock(dict(self.seconds), self.progress)
+        with clock.phase("lower"):
+            program = self.quantized.program()
+            CortexMPassManager(program, target_config=target, intermediates=intermediates).transform()
+            graph = lowered_graph(program)
+        with clock.phase("plan"):
+            planned = schedule(build_program(self.name, program, target))
+        with clock.phase("emit C"):
+            bundle = emit_c(planned)
+        with clock.phase("emit pte"):
+            pte = emit_pte(program, target, _metadata(self.name, planned))
+        prefix = c_identifier(self.name)
+        with clock.phase("measure code"):
+            info = runner.BundleInfo(prefix, target, (), ())
+            size = runner.code_bytes(bundle.files, info)
+        data = build_report(
+            planned=planned,
+            graph=graph,
+            bundle=bundle,
+            pte=pte,
+            code_bytes=size,
+            seconds=clock.seconds,
+            labels=self.labels,
+        )
+        return Compiled(
+            name=self.name,
+            target=target,
+            graph=graph,
+            planned=planned,
+            bundle=bundle,
+            pte=pte,
+            example=self.sample,
+            data={**data, "prefix": prefix},
+        )
+
+
+def _metadata(name: str, planned: Planned) -> dict[str, Any]:
+    """What the .pte says of itself: one JSON string behind a constant method."""
+    from cortado import __version__
+
+    def tensor(t: Any) -> dict[str, Any]:
+        q = t.qparams
+        quantization = None if q is None else {"scale": q.scale, "zero_point": q.zero_point}
+        return {"name": t.name, "shape": list(t.shape), "quantization": quantization}
+
+    program = planned.program
+    return {
+        "cortado": __version__,
+        "model": name,
+        "target": program.target.target_string,
+        "layout": "as in the model",
+        "inputs": [tensor(t) for t in program.inputs],
+        "outputs": [tensor(t) for t in program.outputs],
+    }
+
+
+def prepare(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Tensor],
+    calibration: Sequence[Sequence[Tensor]],
+    name: str | None = None,
+    labels: Sequence[str] | None = None,
+    progress: Progress = lambda phase: None,
+) -> Model:
+    """Captures and quantizes a model: everything that doesn't depend on the target."""
+    clock = Clock(progress=progress)
+    inputs = tuple(example_inputs)
+    batches = check_batches(calibration, inputs)
+    with clock.phase("export"):
+        module = capture(model, inputs)
+    with clock.phase("quantize"):
+        quantized = quantize(module, inputs, batches)
+    return Model(
+        name=name or type(model).__name__.lower(),
+        quantized=quantized,
+        sample=batches[0],
+        labels=None if labels is None else tuple(labels),
+        seconds=clock.seconds,
+        progress=progress,
+    )
+
+
+def compile(
+    model: torch.nn.Module,
+    example_inputs: Sequence[Tensor],
+    target: str | CortexMTargetConfig = "cortex-m",
+    calibration: Sequence[Sequence[Tensor]] = (),
+    name: str | None = None,
+) -> Compiled:
+    """A model for one target; `calibration` are a few typical inputs, each a tuple of tensors."""
+    if not isinstance(target, str | CortexMTargetConfig):
+        raise CortadoError(f"target must be a string such as 'cortex-m55', found {type(target).__name__}")
+    config = from_target_string(target) if isinstance(target, str) else target
+    return prepare(model, example_inputs, calibration, name).compile(config)
+
+
+__all__ = ["Compiled", "Model", "compile", "prepare"]

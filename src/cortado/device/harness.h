@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a program that runs a model on files sees the model. The description is generated beside the model.
+ */
+#ifndef CORTADO_HARNESS_H
+#define CORTADO_HARNESS_H
+
+#include <stddef.h>
+
+typedef struct {
+    const char *name;
+    void *arena;
+    int inputs;
+    int outputs;
+    const size_t *input_bytes;  /* [inputs] */
+    const size_t *output_bytes; /* [outputs] */
+    void *(*input)(void *arena, int i);
+    const void *(*output)(const void *arena, int i);
+    int (*run)(void *arena); /* 0 = fine */
+} cortado_harness_model_t;
+
+extern const cortado_harness_model_t cortado_harness_model;
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Places the emulator's plugin watches for: empty functions whose calls begin and end the measured region, and split
+ * it into steps. Calling them costs two instructions and changes nothing.
+ */
+#ifndef CORTADO_MARKERS_H
+#define CORTADO_MARKERS_H
+
+void cortado_marker_begin(void);
+void cortado_marker_end(void);
+void cortado_marker_step(void);
+
+#endif

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A QEMU plugin that watches firmware between two marker functions: counts every instruction by address, and checks
+ * every store against the ranges the running call may write.
+ *
+ * `-plugin libwatch.so,config=FILE`. The file has one directive a line, numbers in C notation:
+ *
+ *   report PATH           where to write the result
+ *   begin ADDRESS         the marker functions' first instructions; `step` may come several times
+ *   end ADDRESS
+ *   step ADDRESS
+ *   skip LOW HIGH         instructions in [LOW, HIGH) are not counted; may come several times
+ *   count                 count instructions
+ *   stores                check stores
+ *   always LOW HIGH       every call may write [LOW, HIGH); may come several times
+ *   call STEP [LOW HIGH]... the n-th `call` line: what may be written from the n-th execution of a step marker
+ *                         until the next; STEP is only reported back
+ *
+ * Calls are numbered from 0 in each region. Before the first step marker only the `always` ranges may be written.
+ *
+ * The report, line by line:
+ *
+ *   region INSTRUCTIONS CALLS             one per region
+ *   segment REGION CALL INSTRUCTIONS      what a region's call took; call -1 is before the first step marker
+ *   pc ADDRESS COUNT                      over all regions
+ *   stores TOTAL STRAY
+ *   stray PC ADDRESS SIZE REGION CALL STEP   the first one; STEP is -1 before the first marker, -2 past the table
+ *   complete                              the report was not cut off
+ */
+#include "qemu_plugin_v1.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+PLUGIN_EXPORT int qemu_plugin_version = 1;
+
+enum { MAX_STEPS = 256, MAX_SKIPS = 64, SLOT_BITS = 20, SLOTS = 1 << SLOT_BITS, TABLE = 2 * SLOTS };
+
+typedef struct {
+    uint64_t low, high;
+} range_t;
+
+typedef struct {
+    size_t first, count; /* in call_ranges */
+    long step;
+} call_t;
+
+typedef struct {
+    uint64_t instructions;
+    long calls;
+} region_t;
+
+typedef struct {
+    size_t region;
+    long call;
+    uint64_t instructions;
+} segment_t;
+
+/* A growing array: `items` holds `count` elements and has room for `room`. */
+#define LIST(type)    \
+    struct {          \
+        type *items;  \
+        size_t count; \
+        size_t room;  \
+    }
+
+static struct {
+    char *report;
+    uint64_t begin, end;
+    uint64_t steps[MAX_STEPS];
+    size_t step_count;
+    range_t skips[MAX_SKIPS];
+    size_t skip_count;
+    bool counting, checking;
+} config;
+
+static LIST(range_t) always_ranges;
+static LIST(range_t) call_ranges;
+static LIST(call_t) calls;
+static LIST(region_t) regions;
+static LIST(segment_t) segments;
+
+/* Instruction counts: each address gets a slot when it is first translated. The generated code adds to counts[slot]
+ * directly, so the array must not move. */
+static uint64_t counts[SLOTS];
+static uint64_t totals[SLOTS];
+static uint64_t slot_pc[SLOTS];
+static uint32_t slot_of[TABLE]; /* hash table of slot + 1 */
+static uint32_t slot_count;
+
+static bool inside;
+static long current_call;
+static uint64_t counted; /* up to the last step marker of this region */
+static uint64_t store_count, stray_count;
+static struct {
+    uint64_t pc, address, size;
+    size_t region;
+    long call, step;
+} stray;
+
+static void die(const char *message, const char *detail) {
+    fprintf(stderr, "watch plugin: %s %s\n", message, detail);
+    exit(EXIT_FAILURE);
+}
+
+static void *grow(void *items, size_t count, size_t *room, size_t size) {
+    void *more;
+
+    if (count < *room) {
+        return items;
+    }
+    *room = *room == 0 ? 256 : *room * 2;
+    more = realloc(items, *room * size);
+    if (more == NULL) {
+        die("out of memory", "");
+    }
+    return more;
+}
+
+#define APPEND(list, item)                                                                                \
+    do {                                                                                                  \
+        (list).items = grow((list).items, (list).count, &(list).room, sizeof *(list).items);              \
+        (list).items[(list).count++] = (item);                                                            \
+    } while (0)
+
+/* ---- Counting ------------------------------------------------------------------------------------------------- */
+
+static uint64_t *counter(uint64_t pc) {
+    uint32_t at = (uint32_t)((pc >> 1) * 2654435761u) % TABLE;
+
+    while (slot_of[at] != 0) {
+        if (slot_pc[slot_of[at] - 1] == pc) {
+            return &counts[slot_of[at] - 1];
+        }
+        at = (at + 1) % TABLE;
+    }
+    if (slot_count == SLOTS) {
+        die("too many different instructions", "");
+    }
+    slot_pc[slot_count] = pc;
+    slot_of[at] = ++slot_count;
+    return &counts[slot_count - 1];
+}
+
+static uint64_t total_count(void) {
+    uint64_t sum = 0;
+    uint32_t slot;
+
+    for (slot = 0; slot < slot_count; ++slot) {
+        sum += counts[slot];
+    }
+    return sum;
+}
+
+/* ---- Markers -------------------------------------------------------------------------------------------------- */
+
+static void close_segment(void) {
+    segment_t segment;
+
+    if (!config.counting) {
+        return;
+    }
+    segment.region = regions.count;
+    segment.call = current_call;
+    segment.instructions = total_count() - counted;
+    counted += segment.instructions;
+    APPEND(segments, segment);
+}
+
+static void on_begin(unsigned int vcpu, void *userdata) {
+    (void)vcpu;
+    (void)userdata;
+    memset(counts, 0, slot_count * sizeof counts[0]);
+    counted = 0;
+    current_call = -1;
+    inside = true;
+}
+
+static void on_step(unsigned int vcpu, void *userdata) {
+    (void)vcpu;
+    (void)userdata;
+    if (inside) {
+        close_segment();
+        ++current_call;
+    }
+}
+
+static void on_end(unsigned int vcpu, void *userdata) {
+    region_t region;
+    uint32_t slot;
+
+    (void)vcpu;
+    (void)userdata;
+    if (!inside) {
+        return;
+    }
+    close_segment();
+    region.instructions = counted;
+    region.calls = current_call + 1;
+    APPEND(regions, region);
+    for (slot = 0; slot < slot_count; ++slot) {
+        totals[slot] += counts[slot];
+    }
+    inside = false;
+}
+
+/* ---- Stores --------------------------------------------------------------------------------------------------- */
+
+static bool within(const range_t *ranges, size_t count, uint64_t low, uint64_t high) {
+    size_t i;
+
+    for (i = 0; i < count; ++i) {
+        if (low >= ranges[i].low && high <= ranges[i].high) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *userdata) {
+    const uint64_t size = (uint64_t)1 << qemu_plugin_mem_size_shift(info);
+    long step = -1;
+
+    (void)vcpu;
+    if (!inside || !qemu_plugin_mem_is_store(info)) { /* QEMU 7.2 reports some loads too */
+        return;
+    }
+    ++store_count;
+    if (current_call >= 0) {
+        step = -2;
+        if ((size_t)current_call < calls.count) {
+            const call_t *call = &calls.items[current_call];
+
+            if (within(&call_ranges.items[call->first], call->count, address, address + size)) {
+                return;
+            }
+            step = call->step;
+        }
+    }
+    if (within(always_ranges.items, always_ranges.count, address, address + size) || stray_count++ != 0) {
+        return;
+    }
+    stray.pc = (uint64_t)(uintptr_t)userdata;
+    stray.address = address;
+    stray.size = size;
+    stray.region = regions.count;
+    stray.call = current_call;
+    stray.step = step;
+}
+
+/* ---- Translation ---------------------------------------------------------------------------------------------- */
+
+static void watch(struct qemu_plugin_insn *insn) {
+    const uint64_t pc = qemu_plugin_insn_vaddr(insn);
+    size_t i;
+
+    if (pc == config.begin) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_begin, QEMU_PLUGIN_CB_NO_REGS, NULL);
+    }
+    if (pc == config.end) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_end, QEMU_PLUGIN_CB_NO_REGS, NULL);
+    }
+    for (i = 0; i < config.step_count; ++i) {
+        if (pc == config.steps[i]) {
+            qemu_plugin_register_vcpu_insn_exec_cb(insn, on_step, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        }
+    }
+    if (config.counting && !within(config.skips, config.skip_count, pc, pc + 1)) {
+        qemu_plugin_register_vcpu_insn_exec_inline(insn, QEMU_PLUGIN_INLINE_ADD_U64, counter(pc), 1);
+    }
+    if (config.checking) {
+        qemu_plugin_register_vcpu_mem_cb(insn, on_store, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_W,
+                                         (void *)(uintptr_t)pc);
+    }
+}
+
+static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
+    const size_t count = qemu_plugin_tb_n_insns(tb);
+    size_t i;
+
+    (void)id;
+    for (i = 0; i < count; ++i) {
+        watch(qemu_plugin_tb_get_insn(tb, i));
+    }
+}
+
+/* ---- Report --------------------------------------------------------------------------------------------------- */
+
+static void write_counts(FILE *file) {
+    size_t i;
+
+    for (i = 0; i < segments.count; ++i) {
+        fprintf(file, "segment %zu %ld %llu\n", segments.items[i].region, segments.items[i].call,
+                (unsigned long long)segments.items[i].instructions);
+    }
+    for (i = 0; i < slot_count; ++i) {
+        if (totals[i] != 0) {
+            fprintf(file, "pc 0x%llx %llu\n", (unsigned long long)slot_pc[i], (unsigned long long)totals[i]);
+        }
+    }
+}
+
+static void on_exit_report(qemu_plugin_id_t id, void *userdata) {
+    FILE *file = fopen(config.report, "w");
+    size_t i;
+
+    (void)id;
+    (void)userdata;
+    if (file == NULL) {
+        die("cannot write", config.report);
+    }
+    for (i = 0; i < regions.count; ++i) {
+        fprintf(file, "region %llu %ld\n", (unsigned long long)regions.items[i].instructions, regions.items[i].calls);
+    }
+    write_counts(file);
+    fprintf(file, "stores %llu %llu\n", (unsigned long long)store_count, (unsigned long long)stray_count);
+    if (stray_count != 0) {
+        fprintf(file, "stray 0x%llx 0x%llx %llu %zu %ld %ld\n", (unsigned long long)stray.pc,
+                (unsigned long long)stray.address, (unsigned long long)stray.size, stray.region, stray.call,
+                stray.step);
+    }
+    fprintf(file, "complete\n");
+    if (fclose(file) != 0) {
+        die("cannot write", config.report);
+    }
+}
+
+/* ---- Configuration -------------------------------------------------------------------------------------------- */
+
+/* The next word of the line as a number; false at its end. */
+static bool number(uint64_t *value) {
+    const char *word = strtok(NULL, " \n");
+    char *end;
+
+    if (word == NULL) {
+        return false;
+    }
+    *value = strtoull(word, &end, 0);
+    if (*end != '\0') {
+        die("not a number:", word);
+    }
+    return true;
+}
+
+static uint64_t one_number(const char *directive) {
+    uint64_t value = 0;
+
+    if (!number(&value)) {
+        die("a number is missing after", directive);
+    }
+    return value;
+}
+
+static range_t one_range(const char *directive) {
+    range_t range;
+
+    range.low = one_number(directive);
+    range.high = one_number(directive);
+    return range;
+}
+
+static void read_call(void) {
+    call_t call;
+    range_t range;
+
+    call.step = (long)one_number("call");
+    call.first = call_ranges.count;
+    while (number(&range.low)) {
+        range.high = one_number("call");
+        APPEND(call_ranges, range);
+    }
+    call.count = call_ranges.count - call.first;
+    APPEND(calls, call);
+}
+
+static void read_report(void) {
+    const char *path = strtok(NULL, "\n");
+
+    config.report = path == NULL ? NULL : strdup(path);
+}
+
+static void read_range_list(range_t list[], size_t *count, size_t most, const char *directive) {
+    if (*count == most) {
+        die("too many lines of", directive);
+    }
+    list[(*count)++] = one_range(directive);
+}
+
+static void read_step(void) {
+    if (config.step_count == MAX_STEPS) {
+        die("too many lines of", "step");
+    }
+    config.steps[config.step_count++] = one_number("step");
+}
+
+static void read_directive(const char *directive) {
+    if (strcmp(directive, "call") == 0) {
+        read_call();
+    } else if (strcmp(directive, "report") == 0) {
+        read_report();
+    } else if (strcmp(directive, "begin") == 0) {
+        config.begin = one_number(directive);
+    } else if (strcmp(directive, "end") == 0) {
+        config.end = one_number(directive);
+    } else if (strcmp(directive, "step") == 0) {
+        read_step();
+    } else if (strcmp(directive, "skip") == 0) {
+        read_range_list(config.skips, &config.skip_count, MAX_SKIPS, directive);
+    } else if (strcmp(directive, "always") == 0) {
+        APPEND(always_ranges, one_range(directive));
+    } else if (strcmp(directive, "count") == 0) {
+        config.counting = true;
+    } else if (strcmp(directive, "stores") == 0) {
+        config.checking = true;
+    } else {
+        die("unknown directive", directive);
+    }
+}
+
+static void read_config(const char *path) {
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+
+    if (file == NULL) {
+        die("cannot read", path);
+    }
+    while (getline(&line, &room, file) >= 0) {
+        const char *directive = strtok(line, " \n");
+
+        if (directive != NULL) {
+            read_directive(directive);
+        }
+    }
+    free(line);
+    (void)fclose(file);
+    if (config.report == NULL || config.begin == 0 || config.end == 0) {
+        die("report, begin and end are needed in", path);
+    }
+}
+
+PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv) {
+    (void)info;
+    if (argc != 1 || strncmp(argv[0], "config=", 7) != 0) {
+        fprintf(stderr, "watch plugin: config=FILE is needed\n");
+        return -1;
+    }
+    read_config(argv[0] + 7);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+    qemu_plugin_register_atexit_cb(id, on_exit_report, NULL);
+    return 0;
+}

@@ -1,0 +1,541 @@
+"""The program as a C bundle: schedule, data, the kernels it needs and no others, a CMake target, a README."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cortado import __version__
+from cortado.errors import CortadoError
+from cortado.memory import Plan
+from cortado.op import Array, Field, Kernel
+from cortado.program import Port, Program, Stage, Step, Tensor
+from cortado.schedule import Planned
+from cortado.target import CortexM, Isa
+
+KERNELS = Path(__file__).parent / "kernels"
+ALIGNMENT = 16
+
+_ISA_TEST = {
+    Isa.SCALAR: "1",
+    Isa.DSP: "defined(__ARM_FEATURE_DSP)",
+    Isa.MVE: "defined(__ARM_FEATURE_MVE)",
+}
+_C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The files of a bundle by relative path, and what of the program is in flash."""
+
+    files: Mapping[str, str]
+    weights_bytes: int
+
+
+def c_identifier(name: str) -> str:
+    """A model's name as a C identifier; it is the prefix of every symbol."""
+    cleaned = re.sub(r"\W", "_", name)
+    if not re.match(r"[A-Za-z]", cleaned):
+        cleaned = f"model_{cleaned}"
+    return cleaned
+
+
+def emit_c(planned: Planned) -> Bundle:
+    """All files of the bundle."""
+    return _Emitter(planned).emit()
+
+
+class _Emitter:
+    def __init__(self, planned: Planned) -> None:
+        self.program: Program = planned.program
+        self.plan: Plan = planned.plan
+        self.planned = planned
+        self.name = c_identifier(self.program.name)
+        self.upper = self.name.upper()
+        self.arrays = _Arrays(self.name)
+        self.calls: dict[str, str] = {}  # C text of a kernel call -> name of the function that makes it
+        self.call_texts: list[str] = []
+        self.sources: set[str] = {"cortado_run.c"}
+
+    def emit(self) -> Bundle:
+        schedule = self._schedule()  # first: it collects the arrays and kernels the other files need
+        files = {
+            f"{self.name}.h": self._header(),
+            f"{self.name}.c": schedule,
+            f"{self.name}_data.h": self.arrays.header(),
+            f"{self.name}_data.c": self.arrays.source(),
+            "CMakeLists.txt": self._cmake(),
+            "README.md": self._readme(),
+            **self._kernel_files(),
+        }
+        return Bundle(files, self.arrays.total_bytes)
+
+    # ---- MODEL.h ---------------------------------------------------------------------------------------------
+
+    def _header(self) -> str:
+        name, upper = self.name, self.upper
+        tensors = "\n".join(
+            _tensor_macros(f"{upper}_{kind}", number, tensor)
+            for kind, group in (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
+            for number, tensor in enumerate(group)
+        )
+        return f"""{_banner(self.program)}
+#ifndef {upper}_H
+#define {upper}_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {upper}_TARGET "{self.program.target.target_string}"
+#define {upper}_ARENA_BYTES {max(self.plan.peak, 1)}
+#define {upper}_ARENA_ALIGN {ALIGNMENT}
+#define {upper}_INPUTS {len(self.program.inputs)}
+#define {upper}_OUTPUTS {len(self.program.outputs)}
+
+{tensors}
+
+/* Where input i is written to, before {name}_run. */
+{_pointer(self.program.inputs)}{name}_input(void *arena, int i);
+
+/* Runs the network once. It destroys its inputs. Returns 0. */
+int {name}_run(void *arena);
+
+/* Where output i lies, after {name}_run. */
+const {_pointer(self.program.outputs)}{name}_output(const void *arena, int i);
+
+/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
+void *{name}_default_arena(void);
+
+/* Real numbers in, real numbers out. Linked only if used. */
+void {name}_quantize_input(void *arena, int i, const float *values);
+void {name}_dequantize_output(const void *arena, int i, float *values);
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif /* {upper}_H */
+"""
+
+    # ---- MODEL.c ---------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> str:
+        stages = [self._stage(number, stage) for number, stage in enumerate(self.program.stages)]
+        table = (
+            ",\n".join(
+                f"    {{stage{i}, {stage.steps[0].images}, {len(stage.steps)}}}"
+                for i, stage in enumerate(self.program.stages)
+            )
+            or "    {NULL, 0, 0}"
+        )  # a network of views only
+        widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
+        longest = max((len(stage.steps) for stage in self.program.stages), default=1)
+        return f"""{_banner(self.program)}
+#include "{self.name}.h"
+
+#include "cortado_run.h"
+#include "{self.name}_data.h"
+
+{_isa_guard(self.program)}
+/* ---- kernels ---- */
+
+{chr(10).join(self.call_texts)}
+/* ---- layers and steps ---- */
+
+{chr(10).join(stages)}
+static const cortado_stage_t stages[] = {{
+{table},
+}};
+
+/* ---- the network ---- */
+
+{self._accessor("input", self.program.inputs, const="")}
+int {self.name}_run(void *arena)
+{{
+    cortado_state_t state[{longest}];
+    const int8_t *rows[{widest}];
+    for (unsigned i = 0; i < {len(self.program.stages)}u; i++) {{
+        cortado_run_stage(&stages[i], (uint8_t *)arena, state, rows);
+    }}
+    return 0;
+}}
+
+{self._accessor("output", self.program.outputs, const="const ")}
+void *{self.name}_default_arena(void)
+{{
+    static union {{
+        uint8_t bytes[{self.upper}_ARENA_BYTES];
+        uint64_t align;
+    }} arena __attribute__((aligned({ALIGNMENT}))) CORTADO_ARENA;
+    return &arena;
+}}
+
+{self._float_helpers()}"""
+
+    def _accessor(self, verb: str, tensors: tuple[Tensor, ...], const: str) -> str:
+        """MODEL_input and MODEL_output: an offset table into the arena."""
+        offsets = ", ".join(f"{self.plan.offsets[tensor.buffer]}u" for tensor in tensors)
+        pointer = _pointer(tensors)
+        return f"""{const}{pointer}{self.name}_{verb}({const}void *arena, int i)
+{{
+    static const uint32_t offsets[] = {{{offsets}}};
+    return ({const}{pointer}) (({const}uint8_t *)arena + offsets[i]);
+}}
+"""
+
+    def _float_helpers(self) -> str:
+        self.sources |= {"quantize_f32_s8.c", "dequantize_s8_f32.c"}
+        return "".join(
+            (
+                self._float_helper(
+                    "quantize_input",
+                    "void *arena, int i, const float *values",
+                    self.program.inputs,
+                    "cortado_quantize_f32_s8(values, ({0}) at, {1}, {2}, {3})",
+                    "uint8_t *at = (uint8_t *)arena",
+                ),
+                self._float_helper(
+                    "dequantize_output",
+                    "const void *arena, int i, float *values",
+                    self.program.outputs,
+                    "cortado_dequantize_s8_f32((const {0}) at, values, {1}, {2}, {3})",
+                    "const uint8_t *at = (const uint8_t *)arena",
+                ),
+            )
+        )
+
+    def _float_helper(self, verb: str, parameters: str, tensors: tuple[Tensor, ...], call: str, at: str) -> str:
+        cases = []
+        for number, tensor in enumerate(tensors):
+            if tensor.qparams is None:
+                continue
+            size = int(np.prod(tensor.shape))
+            scale = _float_text(tensor.qparams.scale)
+            text = call.format("int8_t *", size, scale, tensor.qparams.zero_point)
+            offset = self.plan.offsets[tensor.buffer]
+            cases.append(f"    if (i == {number}) {{\n        {at} + {offset};\n        {text};\n    }}")
+        if not cases:
+            cases = ["    (void)arena;\n    (void)i;\n    (void)values;"]
+        return f"void {self.name}_{verb}({parameters})\n{{\n" + "\n".join(cases) + "\n}\n\n"
+
+    def _stage(self, number: int, stage: Stage) -> str:
+        producers = {step.output: position for position, step in enumerate(stage.steps)}
+        parts, lines = [], []
+        for position, step in enumerate(stage.steps):
+            tag = f"{number}_{position}"
+            parts.append(f"/* {step.name}: {step.operator}" + (f", {step.module}" if step.module else "") + " */")
+            parts.append(self._ports(tag, step, producers))
+            layer, call = self._layer(tag, step)
+            lines.append(f"    {{{call}, {layer}, ports{tag}, {self._step_numbers(step)}}},")
+            parts.append("")
+        return (
+            "\n".join(part for part in parts)
+            + f"static const cortado_step_t stage{number}[] = {{\n"
+            + "\n".join(lines)
+            + "\n};\n"
+        )
+
+    def _step_numbers(self, step: Step) -> str:
+        ring = self.planned.ring_rows(step.output, step.rows)
+        scratch = self.plan.offsets.get(scratch_name(step), 0)
+        numbers = [
+            self.plan.offsets[step.output],
+            step.row_bytes,
+            step.image_bytes,
+            scratch,
+            step.n,
+            self.planned.rows_needed(step),
+            ring,
+            len(step.inputs),
+        ]
+        return ", ".join(map(str, numbers))
+
+    def _ports(self, tag: str, step: Step, producers: Mapping[str, int]) -> str:
+        rows = ",\n".join(f"    {self._port(port, producers)}" for port in step.inputs)
+        return f"static const cortado_port_t ports{tag}[] = {{\n{rows},\n}};"
+
+    def _port(self, port: Port, producers: Mapping[str, int]) -> str:
+        rule = port.rule
+        if isinstance(port.source, Array):
+            constant, offset, ring, producer = (
+                self.arrays.add(port.source, "operand"),
+                0,
+                port.height,
+                "CORTADO_COMPLETE",
+            )
+        else:
+            constant, offset = "NULL", self.plan.offsets[port.source]
+            ring = self.planned.ring_rows(port.source, port.height)
+            made_here = producers.get(port.source)
+            producer = "CORTADO_COMPLETE" if made_here is None else str(made_here)
+        first = -rule.pad % ring
+        numbers = [offset, port.row_bytes, port.image_bytes, port.height, ring]
+        tail = [rule.taps, rule.stride, rule.dilation, rule.pad, first]
+        return "{" + ", ".join([constant, *map(str, numbers), *map(str, tail), producer]) + "}"
+
+    def _layer(self, tag: str, step: Step) -> tuple[str, str]:
+        """The C expressions of a step's descriptor and of the function that calls its kernel, one per ISA."""
+        kernels = list(step.kernels.items())
+        first = kernels[0][1]
+        if all(_same(kernel, first) for _, kernel in kernels):
+            return self._descriptor(tag, first), self._call(first)
+        texts = []
+        for isa, kernel in sorted(kernels, reverse=True):
+            test = "#if" if isa is Isa.MVE else "#elif"
+            layer, call = self._descriptor(f"{tag}_{isa.name.lower()}", kernel), self._call(kernel)
+            texts.append(f"{test} {_ISA_TEST[isa]}\n#define LAYER{tag} {layer}\n#define CALL{tag} {call}")
+        self.call_texts.append("\n".join(texts) + "\n#endif\n")
+        return f"LAYER{tag}", f"CALL{tag}"
+
+    def _descriptor(self, tag: str, kernel: Kernel) -> str:
+        if kernel.struct is None:
+            return "NULL"
+        fields = ",\n".join(f"    .{key} = {self._field(key, value)}" for key, value in kernel.fields.items())
+        text = f"static const {kernel.struct} layer{tag} = {{\n{fields},\n}};\n"
+        self.call_texts.append(text)
+        return f"&layer{tag}"
+
+    def _field(self, key: str, value: Field) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, Array):
+            return self.arrays.add(value, key)
+        if isinstance(value, tuple):
+            return "{" + ", ".join(map(str, value)) + "}"
+        return _float_text(value) if isinstance(value, float) else _int_text(int(value))
+
+    def _call(self, kernel: Kernel) -> str:
+        """The function that makes this kernel call; one function per distinct text."""
+        self.sources |= set(kernel.sources)
+        key = f"{kernel.struct}|{kernel.call}"
+        if key not in self.calls:
+            symbol = re.match(r"\w+", kernel.call)
+            assert symbol is not None
+            name = f"call_{symbol.group(0).removeprefix('cortado_')}"
+            name += (
+                f"_{sum(known.startswith(name) for known in self.calls.values())}"
+                if name in self.calls.values()
+                else ""
+            )
+            self.calls[key] = name
+            self.call_texts.append(_call_function(name, kernel))
+        return self.calls[key]
+
+    # ---- the rest --------------------------------------------------------------------------------------------
+
+    def _kernel_files(self) -> dict[str, str]:
+        """The sources in use and every header they include."""
+        files = {f"kernels/src/{name}": (KERNELS / "src" / name).read_text() for name in sorted(self.sources)}
+        for header in sorted((KERNELS / "include").glob("*.h")):
+            files[f"kernels/include/{header.name}"] = header.read_text()
+        for header in sorted((KERNELS / "src").glob("*.h")):
+            files[f"kernels/src/{header.name}"] = header.read_text()
+        return files
+
+    def _cmake(self) -> str:
+        sources = "\n  ".join(
+            [f"{self.name}.c", f"{self.name}_data.c", *(f"kernels/src/{s}" for s in sorted(self.sources))]
+        )
+        return f"""# add_subdirectory() this folder and link {self.name}::{self.name}.
+cmake_minimum_required(VERSION 3.16)
+project({self.name} LANGUAGES C)
+
+add_library({self.name} STATIC
+  {sources}
+)
+add_library({self.name}::{self.name} ALIAS {self.name})
+target_include_directories({self.name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}} PRIVATE kernels/include kernels/src)
+target_compile_options({self.name} PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)})
+"""
+
+    def _readme(self) -> str:
+        name, upper = self.name, self.upper
+        return f"""# {self.program.name} for {self.program.target.target_string}
+
+| memory | bytes |
+|---|---|
+| arena (RAM), inputs and outputs included | {self.plan.peak} |
+| constants (flash) | {self.arrays.total_bytes} |
+
+```c
+#include "{name}.h"
+
+static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));
+
+int classify(const int8_t *image)
+{{
+    memcpy({name}_input(arena, 0), image, {upper}_INPUT0_BYTES);
+    {name}_run(arena);
+    const int8_t *scores = {name}_output(arena, 0);
+    int best = 0;
+    for (int i = 1; i < {upper}_OUTPUT0_BYTES; i++) {{
+        if (scores[i] > scores[best]) {{ best = i; }}
+    }}
+    return best;
+}}
+```
+
+With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`.
+Without: compile every `.c` file of this folder with `-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
+
+`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs.
+A float is `{upper}_INPUT0_SCALE * (q - {upper}_INPUT0_ZERO_POINT)`; `{name}_quantize_input` and
+`{name}_dequantize_output` convert whole tensors.
+"""
+
+
+# Speed where it counts, size elsewhere; no contraction of float multiply and add, so the float borders are exact.
+BUNDLE_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+
+
+class _Arrays:
+    """The constants of a bundle, each stored once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen: dict[tuple[str, bytes, int], str] = {}
+        self.entries: list[tuple[str, Array]] = []
+
+    def add(self, array: Array, hint: str) -> str:
+        data = np.ascontiguousarray(array.data)
+        key = (str(data.dtype), data.tobytes(), array.align)
+        if key not in self.seen:
+            self.seen[key] = f"{self.name}_{hint}{len(self.entries)}"
+            self.entries.append((self.seen[key], Array(data, array.align)))
+        return self.seen[key]
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(array.data.nbytes for _, array in self.entries)
+
+    def header(self) -> str:
+        guard = f"{self.name.upper()}_DATA_H"
+        lines = [f"extern const {_C_TYPES[str(a.data.dtype)]} {n}[{a.data.size}];" for n, a in self.entries]
+        body = "\n".join(lines)
+        return f"""/* Constants of {self.name}. */
+#ifndef {guard}
+#define {guard}
+
+#include <stdint.h>
+
+/* Where constants and the default arena are placed: define these to put them in sections of your own. */
+#ifndef CORTADO_WEIGHTS
+#define CORTADO_WEIGHTS
+#endif
+#ifndef CORTADO_ARENA
+#define CORTADO_ARENA
+#endif
+
+{body}
+
+#endif
+"""
+
+    def source(self) -> str:
+        parts = [f'#include "{self.name}_data.h"\n']
+        for name, array in self.entries:
+            kind = _C_TYPES[str(array.data.dtype)]
+            declaration = (
+                f"const {kind} {name}[{array.data.size}] __attribute__((aligned({array.align}))) CORTADO_WEIGHTS"
+            )
+            parts.append(f"{declaration} = {{\n{_numbers(array.data)}\n}};\n")
+        return "\n".join(parts)
+
+
+def _numbers(data: np.ndarray[Any, np.dtype[Any]]) -> str:
+    flat = data.reshape(-1)
+    if data.dtype == np.float32:
+        texts = [_float_text(float(value)) for value in flat]
+    else:
+        texts = [_int_text(value) for value in flat.tolist()]
+    return ",\n".join(",".join(texts[i : i + 32]) for i in range(0, len(texts), 32))
+
+
+def _int_text(value: int) -> str:
+    return "(-2147483647 - 1)" if value == -(2**31) else str(value)
+
+
+def _float_text(value: float) -> str:
+    """A float32 as C reads it back, to the last bit."""
+    return f"{float(np.float32(value)).hex()}f"
+
+
+def _same(a: Kernel, b: Kernel) -> bool:
+    return a is b or (
+        (a.call, a.sources, a.struct) == (b.call, b.sources, b.struct)
+        and all(_same_field(a.fields[key], b.fields[key]) for key in a.fields)
+    )
+
+
+def _same_field(a: Field, b: Field) -> bool:
+    if isinstance(a, Array) and isinstance(b, Array):
+        return a.data.dtype == b.data.dtype and np.array_equal(a.data, b.data)
+    return a == b
+
+
+def scratch_name(step: Step) -> str:
+    return f"{step.name}.scratch"
+
+
+_PARAMETERS = {
+    "layer": "const void *layer",
+    "rows": "const int8_t *const rows[]",
+    "out": "int8_t *out",
+    "n": "int32_t n",
+    "scratch": "void *scratch",
+    "y": "int32_t y",
+}
+
+
+def _call_function(name: str, kernel: Kernel) -> str:
+    used = set(re.findall(r"\w+", kernel.call)) | ({"layer"} if kernel.struct else set())
+    unused = "".join(f"    (void){parameter};\n" for parameter in _PARAMETERS if parameter not in used)
+    binding = f"    const {kernel.struct} *L = layer;\n" if kernel.struct else ""
+    parameters = ", ".join(_PARAMETERS.values())
+    return f"static void {name}({parameters})\n{{\n{binding}{unused}    {kernel.call}\n}}\n"
+
+
+def _pointer(tensors: Iterable[Tensor]) -> str:
+    """int8_t * where all tensors are int8, void * otherwise."""
+    kinds = {tensor.dtype for tensor in tensors}
+    return "int8_t *" if kinds == {"int8"} else "void *"
+
+
+def _tensor_macros(prefix: str, number: int, tensor: Tensor) -> str:
+    tag = f"{prefix}{number}"
+    size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
+    lines = [
+        f"/* {tag}: {tensor.name}, {tensor.dtype} {list(tensor.shape)} */",
+        f"#define {tag}_BYTES {size}",
+        f"#define {tag}_SHAPE {{{', '.join(map(str, tensor.shape))}}}",
+    ]
+    if tensor.qparams is not None:
+        lines.append(f"#define {tag}_SCALE {_float_text(tensor.qparams.scale)}")
+        lines.append(f"#define {tag}_ZERO_POINT ({tensor.qparams.zero_point})")
+    return "\n".join(lines)
+
+
+def _banner(program: Program) -> str:
+    return f"/* {program.name} for {program.target.target_string}, written by Cortado {__version__}. */"
+
+
+def _isa_guard(program: Program) -> str:
+    """Refuses to compile for an instruction set that the plan and the packed weights don't cover."""
+    isas = program.target.isas
+    if program.target.cpu is CortexM.ANY or isas == (Isa.SCALAR,):
+        return ""
+    isa = isas[0]
+    feature = {Isa.DSP: "__ARM_FEATURE_DSP", Isa.MVE: "__ARM_FEATURE_MVE"}.get(isa)
+    if feature is None:
+        raise CortadoError(f"no compile-time test for {isa.name}")
+    target = program.target.target_string
+    return f"""#if defined(__arm__) && !defined({feature})
+#error "this bundle was planned for {target} ({isa.name}); compile it for that core, or run cortado for this one"
+#endif
+"""

@@ -1,0 +1,22 @@
+"""The errors a user reads. Each says what was found, what was expected, where, and what to do."""
+
+from dataclasses import dataclass
+
+
+class CortadoError(Exception):
+    """The user's mistake or a missing tool: the CLI prints one message and exits 2."""
+
+
+class MissingTool(CortadoError):
+    """A program this command needs is not installed; the message holds the command that installs it."""
+
+
+class WrongResult(CortadoError):
+    """Something ran but its bits differ from the reference: the CLI exits 1."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Why an operator can't take a node: a sentence for the user."""
+
+    reason: str

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cortado's kernel library: int8 neural-network kernels for Arm Cortex-M.
+ *
+ * C99, no allocation, no stdio, no globals. Tensors are int8, NHWC. Every layer is described by a constant
+ * descriptor that lives in flash. A spatial kernel computes ONE output row from an array of pointers to the input
+ * rows it needs; a row outside the image is NULL. A pixelwise kernel computes any contiguous span of pixels.
+ *
+ * A public name such as cortado_conv2d_s8 is the portable kernel, which always exists; cortado_conv2d_s8__dsp and
+ * cortado_conv2d_s8__mve are variants for cores that have those instructions. All variants of one kernel give the
+ * same bits. No kernel reads or writes outside its buffers.
+ */
+#ifndef CORTADO_H
+#define CORTADO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Convolution ------------------------------------------------------------------------------------------- */
+
+/* acc = bias[oc] + sum((x + in_offset) * w);  out = clamp(requant(acc, multiplier[oc], shift[oc]) + out_offset).
+ * Bundles fold the input offset into the bias (bias[oc] += in_offset * sum of w) and set in_offset to 0.
+ * Taps outside the image read `zero`: one pixel of in_c bytes that hold the input zero point, so they add nothing
+ * once the offset is applied. */
+typedef struct {
+    int32_t in_w, in_c;   /* one input row: in_w pixels of in_c channels */
+    int32_t out_w, out_c; /* one output row */
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w; /* the vertical ones are in the choice of rows */
+    int32_t groups;                         /* in_c / groups input channels feed out_c / groups output channels */
+    int32_t in_offset;                      /* -(input zero point), or 0 when folded into bias */
+    int32_t out_offset, act_min, act_max;
+    const int8_t *weights;  /* [out_c][kernel_h][kernel_w][in_c / groups] (portable); packed for other variants */
+    const int32_t *bias;    /* [out_c], or NULL for none */
+    const int32_t *multiplier, *shift; /* [out_c] */
+    const int8_t *zero;     /* [in_c], each byte the input zero point */
+} cortado_conv2d_t;
+
+/* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */
+void cortado_conv2d_s8(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+
+void cortado_conv2d_s8__scalar(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+
+/* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
+typedef struct {
+    int32_t in_c, out_c;
+    int32_t in_offset, out_offset, act_min, act_max;
+    const int8_t *weights; /* [out_c][in_c] (portable) */
+    const int32_t *bias;   /* [out_c], or NULL */
+    const int32_t *multiplier, *shift; /* [out_c] */
+} cortado_conv1x1_t;
+
+void cortado_conv1x1_s8(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
+
+void cortado_conv1x1_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                void *scratch);
+
+/* Depthwise convolution: output channel c reads input channel c / depth_multiplier. */
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w, out_c; /* out_c = in_c * depth_multiplier */
+    int32_t depth_multiplier;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t in_offset, out_offset, act_min, act_max;
+    const int8_t *weights; /* [kernel_h][kernel_w][out_c] (portable) */
+    const int32_t *bias;
+    const int32_t *multiplier, *shift;
+    const int8_t *zero;    /* [in_c] */
+} cortado_depthwise_t;
+
+void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+
+/* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
+ * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h
+ * where that division is exact and the row exists. Taps that do not exist add nothing, so the input offset cannot be
+ * folded into the bias: acc = bias + sum((x + in_offset) * w) over the taps that exist. */
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t groups;
+    int32_t in_offset; /* -(input zero point) */
+    int32_t out_offset, act_min, act_max;
+    const int8_t *weights; /* [out_c][kernel_h][kernel_w][in_c / groups] */
+    const int32_t *bias;   /* [out_c], or NULL */
+    const int32_t *multiplier, *shift; /* [out_c] */
+} cortado_transpose_conv2d_t;
+
+/* rows: kernel_h pointers, rows[ky] is the input row that tap row ky reads, NULL if there is none. */
+void cortado_transpose_conv2d_s8(const cortado_transpose_conv2d_t *L, const int8_t *const rows[], int8_t *out,
+                                 void *scratch);
+
+/* out[b][i][j] = clamp(requant(sum over k of (lhs[b][i][k] - lhs_zero) * (rhs[b][j][k] - rhs_zero)) + out_zero). */
+typedef struct {
+    int32_t batches, rows, cols, depth; /* lhs [batches][rows][depth], rhs [batches][cols][depth] (transposed) */
+    int32_t lhs_zero, rhs_zero, out_zero;
+    int32_t multiplier, shift;
+    int32_t act_min, act_max;
+} cortado_batch_matmul_t;
+
+void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
+                             void *scratch);
+
+/* ---- Pooling ----------------------------------------------------------------------------------------------- */
+
+/* Average: sum over the window INSIDE the image, divided by the number of pixels there, ties away from zero.
+ * Maximum: over the window inside the image. Both clamp to [act_min, act_max]. */
+typedef struct {
+    int32_t in_w, channels, out_w;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w; /* dilation: maximum only */
+    int32_t act_min, act_max;
+} cortado_pool2d_t;
+
+void cortado_avg_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_max_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
+
+/* Global average, row by row: acc[c] += the sum over `pixels` pixels of channel c; then divide by `count`. */
+void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
+void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
+
+/* ---- Elementwise ------------------------------------------------------------------------------------------- */
+
+/* a' = requant((a - a_zero) << 20, a_multiplier, a_shift), b' alike;
+ * out = clamp(requant(a' + b', out_multiplier, out_shift) + out_zero).
+ * (Zero points are natural, not negated.) Output may lie exactly over a or b. */
+typedef struct {
+    int32_t a_zero, a_multiplier, a_shift;
+    int32_t b_zero, b_multiplier, b_shift;
+    int32_t out_zero, out_multiplier, out_shift;
+    int32_t act_min, act_max;
+} cortado_add_t;
+
+void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+
+/* out = clamp(requant((a - a_zero) * (b - b_zero), out_multiplier, out_shift) + out_zero). May be in place. */
+typedef struct {
+    int32_t a_zero, b_zero;
+    int32_t out_zero, out_multiplier, out_shift;
+    int32_t act_min, act_max;
+} cortado_mul_t;
+
+void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+
+/* out = clamp(round_half_away(((a - a_zero) / (b - b_zero)) * factor) + out_zero), float32, unfused; a quotient with
+ * denominator 0 is 0. factor = s_a / (s_b * s_out). May be in place. */
+typedef struct {
+    int32_t a_zero, b_zero, out_zero;
+    float factor;
+    int32_t act_min, act_max;
+} cortado_div_t;
+
+void cortado_div_s8(const cortado_div_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+
+/* Of raw int8 values: both operands and the output share scale and zero point. May be in place. */
+void cortado_minimum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_maximum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+
+/* Softmax over the last dimension, output scale 1/256 and zero point -128. Differences to the row's largest value
+ * below diff_min (which is <= 0) give -128. May be in place. */
+typedef struct {
+    int32_t in_multiplier, in_shift, diff_min;
+    const int32_t *exp_table; /* __table variant: exp of the differences 0, -1, ... down to max(diff_min, -255) */
+} cortado_softmax_t;
+
+void cortado_softmax_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+/* The same bits from a table made at compile time: faster, and no exponential in the program. */
+void cortado_softmax_s8__table(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+
+/* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
+void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
+
+/* ---- Data movement --------------------------------------------------------------------------------------------- */
+
+/* `height` runs of `width` bytes: row i goes from in + i * in_stride to out + i * out_stride. Concatenation, slices,
+ * splits, repeats and a padding border are a few of these. The two must not overlap. */
+void cortado_copy2d(const int8_t *in, int32_t in_stride, int8_t *out, int32_t out_stride, int32_t width,
+                    int32_t height);
+
+/* out[i0][i1]... = in[i0 * stride[0] + i1 * stride[1] + ...]: permutation, and every other strided read (a stride may
+ * be 0 or negative). shape is the OUTPUT's. */
+typedef struct {
+    int32_t rank; /* 1 to 6 */
+    int32_t shape[6], stride[6];
+} cortado_transpose_t;
+
+void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out);
+
+/* Constant padding: before[i] and after[i] elements of `value` around dimension i. */
+typedef struct {
+    int32_t rank; /* 1 to 6 */
+    int32_t shape[6], before[6], after[6]; /* shape is the INPUT's */
+    int32_t value;
+} cortado_pad_t;
+
+void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out);
+
+/* Nearest-neighbour upsampling, one row: output pixel x is input pixel from[x], or x / factor where from is NULL.
+ * (The vertical choice is in the choice of the row.) */
+typedef struct {
+    int32_t out_w, channels, factor;
+    const uint16_t *from; /* [out_w], or NULL */
+} cortado_upsample_t;
+
+void cortado_upsample_nearest_s8(const cortado_upsample_t *L, const int8_t *row, int8_t *out);
+
+/* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
+
+/* out = clamp(round_half_even(x * (1.0f / scale)) + zero_point, -128, 127); NaN gives zero_point. */
+void cortado_quantize_f32_s8(const float *in, int8_t *out, int32_t n, float scale, int32_t zero_point);
+/* out = (q - zero_point) * scale. */
+void cortado_dequantize_s8_f32(const int8_t *in, float *out, int32_t n, float scale, int32_t zero_point);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CORTADO_H */

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a program runs: stages of steps, each a kernel that makes one output row from input rows.
+ *
+ * A stage runs its steps row by row together. Always the last step whose input rows are all there makes its next
+ * row, so that rows are used as soon as they exist and a ring of a few rows is enough between two steps.
+ */
+#ifndef CORTADO_RUN_H
+#define CORTADO_RUN_H
+
+#include "cortado.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Descriptor of the two float borders. */
+typedef struct {
+    float scale;
+    int32_t zero_point;
+} cortado_border_t;
+
+/* A step's kernel: L is the layer's descriptor, rows the input rows, n the pixels or elements of a row, y the row. */
+typedef void (*cortado_call_t)(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch,
+                               int32_t y);
+
+#define CORTADO_COMPLETE 0xFFu /* a port's producer: the tensor is complete before the stage starts */
+
+/* One tensor operand: output row y reads rows y * stride - pad + k * dilation, k = 0 .. taps-1. */
+typedef struct {
+    const void *constant; /* in flash; NULL: in the arena at `offset` */
+    uint32_t offset;
+    uint32_t row_bytes;
+    uint32_t image_bytes;
+    uint16_t height;   /* rows of one image */
+    uint16_t ring;     /* rows that are held in memory; height for a whole tensor */
+    uint16_t taps;
+    uint16_t stride;
+    uint16_t dilation;
+    uint16_t pad;
+    uint16_t first;    /* (-pad) modulo ring: where row -pad would lie */
+    uint8_t producer;  /* the step of this stage that makes it, or CORTADO_COMPLETE */
+} cortado_port_t;
+
+typedef struct {
+    cortado_call_t call;
+    const void *layer;
+    const cortado_port_t *ports;
+    uint32_t out_offset;
+    uint32_t out_row_bytes;
+    uint32_t out_image_bytes;
+    uint32_t scratch_offset;
+    int32_t n;
+    uint16_t rows;     /* output rows to make */
+    uint16_t out_ring; /* rows held in memory */
+    uint8_t port_count;
+} cortado_step_t;
+
+typedef struct {
+    const cortado_step_t *steps;
+    uint16_t images;
+    uint8_t step_count;
+} cortado_stage_t;
+
+/* Where a step stands: the next row to make, and the ring slots of that row and of its ports' first rows. */
+#define CORTADO_MAX_PORTS 4
+typedef struct {
+    uint16_t y;
+    uint16_t out_slot;
+    uint16_t slot[CORTADO_MAX_PORTS];
+} cortado_state_t;
+
+/* Runs one stage in the arena. `state` holds one entry per step, `rows` one pointer per tap of the widest step. */
+void cortado_run_stage(const cortado_stage_t *stage, uint8_t *arena, cortado_state_t *state, const int8_t **rows);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CORTADO_RUN_H */

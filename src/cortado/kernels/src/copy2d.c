@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado.h"
+
+#include <string.h>
+
+void cortado_copy2d(const int8_t *in, int32_t in_stride, int8_t *out, int32_t out_stride, int32_t width,
+                    int32_t height)
+{
+    for (; height > 0; height--) {
+        memcpy(out, in, (size_t)width);
+        in += in_stride;
+        out += out_stride;
+    }
+}

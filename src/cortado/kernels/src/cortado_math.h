@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arithmetic shared by the kernels. Internal: not part of the public interface.
+ */
+#ifndef CORTADO_MATH_H
+#define CORTADO_MATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Cores without a long multiply, a divide or unaligned access (Armv6-M, Armv8-M Baseline). */
+#ifndef CORTADO_SMALL_CORE /* may be set by hand, to test that code elsewhere */
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#define CORTADO_SMALL_CORE 1
+#else
+#define CORTADO_SMALL_CORE 0
+#endif
+#endif
+
+static inline int32_t cortado_min(int32_t a, int32_t b) { return a < b ? a : b; }
+static inline int32_t cortado_max(int32_t a, int32_t b) { return a > b ? a : b; }
+
+static inline int32_t cortado_clamp(int32_t v, int32_t low, int32_t high)
+{
+    v = v < low ? low : v;
+    return v > high ? high : v;
+}
+
+/* v * 2^n modulo 2^32: no undefined behaviour for negative v. */
+static inline int32_t cortado_shl(int32_t v, int32_t n) { return (int32_t)((uint32_t)v << n); }
+
+/* floor((a * m + 2^30) / 2^31) for any int32 a and m >= 0. */
+static inline int32_t cortado_mul_high(int32_t a, int32_t m)
+{
+#if CORTADO_SMALL_CORE
+    /* Four 16-bit products, both operands split into SIGNED halves: then the middle sum never leaves 32 bits, and the
+     * low 16 bits of the product cannot reach the result (2^30 is a multiple of 2^16). */
+    int32_t a_low = (int16_t)a, m_low = (int16_t)m;
+    int32_t a_high = ((a >> 15) + 1) >> 1, m_high = ((m >> 15) + 1) >> 1;
+    int32_t middle = a_high * m_low + a_low * m_high + ((a_low * m_low) >> 16) + (1 << 14);
+    return (int32_t)(((uint32_t)(a_high * m_high) << 1) + (uint32_t)(middle >> 15));
+#else
+    return (int32_t)(((int64_t)a * m + (1 << 30)) >> 31);
+#endif
+}
+
+/* v / 2^n, to nearest, ties away from zero; 0 <= n <= 31. */
+static inline int32_t cortado_divide_pow2(int32_t v, int32_t n)
+{
+    if (n == 0) {
+        return v;
+    }
+    v += v >> 31; /* ties of negative values go down; v is never INT32_MIN, see cortado_mul_high */
+    v >>= n - 1;
+    return (v >> 1) + (v & 1);
+}
+
+/* The rounding of every operator: acc * multiplier * 2^(shift - 31). acc * 2^shift has to fit in int32. */
+static inline int32_t cortado_requant(int32_t acc, int32_t multiplier, int32_t shift)
+{
+    int32_t v = cortado_mul_high(shift > 0 ? cortado_shl(acc, shift) : acc, multiplier);
+    return shift < 0 ? cortado_divide_pow2(v, -shift) : v;
+}
+
+/* cortado_requant for |acc * 2^max(shift, 0)| < 2^30, which the kernels with packed weights may rely on: one doubling
+ * more fits, the rounded product is the high word of a long multiply, and no rounding constant can overflow. */
+typedef struct {
+    int32_t multiplier, shift;       /* as given */
+    int32_t left, right, half;       /* 1 + max(shift, 0), max(-shift, 0), 2^right / 2 */
+} cortado_factor_t;
+
+static inline cortado_factor_t cortado_factor(int32_t multiplier, int32_t shift)
+{
+    const int32_t right = shift < 0 ? -shift : 0;
+    const cortado_factor_t f = {multiplier, shift, shift < 0 ? 1 : shift + 1, right, (1 << right) >> 1};
+    return f;
+}
+
+static inline int32_t cortado_scale(int32_t acc, cortado_factor_t f)
+{
+#if CORTADO_SMALL_CORE
+    int32_t v = cortado_mul_high(cortado_shl(acc, f.left - 1), f.multiplier);
+#elif defined(__ARM_FEATURE_DSP)
+    int32_t v;
+    __asm__("smmulr %0, %1, %2" : "=r"(v) : "r"(cortado_shl(acc, f.left)), "r"(f.multiplier));
+#else
+    int32_t v = (int32_t)(((int64_t)cortado_shl(acc, f.left) * f.multiplier + 0x80000000) >> 32);
+#endif
+    v += (v & f.shift) >> 31; /* ties of negative values go down, if there is a right shift at all */
+    return (v + f.half) >> f.right;
+}
+
+/* sum / count, ties away from zero; count > 0. */
+static inline int32_t cortado_divide_round(int32_t sum, int32_t count)
+{
+    int32_t half = count / 2;
+    return (sum + (sum < 0 ? -half : half)) / count;
+}
+
+#endif /* CORTADO_MATH_H */

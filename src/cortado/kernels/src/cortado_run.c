@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado_run.h"
+
+/* True when every input row that output row y of this step needs has been made. */
+static int ready(const cortado_step_t *step, const cortado_state_t *state, uint32_t y)
+{
+    for (uint32_t i = 0; i < step->port_count; i++) {
+        const cortado_port_t *port = &step->ports[i];
+        if (port->producer != CORTADO_COMPLETE) {
+            int32_t end = (int32_t)(y * port->stride + (port->taps - 1u) * port->dilation + 1u) - (int32_t)port->pad;
+            if (end > (int32_t)port->height) {
+                end = (int32_t)port->height;
+            }
+            if ((int32_t)state[port->producer].y < end) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* The rows one port gives to output row y; a row outside the image is NULL. */
+static const int8_t **gather(const cortado_port_t *port, uint32_t slot, uint32_t y, const uint8_t *base,
+                             const int8_t **rows)
+{
+    int32_t row = (int32_t)(y * port->stride) - (int32_t)port->pad;
+    for (uint32_t k = 0; k < port->taps; k++) {
+        if (row >= 0 && row < (int32_t)port->height) {
+            *rows++ = (const int8_t *)(base + slot * port->row_bytes);
+        } else {
+            *rows++ = NULL;
+        }
+        row += port->dilation;
+        slot += port->dilation;
+        while (slot >= port->ring) {
+            slot -= port->ring;
+        }
+    }
+    return rows;
+}
+
+/* Makes the next output row of one step. */
+static void run_row(const cortado_step_t *step, cortado_state_t *state, uint32_t image, uint8_t *arena,
+                    const int8_t **rows)
+{
+    const int8_t **next = rows;
+    const uint32_t y = state->y;
+    for (uint32_t i = 0; i < step->port_count; i++) {
+        const cortado_port_t *port = &step->ports[i];
+        const uint8_t *base = port->constant != NULL ? (const uint8_t *)port->constant : arena + port->offset;
+        next = gather(port, state->slot[i], y, base + image * port->image_bytes, next);
+        uint32_t slot = (uint32_t)state->slot[i] + port->stride;
+        while (slot >= port->ring) {
+            slot -= port->ring;
+        }
+        state->slot[i] = (uint16_t)slot;
+    }
+    uint8_t *out = arena + step->out_offset + image * step->out_image_bytes + state->out_slot * step->out_row_bytes;
+    step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)y);
+    state->y = (uint16_t)(y + 1u);
+    const uint32_t slot = (uint32_t)state->out_slot + 1u;
+    state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
+}
+
+static void reset(const cortado_stage_t *stage, cortado_state_t *state)
+{
+    for (uint32_t s = 0; s < stage->step_count; s++) {
+        state[s].y = 0;
+        state[s].out_slot = 0;
+        for (uint32_t i = 0; i < stage->steps[s].port_count; i++) {
+            state[s].slot[i] = stage->steps[s].ports[i].first;
+        }
+    }
+}
+
+void cortado_run_stage(const cortado_stage_t *stage, uint8_t *arena, cortado_state_t *state, const int8_t **rows)
+{
+    for (uint32_t image = 0; image < stage->images; image++) {
+        reset(stage, state);
+        uint32_t s = stage->step_count;
+        while (s > 0) {
+            s--;
+            const cortado_step_t *step = &stage->steps[s];
+            if (state[s].y < step->rows && ready(step, state, state[s].y)) {
+                run_row(step, &state[s], image, arena, rows);
+                s = stage->step_count; /* whatever became possible behind it goes first */
+            }
+        }
+    }
+}

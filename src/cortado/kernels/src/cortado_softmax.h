@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fixed-point pieces of softmax. Internal. All values are Q(31 - integer bits) in int32.
+ */
+#ifndef CORTADO_SOFTMAX_H
+#define CORTADO_SOFTMAX_H
+
+#include "cortado_math.h"
+
+/* The sum of exponentials carries 12 integer bits. */
+#define CORTADO_SOFTMAX_SUM_BITS 12
+
+static inline int32_t cortado_leading_zeros(uint32_t v)
+{
+    int32_t n = 0;
+    for (; (v & 0x80000000u) == 0; v <<= 1) {
+        n++;
+    }
+    return n;
+}
+
+/* v * 2^n, saturating. */
+static inline int32_t cortado_shl_saturate(int32_t v, int32_t n)
+{
+    const int32_t limit = INT32_MAX >> n;
+    return v > limit ? INT32_MAX : v < -limit - 1 ? INT32_MIN : cortado_shl(v, n);
+}
+
+/* 1 / (1 + v) for v in [0, 1) as Q31: three Newton steps from 48/17 - 32/17 * d, where d = (1 + v) / 2. */
+static inline int32_t cortado_reciprocal(int32_t v)
+{
+    const int32_t half = (int32_t)(((int64_t)v + INT32_MAX + 1) / 2);
+    int32_t x = 1515870810 + cortado_mul_high(half, -1010580540);
+    for (int i = 0; i < 3; i++) {
+        x += cortado_shl_saturate(cortado_mul_high(x, (1 << 29) - cortado_mul_high(half, x)), 2);
+    }
+    return cortado_shl_saturate(x, 1);
+}
+
+/* The common factor and the shift that turn an exponential into an output, from the sum of all exponentials. */
+static inline int32_t cortado_softmax_scale(int32_t sum, int32_t *shift)
+{
+    const int32_t headroom = cortado_leading_zeros((uint32_t)sum);
+    *shift = CORTADO_SOFTMAX_SUM_BITS - headroom + 23;
+    return cortado_reciprocal((int32_t)(((uint32_t)sum << headroom) - 0x80000000u));
+}
+
+static inline int8_t cortado_softmax_output(int32_t exponential, int32_t scale, int32_t shift)
+{
+    int32_t v = cortado_divide_pow2(cortado_mul_high(scale, exponential), shift) - 128;
+    return (int8_t)cortado_clamp(v, -128, 127);
+}
+
+#endif /* CORTADO_SOFTMAX_H */

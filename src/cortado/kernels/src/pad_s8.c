@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado.h"
+
+#include <string.h>
+
+void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out)
+{
+    const int32_t inner = L->rank - 1;
+    const size_t before = (size_t)L->before[inner], width = (size_t)L->shape[inner], after = (size_t)L->after[inner];
+    int32_t index[6] = {0}, axis;
+    do {
+        int inside = 1;
+        for (axis = 0; axis < inner; axis++) {
+            const int32_t at = index[axis] - L->before[axis];
+            inside = inside && at >= 0 && at < L->shape[axis];
+        }
+        if (inside) {
+            memset(out, L->value, before);
+            memcpy(out + before, in, width);
+            memset(out + before + width, L->value, after);
+            in += width;
+        } else {
+            memset(out, L->value, before + width + after);
+        }
+        out += before + width + after;
+        for (axis = inner - 1; axis >= 0; axis--) {
+            if (++index[axis] < L->before[axis] + L->shape[axis] + L->after[axis]) {
+                break;
+            }
+            index[axis] = 0;
+        }
+    } while (axis >= 0);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado.h"
+#include "cortado_math.h"
+
+void cortado_quantize_f32_s8(const float *in, int8_t *out, int32_t n, float scale, int32_t zero_point)
+{
+    const float inverse = 1.0f / scale;
+    for (int32_t i = 0; i < n; i++) {
+        float v = in[i] * inverse;
+        /* Beyond +-512 the result saturates whatever the zero point; NaN fails both comparisons and becomes 0. */
+        v = v > -512.0f ? (v < 512.0f ? v : 512.0f) : (v <= -512.0f ? -512.0f : 0.0f);
+        /* Adding 1.5 * 2^23 leaves no fraction bits: the sum is rounded to nearest, ties to even. */
+        float shifted = v + 12582912.0f;
+        int32_t bits;
+        memcpy(&bits, &shifted, sizeof bits);
+        out[i] = (int8_t)cortado_clamp(bits - 0x4B400000 + zero_point, -128, 127);
+    }
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado.h"
+
+#include <string.h>
+
+static int8_t *read_run(const int8_t *in, int32_t stride, int32_t n, int8_t *out)
+{
+    if (stride == 1) {
+        memcpy(out, in, (size_t)n);
+        return out + n;
+    }
+    for (; n > 0; n--) {
+        *out++ = *in;
+        in += stride;
+    }
+    return out;
+}
+
+void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out)
+{
+    const int32_t inner = L->rank - 1;
+    int32_t index[6] = {0}, offset = 0, axis;
+    do {
+        out = read_run(in + offset, L->stride[inner], L->shape[inner], out);
+        /* The next position of the outer dimensions, last one fastest. */
+        for (axis = inner - 1; axis >= 0; axis--) {
+            offset += L->stride[axis];
+            if (++index[axis] < L->shape[axis]) {
+                break;
+            }
+            offset -= L->stride[axis] * L->shape[axis];
+            index[axis] = 0;
+        }
+    } while (axis >= 0);
+}

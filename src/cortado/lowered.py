@@ -1,0 +1,159 @@
+"""The lowered graph as plain data, its file format, and the exact integer reference that runs it."""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from cortado.errors import CortadoError
+from cortado.graph import constant_names, constant_value, output_node, shape, user_inputs
+from cortado.numerics import QParams
+from cortado.op import Call, operator_of, registry
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor argument: the name of a constant, an input or an earlier call."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class LoweredCall:
+    name: str
+    operator: str
+    arguments: Mapping[str, Any]
+    qparams: QParams | None
+
+
+@dataclass(frozen=True)
+class LoweredGraph:
+    """Inputs, constants, calls in order, outputs: enough to run the exact reference anywhere."""
+
+    inputs: tuple[str, ...]
+    constants: Mapping[str, Tensor]
+    calls: tuple[LoweredCall, ...]
+    outputs: tuple[str, ...]
+
+
+def call_of(node: Node, program: ExportedProgram) -> Call:
+    """A call with constants as data and other tensors as shapes."""
+    operator = operator_of(node.target)
+    if operator is None:
+        raise CortadoError(f"{node.target} is not a lowered operator")
+
+    def value(item: Any) -> Any:
+        if isinstance(item, list | tuple):
+            return [value(inner) for inner in item]
+        if not isinstance(item, Node):
+            return item
+        data = constant_value(program, item)
+        return shape(item) if data is None else data
+
+    return Call(operator, {name: value(item) for name, item in node.kwargs.items()}, shape(node))
+
+
+def lowered_graph(program: ExportedProgram) -> LoweredGraph:
+    """The plain form of a lowered ExportedProgram."""
+    graph = program.graph_module.graph
+    calls = []
+    for node in graph.nodes:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is not None:
+            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
+            calls.append(LoweredCall(node.name, operator.name, arguments, node.meta.get("qparams")))
+    return LoweredGraph(
+        inputs=tuple(node.name for node in user_inputs(program)),
+        constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
+        calls=tuple(calls),
+        outputs=tuple(node.name for node in output_node(graph).all_input_nodes),
+    )
+
+
+def _map(value: Any, kind: type, change: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_map(item, kind, change) for item in value]
+    return change(value) if isinstance(value, kind) else value
+
+
+def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Every call's value, exactly."""
+    values: dict[str, Tensor] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
+    operators = registry().operators
+    for call in graph.calls:
+        arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
+        values[call.name] = operators[call.operator].reference(**arguments)
+    return values
+
+
+def reference_outputs(graph: LoweredGraph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    values = run_reference(graph, inputs)
+    return [values[name] for name in graph.outputs]
+
+
+# ---- the file ------------------------------------------------------------------------------------------------
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, Ref):
+        return {"ref": value.name}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    if isinstance(value, dict):
+        return Ref(value["ref"]) if "ref" in value else getattr(torch, value["dtype"])
+    return value
+
+
+def to_bytes(graph: LoweredGraph) -> bytes:
+    """An .npz file: one JSON text and the constants; deterministic, no pickles."""
+    calls = [
+        {
+            "name": call.name,
+            "operator": call.operator,
+            "arguments": {name: _encode(value) for name, value in call.arguments.items()},
+            "qparams": [call.qparams.scale, call.qparams.zero_point] if call.qparams else None,
+        }
+        for call in graph.calls
+    ]
+    text = json.dumps({"inputs": graph.inputs, "calls": calls, "outputs": graph.outputs, "version": 1})
+    arrays = {f"constant.{name}": data.numpy() for name, data in graph.constants.items()}
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, graph=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+    return stream.getvalue()
+
+
+def from_bytes(data: bytes) -> LoweredGraph:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            record = json.loads(file["graph"].tobytes())
+            constants = {
+                key.removeprefix("constant."): torch.from_numpy(file[key]) for key in file.files if key != "graph"
+            }
+    except (ValueError, KeyError, OSError) as error:
+        raise CortadoError(f"the reference file can't be read ({error}); compile the model again") from error
+    calls = tuple(
+        LoweredCall(
+            name=call["name"],
+            operator=call["operator"],
+            arguments={name: _decode(value) for name, value in call["arguments"].items()},
+            qparams=QParams(*call["qparams"]) if call["qparams"] else None,
+        )
+        for call in record["calls"]
+    )
+    return LoweredGraph(tuple(record["inputs"]), constants, calls, tuple(record["outputs"]))

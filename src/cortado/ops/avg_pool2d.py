@@ -1,0 +1,201 @@
+"""out = clamp(round_away(sum of the window inside the image / pixels of the window inside the image)).
+
+NHWC. The output keeps the input's scale and zero point, so no rescaling happens.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, RowRule, Rows, SharedWith
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC, pair
+from cortado.target import Isa
+
+aten = torch.ops.aten
+_UNIT = Fixed.of(1.0)
+
+
+def _pool_sums(x: Tensor, kernel: list[int], stride: list[int], padding: list[int], ceil_mode: bool) -> Tensor:
+    """Window sums, exact in float64; NCHW."""
+    pooled = torch.nn.functional.avg_pool2d(
+        x, kernel, stride, padding, ceil_mode=ceil_mode, count_include_pad=True, divisor_override=1
+    )
+    return pooled.to(torch.int64)
+
+
+def reference(
+    *,
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    zero_point: int,
+    multiplier: int,
+    shift: int,
+) -> Tensor:
+    x = input.to(torch.float64).permute(TO_NCHW)
+    total = _pool_sums(x, kernel_size, stride, padding, ceil_mode)
+    count = _pool_sums(torch.ones_like(x), kernel_size, stride, padding, ceil_mode)
+    return clamp_int8(divide_round_away(total, count)).permute(TO_NHWC).contiguous()
+
+
+def pooled_size(size: int, kernel: int, stride: int, pad: int, ceil_mode: bool, dilation: int = 1) -> int:
+    span = size + 2 * pad - dilation * (kernel - 1) - 1
+    out = (-(-span // stride) if ceil_mode else span // stride) + 1
+    # With ceil_mode a last window must still start inside the image or its left padding.
+    return out - 1 if ceil_mode and (out - 1) * stride >= size + pad else out
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    n, h, w, c = call.shape("input")
+    (kh, kw), (sh, sw), (ph, pw) = call["kernel_size"], call["stride"], call["padding"]
+    ceil = bool(call["ceil_mode"])
+    return n, pooled_size(h, kh, sh, ph, ceil), pooled_size(w, kw, sw, pw, ceil), c
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if bound["divisor_override"] is not None:
+        return Reject("divisor_override is not supported")
+    if bound["count_include_pad"] and any(pair(bound["padding"])):
+        return Reject("count_include_pad=True with padding is not supported; use count_include_pad=False")
+    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+
+
+def lower(lowering: Lowering) -> Node:
+    bound = lowering.bound
+    kernel = pair(bound["kernel_size"])
+    result = lowering.call(
+        AVG_POOL2D,
+        input=lowering.transpose(lowering.node("self"), TO_NHWC),
+        kernel_size=kernel,
+        stride=pair(bound["stride"]) if bound["stride"] else kernel,
+        padding=pair(bound["padding"]),
+        ceil_mode=bool(bound["ceil_mode"]),
+        zero_point=lowering.out.zero_point,
+        multiplier=_UNIT.multiplier,
+        shift=_UNIT.shift,
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+def match_mean(bound: Bound) -> Quantization | Reject:
+    """mean over height and width of an NCHW tensor is an average pool over the whole image."""
+    source = bound["self"]
+    rank = len(shape(source))
+    dims = sorted(dim % rank for dim in bound["dim"] or range(rank))
+    if rank != 4 or dims != [2, 3]:
+        return Reject(f"mean over dims {dims} of a rank {rank} tensor; supported: dims [2, 3] of a rank 4 tensor")
+    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+
+
+def lower_mean(lowering: Lowering) -> Node:
+    source = lowering.node("self")
+    _, _, height, width = shape(source)
+    result = lowering.call(
+        AVG_POOL2D,
+        input=lowering.transpose(source, TO_NHWC),
+        kernel_size=[height, width],
+        stride=[height, width],
+        padding=[0, 0],
+        ceil_mode=False,
+        zero_point=lowering.out.zero_point,
+        multiplier=_UNIT.multiplier,
+        shift=_UNIT.shift,
+    )
+    result = lowering.transpose(result, TO_NCHW)
+    return lowering.view(result, shape(lowering.bound.node))
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    _, _, out_w, channels = call.out_shape
+    size = cmsis_nn.avgpool_buffer_size(backend, cmsis_nn.DataType.A8W8, dim_dst_width=out_w, ch_src=channels)
+    return (int(size),)
+
+
+def rows(call: Call) -> Rows:
+    return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    fields = {
+        "in_w": call.shape("input")[2],
+        "channels": call.shape("input")[3],
+        "out_w": call.out_shape[2],
+        "kernel_h": call["kernel_size"][0],
+        "kernel_w": call["kernel_size"][1],
+        "stride_w": call["stride"][1],
+        "pad_left": call["padding"][1],
+        "dilation_w": 1,
+        "act_min": INT8_MIN,
+        "act_max": INT8_MAX,
+    }
+    return Kernel(
+        call="cortado_avg_pool2d_s8(L, rows, out, scratch);",
+        sources=("avg_pool2d_s8.c",),
+        struct="cortado_pool2d_t",
+        fields=fields,
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kernel = [draw(st.integers(1, 5)) for _ in range(2)]
+        sizes = [draw(st.integers(k, k + 8)) for k in kernel]
+        shape = (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
+        return {
+            "input": sampling.codes(draw(sampling.SEEDS), shape),
+            "kernel_size": kernel,
+            "stride": [draw(st.integers(1, 3)) for _ in kernel],
+            "padding": [draw(st.integers(0, k // 2)) for k in kernel],
+            "ceil_mode": draw(st.booleans()),
+            "zero_point": draw(sampling.ZERO_POINTS),
+            "multiplier": _UNIT.multiplier,
+            "shift": _UNIT.shift,
+        }
+
+    return draw_case()
+
+
+AVG_POOL2D = Operator(
+    name="cortex_m::quantized_avg_pool2d_nhwc",
+    summary="average over a window, padding not counted",
+    arguments=(
+        "Tensor input, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, int zero_point, "
+        "int multiplier, int shift, Tensor scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    pte_scratch=pte_scratch,
+    samples=samples,
+)
+
+AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower)
+MEAN_PATTERN = Pattern(aten=(aten.mean.dim,), match=match_mean, lower=lower_mean)
+
+
+def adaptive_to_avg_pool2d(bound: Bound) -> Node | None:
+    """An average pool, when the output divides the input: then every window has the same size."""
+    source: Node = bound["self"]
+    *_, height, width = shape(source)
+    *_, out_h, out_w = shape(bound.node)
+    if height % out_h or width % out_w:
+        return None
+    kernel = [height // out_h, width // out_w]
+    return add_call(bound.node, aten.avg_pool2d.default, source, kernel, kernel)
+
+
+ADAPTIVE_REWRITE = Rewrite(aten=(aten.adaptive_avg_pool2d.default,), rewrite=adaptive_to_avg_pool2d)

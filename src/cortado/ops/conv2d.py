@@ -1,0 +1,319 @@
+"""acc = bias + sum((x + input_offset) * w); out = clamp(requant(acc) + output_offset).
+
+NHWC input, OHWI weights, one multiplier and shift per output channel. Padding adds nothing to the sum.
+A weight that sees fewer input channels than there are makes the convolution grouped.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, shape
+from cortado.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
+from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+def reference(
+    *,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    input_offset: int,
+    output_offset: int,
+    requantize_multipliers: Tensor,
+    requantize_shifts: Tensor,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    """float64 holds every product and sum of a convolution of this size exactly."""
+    x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
+    w = weight.to(torch.float64).permute(TO_NCHW)
+    groups = input.shape[3] // weight.shape[3]
+    acc = torch.conv2d(x, w, None, stride, padding, dilation, groups).permute(TO_NHWC).to(torch.int64)
+    return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
+
+
+def finish(
+    acc: Tensor, bias: Tensor | None, multipliers: Tensor, shifts: Tensor, offset: int, low: int, high: int
+) -> Tensor:
+    """Bias, per-channel rescaling along the last dimension, offset and clamp."""
+    if bias is not None:
+        acc = acc + bias
+    return clamp_int8(requant(acc, multipliers.to(torch.int64), shifts) + offset, low, high).contiguous()
+
+
+def out_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def spatial_shape(call: Call, kernel: tuple[int, int], channels: int) -> tuple[int, int, int, int]:
+    n, h, w, _ = call.shape("input")
+    (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
+    return n, out_size(h, kernel[0], sh, ph, dh), out_size(w, kernel[1], sw, pw, dw), channels
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    out_c, kh, kw, _ = call.shape("weight")
+    return spatial_shape(call, (kh, kw), out_c)
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def is_depthwise(bound: Bound) -> bool:
+    """Every input channel makes its own output channels; a single input channel is an ordinary convolution."""
+    in_c = shape(bound["input"])[1]
+    return bool(bound["groups"] == in_c and in_c > 1)
+
+
+def check_constants(bound: Bound) -> Reject | None:
+    weight, bias = bound["weight"], bound["bias"]
+    if weight.op not in ("get_attr", "placeholder"):
+        return Reject(f"needs constant weights, got the result of {weight.name}")
+    if bias is not None and bias.op not in ("get_attr", "placeholder"):
+        return Reject(f"needs a constant bias, got the result of {bias.name}")
+    return None
+
+
+WEIGHTED = {"input": Role.ACTIVATION, "weight": Role.WEIGHT, "bias": Role.BIAS}
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if is_depthwise(bound):
+        return Reject("a depthwise convolution")
+    return check_constants(bound) or Quantization(WEIGHTED)
+
+
+def rescaling(lowering: Lowering, input_name: str = "input", weight_name: str = "weight") -> tuple[Tensor, Tensor]:
+    """Multipliers and shifts of in_scale * w_scale[c] / out_scale."""
+    in_scale, out_scale = lowering.q(input_name).scale, lowering.out.scale
+    fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales(weight_name)]
+    multipliers = torch.tensor([f.multiplier for f in fixed], dtype=torch.int32)
+    return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
+
+
+def requantization(lowering: Lowering) -> dict[str, Any]:
+    """The arguments every weighted operator shares: bias, offsets, multipliers, shifts, activation bounds."""
+    multipliers, shifts = rescaling(lowering)
+    bias = lowering.data("bias")
+    low, high = lowering.bounds()
+    return {
+        "bias": None if bias is None else lowering.constant("bias", bias.to(torch.int32)),
+        "input_offset": -lowering.q("input").zero_point,
+        "output_offset": lowering.out.zero_point,
+        "requantize_multipliers": lowering.constant("multipliers", multipliers),
+        "requantize_shifts": lowering.constant("shifts", shifts),
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def pair(value: Any) -> list[int]:
+    values = int_list(value)
+    return values * 2 if len(values) == 1 else values
+
+
+def window(bound: Bound) -> dict[str, list[int]]:
+    return {name: pair(bound[name]) for name in ("stride", "padding", "dilation")}
+
+
+def lower(lowering: Lowering) -> Node:
+    weight = lowering.data("weight")
+    assert weight is not None
+    result = lowering.call(
+        CONV2D,
+        input=lowering.transpose(lowering.node("input"), TO_NHWC),
+        weight=lowering.constant("weight", weight.permute(TO_NHWC)),
+        **window(lowering.bound),
+        **requantization(lowering),
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    size = cmsis_nn.convolve_wrapper_buffer_size(
+        backend,
+        cmsis_nn.DataType.A8W8,
+        input_nhwc=call.shape("input"),
+        filter_nhwc=call.shape("weight"),
+        output_nhwc=call.out_shape,
+        padding_hw=call["padding"],
+        stride_hw=call["stride"],
+        dilation_hw=call["dilation"],
+        input_offset=call["input_offset"],
+        output_offset=call["output_offset"],
+        activation_min=call["activation_min"],
+        activation_max=call["activation_max"],
+    )
+    return (int(size),)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def is_pointwise(call: Call) -> bool:
+    """1x1, stride 1, no padding, one group: it runs over any span of pixels."""
+    _, kh, kw, in_c = call.shape("weight")
+    plain = list(call["stride"]) == [1, 1] and list(call["padding"]) == [0, 0]
+    return kh == kw == 1 and plain and in_c == call.shape("input")[3]
+
+
+def rows(call: Call) -> Rows:
+    if is_pointwise(call):
+        return Rows((ONE_ROW,), pixelwise=True)
+    return Rows((RowRule(call.shape("weight")[1], call["stride"][0], call["padding"][0], call["dilation"][0]),))
+
+
+def fold_offset(call: Call, weight_sums: np.ndarray[Any, Any]) -> tuple[int, Array | None]:
+    """(in_offset, bias) with the input offset folded into the bias, where that fits 32 bits."""
+    bias = None if call["bias"] is None else call.array("bias").astype(np.int64)
+    folded = weight_sums.astype(np.int64) * call["input_offset"] + (0 if bias is None else bias)
+    if folded.min() >= INT32_MIN and folded.max() <= INT32_MAX:
+        return 0, Array(folded.astype(np.int32))
+    return call["input_offset"], None if bias is None else Array(bias.astype(np.int32))
+
+
+def common_fields(call: Call, weight_sums: np.ndarray[Any, Any]) -> dict[str, Any]:
+    in_offset, bias = fold_offset(call, weight_sums)
+    return {
+        "in_offset": in_offset,
+        "out_offset": call["output_offset"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "bias": bias,
+        "multiplier": Array(call.array("requantize_multipliers")),
+        "shift": Array(call.array("requantize_shifts")),
+    }
+
+
+def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "in_w": call.shape("input")[2],
+        "in_c": call.shape("input")[3],
+        "out_w": call.out_shape[2],
+        "out_c": call.out_shape[3],
+        "kernel_h": kernel[0],
+        "kernel_w": kernel[1],
+        "stride_w": call["stride"][1],
+        "pad_left": call["padding"][1],
+        "dilation_w": call["dilation"][1],
+        "zero": Array(np.full(call.shape("input")[3], -call["input_offset"], dtype=np.int8)),
+    }
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    weights = call.array("weight")
+    out_c, kh, kw, in_c = weights.shape
+    common = common_fields(call, weights.reshape(out_c, -1).sum(axis=1, dtype=np.int64))
+    if is_pointwise(call):
+        fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights.reshape(out_c, in_c)), **common}
+        return Kernel(
+            call="cortado_conv1x1_s8(L, rows[0], out, n, scratch);",
+            sources=("conv1x1_s8.c",),
+            struct="cortado_conv1x1_t",
+            fields=fields,
+        )
+    groups = call.shape("input")[3] // in_c
+    fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
+    return Kernel(
+        call="cortado_conv2d_s8(L, rows, out, scratch);",
+        sources=("conv2d_s8.c",),
+        struct="cortado_conv2d_t",
+        fields=fields,
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def samples() -> Any:
+    """Any window that fits; in_c, out_c and widths at and around the kernels' tiles; groups; no bias."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        in_c, out_c = (draw(sampling.CHANNELS) for _ in range(2))
+        kernel = draw(st.sampled_from([(1, 1), (3, 3), (1, 1), (3, 3), (2, 5), (10, 4), (1, 3)]))
+        return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c))
+
+    return draw_case()
+
+
+def weighted_case(
+    draw: Any, kernel: tuple[int, int], channels: tuple[int, int], weight_shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """Arguments of a convolution with that kernel: window, input, weights, requantization."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    seed = draw(sampling.SEEDS)
+    window = draw_window(draw, kernel)
+    sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
+    batch = draw(st.sampled_from([1, 1, 1, 2]))
+    multipliers, shifts = sampling.fixed_points(seed, channels[1])
+    low, high = draw(sampling.activation_bounds())
+    bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
+    return {
+        "input": sampling.codes(seed + 2, (batch, *sizes, channels[0])),
+        "weight": sampling.codes(seed + 3, weight_shape, -127, 127),
+        "bias": bias if draw(st.booleans()) else None,
+        **window,
+        "input_offset": -draw(sampling.ZERO_POINTS),
+        "output_offset": draw(sampling.ZERO_POINTS),
+        "requantize_multipliers": multipliers,
+        "requantize_shifts": shifts,
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def draw_window(draw: Any, kernel: tuple[int, int]) -> dict[str, Any]:
+    """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
+    from hypothesis import strategies as st
+
+    plain = kernel == (1, 1) and draw(st.booleans())
+    stride = [1, 1] if plain else [draw(st.sampled_from([1, 1, 2, 3])) for _ in kernel]
+    padding = [0, 0] if plain else [draw(st.integers(0, k - 1)) for k in kernel]
+    dilation = [1, 1] if plain else [draw(st.sampled_from([1, 1, 1, 2])) for _ in kernel]
+    fits = list(zip(kernel, padding, dilation, strict=True))
+    return {"stride": stride, "padding": padding, "dilation": dilation, "fits": fits}
+
+
+CONV2D = Operator(
+    name="cortex_m::quantized_conv2d_nhwc",
+    summary="2-D convolution, grouped or not, with bias and clamp",
+    arguments=(
+        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int input_offset, "
+        "int output_offset, Tensor requantize_multipliers, Tensor requantize_shifts, int activation_min, "
+        "int activation_max, Tensor scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    pte_scratch=pte_scratch,
+    constraints="constant weights and bias",
+    samples=samples,
+)
+
+CONV2D_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True)

@@ -1,0 +1,147 @@
+"""acc = bias + sum over taps((x + input_offset) * w); out = clamp(requant(acc) + output_offset).
+
+Output channel c reads input channel c // depth_multiplier. NHWC input, weights [1, kh, kw, out_c].
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound
+from cortado.numerics import Tensor
+from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ops import conv2d
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+
+def reference(
+    *,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    depth_multiplier: int,
+    input_offset: int,
+    output_offset: int,
+    requantize_multipliers: Tensor,
+    requantize_shifts: Tensor,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
+    w = weight.to(torch.float64).permute(3, 0, 1, 2)
+    acc = torch.conv2d(x, w, None, stride, padding, dilation, groups=input.shape[3]).permute(TO_NHWC).to(torch.int64)
+    return conv2d.finish(
+        acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max
+    )
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    _, kh, kw, out_c = call.shape("weight")
+    return conv2d.spatial_shape(call, (kh, kw), out_c)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if not conv2d.is_depthwise(bound):
+        return Reject("not a depthwise convolution")
+    return conv2d.check_constants(bound) or Quantization(WEIGHTED)
+
+
+def lower(lowering: Lowering) -> Node:
+    weight = lowering.data("weight")
+    assert weight is not None
+    result = lowering.call(
+        DEPTHWISE,
+        input=lowering.transpose(lowering.node("input"), TO_NHWC),
+        weight=lowering.constant("weight", weight.permute(1, 2, 3, 0)),
+        depth_multiplier=weight.shape[0] // lowering.bound["groups"],
+        **conv2d.window(lowering.bound),
+        **conv2d.requantization(lowering),
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    size = cmsis_nn.depthwise_conv_wrapper_buffer_size(
+        backend,
+        cmsis_nn.DataType.A8W8,
+        input_nhwc=call.shape("input"),
+        filter_nhwc=call.shape("weight"),
+        output_nhwc=call.out_shape,
+        padding_hw=call["padding"],
+        stride_hw=call["stride"],
+        dilation_hw=call["dilation"],
+        ch_mult=call["depth_multiplier"],
+        input_offset=call["input_offset"],
+        output_offset=call["output_offset"],
+        activation_min=call["activation_min"],
+        activation_max=call["activation_max"],
+    )
+    return (int(size),)
+
+
+def rows(call: Call) -> Rows:
+    return Rows((RowRule(call.shape("weight")[1], call["stride"][0], call["padding"][0], call["dilation"][0]),))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    weights = call.array("weight")
+    _, kh, kw, out_c = weights.shape
+    fields = {
+        **conv2d.window_fields(call, (kh, kw)),
+        "depth_multiplier": call["depth_multiplier"],
+        "weights": Array(weights.reshape(kh, kw, out_c)),
+        **conv2d.common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64)),
+    }
+    return Kernel(
+        call="cortado_depthwise_s8(L, rows, out, scratch);",
+        sources=("depthwise_s8.c",),
+        struct="cortado_depthwise_t",
+        fields=fields,
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        in_c = draw(sampling.CHANNELS)
+        multiplier = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        kernel = draw(st.sampled_from([(3, 3), (3, 3), (1, 1), (5, 5), (2, 3), (1, 4)]))
+        case = conv2d.weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier))
+        return {**case, "depth_multiplier": multiplier}
+
+    return draw_case()
+
+
+DEPTHWISE = Operator(
+    name="cortex_m::quantized_depthwise_conv2d_nhwc",
+    summary="depthwise 2-D convolution, any depth multiplier, with bias and clamp",
+    arguments=(
+        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+        "int depth_multiplier, int input_offset, int output_offset, Tensor requantize_multipliers, "
+        "Tensor requantize_shifts, int activation_min, int activation_max, Tensor scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    pte_scratch=pte_scratch,
+    constraints="constant weights and bias",
+    samples=samples,
+)
+
+DEPTHWISE_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True)

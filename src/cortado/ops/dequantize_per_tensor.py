@@ -1,0 +1,65 @@
+"""out = (q - zero_point) * scale, in float32: the border from int8 to float."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.numerics import QParams, Tensor
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
+from cortado.ops import quantize_per_tensor
+from cortado.target import Isa
+
+
+def reference(
+    *, input: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: torch.dtype
+) -> Tensor:
+    return (input.to(torch.float32) - zero_point) * torch.tensor(scale, dtype=torch.float32)
+
+
+def lower(lowering: Lowering) -> Node:
+    return lowering.call(DEQUANTIZE, input=lowering.node("input"), **quantize_per_tensor.arguments(lowering.q("input")))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    scale = float(np.float32(call["scale"]))
+    return Kernel(
+        call="cortado_dequantize_s8_f32(rows[0], (float *)(void *)out, n, L->scale, L->zero_point);",
+        sources=("dequantize_s8_f32.c",),
+        struct="cortado_border_t",
+        fields={"scale": scale, "zero_point": call["zero_point"]},
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        scale = float(np.float32(draw(st.sampled_from([1.0, 0.5, 0.0078125, 0.1, 3.7e-4]))))
+        codes = sampling.codes(draw(sampling.SEEDS), (draw(st.integers(1, 70)),))
+        return {"input": codes, **quantize_per_tensor.arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
+
+    return draw_case()
+
+
+DEQUANTIZE = Operator(
+    name="cortex_m::dequantize_per_tensor",
+    summary="int8 to float32",
+    arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    dtype=torch.float32,
+    samples=samples,
+)
+
+DEQUANTIZE_PATTERN = Pattern(
+    aten=(torch.ops.quantized_decomposed.dequantize_per_tensor.default,),
+    match=quantize_per_tensor.match,
+    lower=lower,
+)

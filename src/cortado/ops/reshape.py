@@ -1,0 +1,61 @@
+"""The same bytes under another shape: no kernel, no copy. In the .pte it is aten's view."""
+
+import torch
+from torch.fx import Node
+
+from cortado.graph import Bound, add_call, is_call, shape
+from cortado.numerics import Tensor
+from cortado.op import Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
+
+aten = torch.ops.aten
+
+
+def reference(*, self: Tensor, size: list[int]) -> Tensor:
+    return self.reshape(size)
+
+
+def match(bound: Bound) -> Quantization:
+    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+
+
+def lower(lowering: Lowering) -> Node:
+    return lowering.view(lowering.node("self"), shape(lowering.bound.node))
+
+
+def to_reshape(bound: Bound) -> Node:
+    """All views as one operator with the final shape; a view of a view reads the first one's input."""
+    source: Node = bound.node.all_input_nodes[0]
+    size = list(shape(bound.node))
+    if is_call(source, aten.reshape.default):
+        source = source.all_input_nodes[0]
+    return source if size == list(shape(source)) else add_call(bound.node, aten.reshape.default, source, size)
+
+
+VIEW = Operator(
+    name="aten::view_copy",
+    summary="reshape, flatten, squeeze, unsqueeze: the same bytes under another shape",
+    arguments="Tensor self, SymInt[] size",
+    reference=reference,
+    shape=lambda call: tuple(call["size"]),
+    kernel=None,
+    view=True,
+    tensors=("self",),
+)
+
+RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=match, lower=lower)
+
+RESHAPE_REWRITE = Rewrite(
+    aten=(
+        aten.view.default,
+        aten.view_copy.default,
+        aten._unsafe_view.default,
+        aten.flatten.using_ints,
+        aten.unflatten.int,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.unsqueeze.default,
+        aten.reshape.default,
+    ),
+    rewrite=to_reshape,
+)

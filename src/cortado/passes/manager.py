@@ -1,0 +1,94 @@
+"""CortexMPassManager: runs the pipeline, verifies around every pass, writes intermediates."""
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch.export import ExportedProgram
+
+from cortado.errors import CortadoError
+from cortado.graph import sync_outputs
+from cortado.passes.base import CortexMPass
+from cortado.passes.clean_up import CleanUp
+from cortado.passes.fold_qparams import FoldQParams
+from cortado.passes.fuse_activations import FuseActivations
+from cortado.passes.lower import Lower
+from cortado.passes.move_transposes import MoveTransposes
+from cortado.target import ANY, CortexMTargetConfig
+from cortado.verify import Level, verify
+
+PIPELINE: tuple[type[CortexMPass], ...] = (
+    FoldQParams,  # q/dq pairs become facts about tensors, so later passes see plain aten nodes
+    FuseActivations,  # a relu or clamp behind a kernel becomes its bounds, before kernels are chosen
+    Lower,  # every aten node becomes calls of operators, layout changes written out
+    MoveTransposes,  # layout changes meet and cancel, or sink to where they are cheap
+    CleanUp,  # what nothing reads any more must not reach the artifact
+)
+
+
+class CortexMPassManager:
+    """Runs passes over an ExportedProgram. `passes` are classes; those that ask for them get the program and target."""
+
+    def __init__(
+        self,
+        exported_program: ExportedProgram,
+        passes: Sequence[type[CortexMPass]] | None = None,
+        target_config: CortexMTargetConfig | None = None,
+        intermediates: Path | None = None,
+    ) -> None:
+        if not isinstance(exported_program, ExportedProgram):
+            raise CortadoError(
+                f"CortexMPassManager needs an ExportedProgram, found {type(exported_program).__name__}; "
+                "use torch.export.export(model, inputs) to make one"
+            )
+        self.exported_program = exported_program
+        self.target_config = ANY if target_config is None else target_config
+        self.passes = tuple(PIPELINE if passes is None else passes)
+        self.intermediates = intermediates
+        for item in self.passes:
+            if not (inspect.isclass(item) and issubclass(item, CortexMPass)):
+                raise CortadoError(
+                    f"passes must be subclasses of CortexMPass, not instances or anything else: found {item!r}; "
+                    "the manager makes the instances itself"
+                )
+
+    def transform(self) -> ExportedProgram:
+        """Runs every pass in order, in place, and returns the program."""
+        program = self.exported_program
+        for number, cls in enumerate(self.passes, start=1):
+            verify(program, cls.level_before, f"before {cls.name}")
+            module = program.graph_module
+            changed = self._make(cls).run(module)
+            if changed:
+                sync_outputs(program)
+                module.graph.lint()
+                module.recompile()
+            verify(program, cls.level_after, f"after {cls.name}")
+            self._write(number, cls)
+        return program
+
+    def _make(self, cls: type[CortexMPass]) -> CortexMPass:
+        available = {"exported_program": self.exported_program, "target_config": self.target_config}
+        wanted = inspect.signature(cls).parameters
+        return cls(**{name: value for name, value in available.items() if name in wanted})
+
+    def _write(self, number: int, cls: type[CortexMPass]) -> None:
+        if self.intermediates is not None:
+            self.intermediates.mkdir(parents=True, exist_ok=True)
+            text = f"# after {cls.name}: {inspect.getdoc(cls)}\n{print_graph(self.exported_program)}"
+            (self.intermediates / f"{number:02d}-{cls.name}.txt").write_text(text)
+
+
+def print_graph(program: ExportedProgram) -> str:
+    """The graph as text: a line per node with its shape, dtype and quantization."""
+    lines = []
+    for node in program.graph_module.graph.nodes:
+        value, qparams = node.meta.get("val"), node.meta.get("qparams")
+        kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if hasattr(value, "dtype") else ""
+        quant = f" scale={qparams.scale:.9g} zp={qparams.zero_point}" if qparams is not None else ""
+        arguments = ", ".join([*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())])
+        lines.append(f"{node.name}: {kind}{quant} = {node.op} {node.target}({arguments})")
+    return "\n".join(lines) + "\n"
+
+
+__all__ = ["PIPELINE", "CortexMPassManager", "Level", "print_graph"]

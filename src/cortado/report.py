@@ -1,0 +1,63 @@
+"""report.json: what was lowered, RAM, flash, cost. Its keys are a contract: later versions add, never rename."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cortado import __version__
+from cortado.emit_c import Bundle
+from cortado.emit_pte import Pte
+from cortado.lowered import LoweredGraph
+from cortado.op import registry
+from cortado.program import Tensor
+from cortado.schedule import Planned
+
+
+def build_report(
+    *,
+    planned: Planned,
+    graph: LoweredGraph,
+    bundle: Bundle,
+    pte: Pte | None,
+    code_bytes: int | None,
+    seconds: Mapping[str, float],
+    labels: Sequence[str] | None,
+) -> dict[str, Any]:
+    program, plan = planned.program, planned.plan
+    counted = Counter(call.operator for call in graph.calls if not registry().operators[call.operator].view)
+    return {
+        "cortado_version": __version__,
+        "model": program.name,
+        "target": program.target.target_string,
+        "operators": dict(sorted(counted.items())),
+        "float_operators": [],
+        "portable_operators": [] if pte is None else list(pte.portable_operators),
+        "memory": {
+            "arena_bytes": plan.peak,
+            "scratch_bytes": sum(step.scratch for step in program.steps),
+            "lower_bound_bytes": plan.lower_bound,
+            "optimal": plan.optimal,
+        },
+        "flash": {"weights_bytes": bundle.weights_bytes, "code_bytes": code_bytes},
+        "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
+        "macs": sum(step.macs for step in program.steps),
+        "layers": [
+            {"name": step.name, "operator": step.operator, "module": step.module, "macs": step.macs}
+            for step in program.steps
+        ],
+        "inputs": [_tensor(tensor) for tensor in program.inputs],
+        "outputs": [_tensor(tensor) for tensor in program.outputs],
+        "labels": None if labels is None else list(labels),
+        "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
+    }
+
+
+def _tensor(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "node": tensor.node,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "scale": None if tensor.qparams is None else tensor.qparams.scale,
+        "zero_point": None if tensor.qparams is None else tensor.qparams.zero_point,
+    }

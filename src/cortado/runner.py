@@ -1,0 +1,233 @@
+"""Runs a compiled model: on this machine, on an emulated board; the same bundle, the same inputs, the same bits."""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cortado import boards, toolchain
+from cortado.errors import CortadoError
+from cortado.target import Board, Compiler, CortexM, CortexMTargetConfig
+
+HOST = "host"
+ArrayType = np.ndarray[Any, np.dtype[Any]]
+
+# The core whose flags an ANY bundle is compiled with on each board.
+_ANY_CORES = {
+    Board.MPS2_AN385: CortexM.M3,
+    Board.MPS2_AN386: CortexM.M4,
+    Board.MPS2_AN500: CortexM.M7,
+    Board.MPS2_AN505: CortexM.M33,
+    Board.MPS3_AN547: CortexM.M55,
+    Board.MICROBIT: CortexM.M0,
+}
+# Boards beside a target's own that its code runs on too.
+_ALSO = {CortexM.M0: (Board.MICROBIT,), CortexM.M0PLUS: (Board.MICROBIT,)}
+
+
+@dataclass(frozen=True)
+class IO:
+    """One input or output as the bundle sees it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class BundleInfo:
+    """What running a bundle needs to know of it."""
+
+    name: str  # the prefix of its symbols
+    target: CortexMTargetConfig
+    inputs: tuple[IO, ...]
+    outputs: tuple[IO, ...]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs per sample, and what the emulated board counted."""
+
+    on: str
+    samples: list[list[ArrayType]]
+    instructions: int | None = None
+    stack_bytes: int | None = None
+    functions: Mapping[str, int] | None = None
+
+
+# ---- where -----------------------------------------------------------------------------------------------------
+
+
+def choose_board(target: CortexMTargetConfig, on: str | None) -> Board | None:
+    """The emulated board of a run; None for this machine."""
+    if on == HOST:
+        return None
+    if on is None:
+        return target.board
+    try:
+        wanted = Board(on)
+    except ValueError:
+        known = ", ".join([HOST, *(board.value for board in Board)])
+        raise CortadoError(f"can't run on '{on}'; known places: {known}") from None
+    allowed = tuple(Board) if target.cpu is CortexM.ANY else (target.board, *_ALSO.get(target.cpu, ()))
+    if wanted not in allowed:
+        names = ", ".join(board.value for board in allowed)
+        raise CortadoError(
+            f"this bundle is for {target.target_string}, which runs on {names}, not on {wanted.value}; "
+            "compile for a core of that board, or for cortex-m to run on all of them"
+        )
+    return wanted
+
+
+def board_flags(target: CortexMTargetConfig, board: Board) -> tuple[str, ...]:
+    if target.cpu is CortexM.ANY:
+        return CortexMTargetConfig(_ANY_CORES[board]).compiler_flags(Compiler.GCC)
+    return target.compiler_flags(Compiler.GCC)
+
+
+# ---- building ----------------------------------------------------------------------------------------------------
+
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+BUNDLE_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+_PLACEMENT = (
+    '-DCORTADO_WEIGHTS=__attribute__((section(".cortado.weights")))',
+    '-DCORTADO_ARENA=__attribute__((section(".bss.arena")))',
+)
+
+
+def bundle_sources(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.c")), *sorted((folder / "kernels" / "src").glob("*.[cS]"))]
+
+
+def bundle_includes(folder: Path) -> list[Path]:
+    return [folder, folder / "kernels" / "include", folder / "kernels" / "src"]
+
+
+def harness_source(info: BundleInfo) -> str:
+    """The glue between a bundle and the harness that feeds it files."""
+    name = info.name
+
+    def sizes(group: Sequence[IO]) -> str:
+        return ", ".join(str(tensor.bytes) for tensor in group)
+
+    return f"""#include "harness.h"
+#include "{name}.h"
+
+static uint8_t arena[{name.upper()}_ARENA_BYTES] __attribute__((aligned({name.upper()}_ARENA_ALIGN)));
+static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
+static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
+static void *input(void *a, int i) {{ return {name}_input(a, i); }}
+static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
+
+const cortado_harness_model_t cortado_harness_model = {{
+    "{name}", arena, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes, input, output, {name}_run,
+}};
+"""
+
+
+def build(folder: Path, info: BundleInfo, board: Board | None, extra_flags: Sequence[str] = ()) -> Path:
+    """The bundle with the harness around it: a firmware image, or a program for this machine."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        glue = Path(temporary) / "harness_model.c"
+        glue.write_text(harness_source(info))
+        sources, includes = [*bundle_sources(folder), glue], bundle_includes(folder)
+        if board is None:
+            flags = [*WARNINGS, *BUNDLE_FLAGS, *extra_flags]
+            return boards.build_host(sources, includes, flags, info.name)
+        machine = board_flags(info.target, board)
+        flags = [*machine, *WARNINGS, *BUNDLE_FLAGS, *_PLACEMENT, *extra_flags]
+        return boards.build_firmware(boards.board(board.value), sources, includes, flags, info.name)
+
+
+def code_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
+    """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler."""
+    if toolchain.find(toolchain.Tool.ARM_GCC) is None or info.target.cpu is CortexM.ANY:
+        return None
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        folder = Path(temporary)
+        write_files(folder, files)
+        (folder / f"{info.name}_data.c").unlink()
+        elf = toolchain.build_elf(
+            bundle_sources(folder),
+            bundle_includes(folder),
+            [*info.target.compiler_flags(), *WARNINGS, *BUNDLE_FLAGS],
+            [_code_script(info.name, files[f"{info.name}_data.h"])],
+            info.name,
+        )
+        return boards.load_image(elf).sections[".text"]
+
+
+def _code_script(name: str, data_header: str) -> str:
+    """Links what MODEL_run needs and nothing else; the constants are not there, only their names."""
+    constants = re.findall(r"extern const \w+ (\w+)\[", data_header)
+    return "\n".join(
+        [
+            f"ENTRY({name}_run)",
+            f"EXTERN({name}_input {name}_output)",
+            *(f"{constant} = 0;" for constant in constants),
+            "SECTIONS { .text 0 : { *(.text* .rodata*) } .data : { *(.data* .bss* COMMON) }",
+            "/DISCARD/ : { *(.ARM.exidx* .ARM.extab*) } }",
+        ]
+    )
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+def run_bundle(
+    folder: Path,
+    info: BundleInfo,
+    samples: Sequence[Sequence[ArrayType]],
+    on: str | None = None,
+    *,
+    count: bool = True,
+    flags: Sequence[str] = (),
+) -> RunResult:
+    """Runs every sample in one boot. `samples` hold the bundle's own dtypes; `flags` are added to the compiler's."""
+    board = choose_board(info.target, on)
+    program = build(folder, info, board, flags)
+    data = b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
+    if board is None:
+        done = boards.run_host(program, data, len(samples))
+        return RunResult(HOST, _split(done.outputs, info, len(samples)), stack_bytes=done.stack_bytes)
+    watch = boards.Watch(count=True) if count else None
+    done = boards.run_harness(program, boards.board(board.value), data, len(samples), plugin=watch)
+    counts = done.board.counts
+    first = counts.samples[0] if counts is not None and counts.samples else None
+    return RunResult(
+        on=board.value,
+        samples=_split(done.outputs, info, len(samples)),
+        instructions=first.total if first is not None else None,
+        stack_bytes=done.stack_bytes,
+        functions=counts.functions if counts is not None else None,
+    )
+
+
+def _split(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
+    total = sum(tensor.bytes for tensor in info.outputs)
+    if len(data) != total * count:
+        raise CortadoError(f"the run gave {len(data)} bytes, expected {total * count}")
+    samples, position = [], 0
+    for _ in range(count):
+        sample = []
+        for tensor in info.outputs:
+            piece = np.frombuffer(data[position : position + tensor.bytes], dtype=tensor.dtype)
+            sample.append(piece.reshape(tensor.shape))
+            position += tensor.bytes
+        samples.append(sample)
+    return samples

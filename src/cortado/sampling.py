@@ -1,0 +1,47 @@
+"""Building blocks for operators' samples: legal shapes and parameters for every generic test to draw from.
+
+hypothesis is imported here only, and ops/ import this module late, so that the compiler itself doesn't need it.
+"""
+
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+
+Tensor = torch.Tensor
+Strategy = st.SearchStrategy[Any]
+
+SEEDS = st.integers(0, 2**32 - 1)
+# Sizes at and around the tiles of the kernels: 1, 2, 3, 4 +- 1, 8 +- 1, 16 +- 1, 32 + 1.
+CHANNELS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33])
+ZERO_POINTS = st.one_of(st.sampled_from([-128, -1, 0, 1, 127]), st.integers(-128, 127))
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def codes(
+    seed: int, shape: tuple[int, ...], low: int = -128, high: int = 127, dtype: torch.dtype = torch.int8
+) -> Tensor:
+    """Uniform integers; every fourth draw only extremes."""
+    if seed % 4 == 0:
+        picks = torch.tensor([low, high, 0, -1, 1], dtype=torch.int64).clamp(low, high)
+        return picks[torch.randint(0, len(picks), shape, generator=generator(seed))].to(dtype)
+    return torch.randint(low, high + 1, shape, generator=generator(seed), dtype=torch.int64).to(dtype)
+
+
+def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:
+    """Multipliers and shifts of `count` random factors, normalised as Fixed.of makes them; some channels are 0."""
+    rng = generator(seed)
+    multipliers = torch.randint(2**30, 2**31, (count,), generator=rng, dtype=torch.int64)
+    shifts = torch.randint(low, high + 1, (count,), generator=rng, dtype=torch.int64)
+    return multipliers.to(torch.int32), shifts.to(torch.int32)
+
+
+@st.composite
+def activation_bounds(draw: Any) -> tuple[int, int]:
+    """No clamp, a relu-like one, or any."""
+    low = draw(st.sampled_from([-128, -128, -5, 0]))
+    high = draw(st.sampled_from([127, 127, 3, 100]))
+    return (low, high) if low <= high else (-128, 127)

@@ -1,0 +1,128 @@
+"""Runs the kernel calls of a test on an emulated board, and says how many instructions each call took."""
+
+import functools
+import re
+import struct
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
+
+from cortado import boards, toolchain
+from cortado.target import CortexMTargetConfig, Isa, from_target_string
+
+SERVER = Path(__file__).parent / "kernel_server.c"
+
+IMAGE_BYTES = 12 << 20
+GUARD = 16  # bytes between two buffers that no kernel may touch
+FILL = 0xC3
+CALL_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """The server built for one target: where its memory image lies and which kernels it has."""
+
+    elf: Path
+    symbols: dict[str, int]
+    table: tuple[str, ...]
+    hard_float: bool
+
+
+def kernel_symbols(isa: Isa) -> tuple[str, ...]:
+    """Every function of the public header that a core with this instruction set has."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    names = re.findall(r"^(?:void|int32_t) (cortado_\w+)\(", text, flags=re.M)
+    missing = {Isa.SCALAR: ("__dsp", "__mve"), Isa.DSP: ("__mve",), Isa.MVE: ()}[isa]
+    return tuple(name for name in names if not any(part in name for part in missing))
+
+
+@functools.cache
+def firmware(target: CortexMTargetConfig, optimize: str = "-O2", clang: bool = False) -> Firmware:
+    """The server for one target, cached by content."""
+    table = kernel_symbols(target.isas[0])
+    machine = target.compiler_flags()
+    flags = [*WARNINGS, optimize, "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
+             f"-DIMAGE_BYTES={IMAGE_BYTES}", *machine]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernel_table.c"
+        declarations = "".join(f"extern void {name}(void);\n" for name in table)
+        entries = "".join(f"    {name},\n" for name in table)
+        source.write_text(f"{declarations}void (*const kernel_table[])(void) = {{\n{entries}}};\n")
+        elf = boards.build_firmware(
+            boards.board(target.board.value), [*kernel_sources(assembly=True), SERVER, source], [HEADER.parent], flags,
+            "kernel-server", harness=False, compiler=toolchain.arm_clang() if clang else None,
+            machine_flags=machine)  # fmt: skip
+    symbols = {symbol.name: symbol.address for symbol in boards.load_image(elf).symbols}
+    return Firmware(elf, symbols, table, "-mfloat-abi=hard" in machine)
+
+
+@dataclass
+class _Image:
+    """The memory image for one run: where each buffer lies and what the file holds."""
+
+    base: int
+    places: list[int]
+    data: bytearray
+
+
+def _lay_out(calls: Calls, server: Firmware) -> _Image:
+    base = server.symbols["image"]
+    sizes = [len(block.layout(4, lambda ref: 0)) for block in calls.blocks]
+    at, places = 8 + CALL_BYTES * len(calls.calls), []
+    for number, (block, size) in enumerate(zip(calls.blocks, sizes, strict=True)):
+        at += GUARD
+        # Words are aligned; plain bytes deliberately lie at any address.
+        at += -at % 4 if block.values or block.words else (number - at) % 4
+        places.append(at)
+        at += size
+    image = _Image(base, places, bytearray([FILL]) * (at + GUARD))
+    for block, place in zip(calls.blocks, places, strict=True):
+        data = block.layout(4, lambda ref: base + places[ref.block] + ref.offset)
+        image.data[place : place + len(data)] = data
+    words = [len(image.data), len(calls.calls)]
+    for symbol, args in calls.calls:
+        floats = [_argument(arg, image) for arg in args if isinstance(arg, float) and server.hard_float]
+        others = [_argument(arg, image) for arg in args if not (isinstance(arg, float) and server.hard_float)]
+        words += [server.table.index(symbol), *others, *[0] * (6 - len(others)), *(floats or [0])]
+    image.data[: 4 * len(words)] = b"".join(word.to_bytes(4, "little") for word in words)
+    return image
+
+
+def _argument(arg: Any, image: _Image) -> int:
+    if isinstance(arg, Ref):
+        return image.base + image.places[arg.block] + arg.offset
+    if isinstance(arg, float):
+        return int.from_bytes(struct.pack("<f", arg), "little")
+    return 0 if arg is None else int(arg) & 0xFFFFFFFF
+
+
+def run_board(
+    calls: Calls, target: str, optimize: str = "-O2", clang: bool = False, count: bool = False
+) -> boards.Counts | None:
+    """Runs the calls on the board that stands for `target`; counts the instructions of each when asked to."""
+    config = from_target_string(target)
+    server = firmware(config, optimize, clang)
+    image = _lay_out(calls, server)
+    if len(image.data) > IMAGE_BYTES:
+        raise ValueError(f"the calls need {len(image.data)} bytes, the server has {IMAGE_BYTES}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(image.data)
+        watch = boards.Watch(count=True) if count else None
+        board = boards.board(config.board.value)
+        result = boards.run_elf(server.elf, board, ["in.bin", "out.bin"], folder, 600.0, watch)
+        _read_back(calls, image, (folder / "out.bin").read_bytes())
+    return result.counts
+
+
+def _read_back(calls: Calls, image: _Image, result: bytes) -> None:
+    """Gives each buffer its bytes, and checks that nothing between the buffers was written."""
+    previous = 8 + CALL_BYTES * len(calls.calls)
+    for block, place in zip(calls.blocks, image.places, strict=True):
+        assert result[previous:place] == image.data[previous:place], "a kernel wrote between two buffers"
+        previous = place + len(block.layout(4, lambda ref: 0))
+        block.result = result[place:previous]
+    assert result[previous:] == image.data[previous:], "a kernel wrote past the last buffer"
