@@ -14,7 +14,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from elftools.elf.elffile import ELFFile
 
 from cortado import toolchain
 from cortado.errors import CortadoError
+from cortado.target import Machine
 from cortado.toolchain import BuildError, Compiler, Tool
 
 DEVICE_DIR = Path(__file__).parent / "device"
@@ -38,17 +38,6 @@ COMMAND_LINE_BYTES = 160
 MARKER_STEP = "cortado_marker_step"
 # Between the markers, but no part of the model.
 UNCOUNTED = ("cortado_marker_begin", "cortado_marker_end", MARKER_STEP, "cortado_harness_once")
-
-
-class Machine(Enum):
-    """The QEMU machines Cortado uses, by QEMU's names."""
-
-    MPS2_AN385 = "mps2-an385"
-    MPS2_AN386 = "mps2-an386"
-    MPS2_AN500 = "mps2-an500"
-    MPS2_AN505 = "mps2-an505"
-    MPS3_AN547 = "mps3-an547"
-    MICROBIT = "microbit"
 
 
 @dataclass(frozen=True)

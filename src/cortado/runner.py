@@ -11,22 +11,22 @@ import numpy as np
 
 from cortado import boards, toolchain
 from cortado.errors import CortadoError
-from cortado.target import Board, Compiler, CortexM, CortexMTargetConfig
+from cortado.target import Compiler, CortexM, CortexMTargetConfig, Machine
 
 HOST = "host"
 ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 # The core whose flags an ANY bundle is compiled with on each board.
 _ANY_CORES = {
-    Board.MPS2_AN385: CortexM.M3,
-    Board.MPS2_AN386: CortexM.M4,
-    Board.MPS2_AN500: CortexM.M7,
-    Board.MPS2_AN505: CortexM.M33,
-    Board.MPS3_AN547: CortexM.M55,
-    Board.MICROBIT: CortexM.M0,
+    Machine.MPS2_AN385: CortexM.M3,
+    Machine.MPS2_AN386: CortexM.M4,
+    Machine.MPS2_AN500: CortexM.M7,
+    Machine.MPS2_AN505: CortexM.M33,
+    Machine.MPS3_AN547: CortexM.M55,
+    Machine.MICROBIT: CortexM.M0,
 }
 # Boards beside a target's own that its code runs on too.
-_ALSO = {CortexM.M0: (Board.MICROBIT,), CortexM.M0PLUS: (Board.MICROBIT,)}
+_ALSO = {CortexM.M0: (Machine.MICROBIT,), CortexM.M0PLUS: (Machine.MICROBIT,)}
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,18 @@ class RunResult:
 # ---- where -----------------------------------------------------------------------------------------------------
 
 
-def choose_board(target: CortexMTargetConfig, on: str | None) -> Board | None:
+def choose_board(target: CortexMTargetConfig, on: str | None) -> Machine | None:
     """The emulated board of a run; None for this machine."""
     if on == HOST:
         return None
     if on is None:
-        return target.board
+        return target.machine
     try:
-        wanted = Board(on)
+        wanted = Machine(on)
     except ValueError:
-        known = ", ".join([HOST, *(board.value for board in Board)])
+        known = ", ".join([HOST, *(board.value for board in Machine)])
         raise CortadoError(f"can't run on '{on}'; known places: {known}") from None
-    allowed = tuple(Board) if target.cpu is CortexM.ANY else (target.board, *_ALSO.get(target.cpu, ()))
+    allowed = tuple(Machine) if target.cpu is CortexM.ANY else (target.machine, *_ALSO.get(target.cpu, ()))
     if wanted not in allowed:
         names = ", ".join(board.value for board in allowed)
         raise CortadoError(
@@ -87,7 +87,7 @@ def choose_board(target: CortexMTargetConfig, on: str | None) -> Board | None:
     return wanted
 
 
-def board_flags(target: CortexMTargetConfig, board: Board) -> tuple[str, ...]:
+def board_flags(target: CortexMTargetConfig, board: Machine) -> tuple[str, ...]:
     if target.cpu is CortexM.ANY:
         return CortexMTargetConfig(_ANY_CORES[board]).compiler_flags(Compiler.GCC)
     return target.compiler_flags(Compiler.GCC)
@@ -133,7 +133,7 @@ const cortado_harness_model_t cortado_harness_model = {{
 """
 
 
-def build(folder: Path, info: BundleInfo, board: Board | None, extra_flags: Sequence[str] = ()) -> Path:
+def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Sequence[str] = ()) -> Path:
     """The bundle with the harness around it: a firmware image, or a program for this machine."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         glue = Path(temporary) / "harness_model.c"
@@ -144,7 +144,7 @@ def build(folder: Path, info: BundleInfo, board: Board | None, extra_flags: Sequ
             return boards.build_host(sources, includes, flags, info.name)
         machine = board_flags(info.target, board)
         flags = [*machine, *WARNINGS, *BUNDLE_FLAGS, *_PLACEMENT, *extra_flags]
-        return boards.build_firmware(boards.board(board.value), sources, includes, flags, info.name)
+        return boards.build_firmware(boards.board(board), sources, includes, flags, info.name)
 
 
 def code_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
@@ -206,7 +206,7 @@ def run_bundle(
         done = boards.run_host(program, data, len(samples))
         return RunResult(HOST, _split(done.outputs, info, len(samples)), stack_bytes=done.stack_bytes)
     watch = boards.Watch(count=True) if count else None
-    done = boards.run_harness(program, boards.board(board.value), data, len(samples), plugin=watch)
+    done = boards.run_harness(program, boards.board(board), data, len(samples), plugin=watch)
     counts = done.board.counts
     first = counts.samples[0] if counts is not None and counts.samples else None
     return RunResult(

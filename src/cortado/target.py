@@ -40,8 +40,8 @@ class Compiler(Enum):
     CLANG = "clang"
 
 
-class Board(Enum):
-    """An emulated board; the value is QEMU's machine name."""
+class Machine(Enum):
+    """An emulated board; the value is QEMU's name for it."""
 
     MPS2_AN385 = "mps2-an385"
     MPS2_AN386 = "mps2-an386"
@@ -55,7 +55,7 @@ class Board(Enum):
 class _Core:
     """What is known of one core. `march` maps each ISA level to the -march (and float ABI) flags for it."""
 
-    board: Board
+    machine: Machine
     march: dict[Isa, str]
     floats: dict[Isa, tuple[str, ...]] = field(default_factory=dict)
 
@@ -81,17 +81,17 @@ _V8M = {Isa.SCALAR: "armv8-m.main", Isa.DSP: "armv8-m.main+dsp"}
 _V7EM = {Isa.SCALAR: "armv7-m", Isa.DSP: "armv7e-m"}
 
 _CORES: dict[CortexM, _Core] = {
-    CortexM.M0: _Core(Board.MPS2_AN385, {Isa.SCALAR: "armv6-m"}),
-    CortexM.M0PLUS: _Core(Board.MPS2_AN385, {Isa.SCALAR: "armv6-m"}),
-    CortexM.M3: _Core(Board.MPS2_AN385, {Isa.SCALAR: "armv7-m"}),
-    CortexM.M4: _Core(Board.MPS2_AN386, _V7EM, {Isa.DSP: _HARD_SP16}),
-    CortexM.M7: _Core(Board.MPS2_AN500, _V7EM, {Isa.DSP: _HARD_DP16}),
-    CortexM.M23: _Core(Board.MPS2_AN505, {Isa.SCALAR: "armv8-m.base"}),
-    CortexM.M33: _Core(Board.MPS2_AN505, _V8M, {Isa.DSP: _HARD_SP5}),
-    CortexM.M35P: _Core(Board.MPS2_AN505, _V8M, {Isa.DSP: _HARD_SP5}),
-    CortexM.M52: _Core(Board.MPS3_AN547, _V81M, _V81M_FLOATS),
-    CortexM.M55: _Core(Board.MPS3_AN547, _V81M, _V81M_FLOATS),
-    CortexM.M85: _Core(Board.MPS3_AN547, _V81M, _V81M_FLOATS),
+    CortexM.M0: _Core(Machine.MPS2_AN385, {Isa.SCALAR: "armv6-m"}),
+    CortexM.M0PLUS: _Core(Machine.MPS2_AN385, {Isa.SCALAR: "armv6-m"}),
+    CortexM.M3: _Core(Machine.MPS2_AN385, {Isa.SCALAR: "armv7-m"}),
+    CortexM.M4: _Core(Machine.MPS2_AN386, _V7EM, {Isa.DSP: _HARD_SP16}),
+    CortexM.M7: _Core(Machine.MPS2_AN500, _V7EM, {Isa.DSP: _HARD_DP16}),
+    CortexM.M23: _Core(Machine.MPS2_AN505, {Isa.SCALAR: "armv8-m.base"}),
+    CortexM.M33: _Core(Machine.MPS2_AN505, _V8M, {Isa.DSP: _HARD_SP5}),
+    CortexM.M35P: _Core(Machine.MPS2_AN505, _V8M, {Isa.DSP: _HARD_SP5}),
+    CortexM.M52: _Core(Machine.MPS3_AN547, _V81M, _V81M_FLOATS),
+    CortexM.M55: _Core(Machine.MPS3_AN547, _V81M, _V81M_FLOATS),
+    CortexM.M85: _Core(Machine.MPS3_AN547, _V81M, _V81M_FLOATS),
 }
 
 _OVERRIDES = {"nomve": Isa.DSP, "nodsp": Isa.SCALAR}
@@ -167,9 +167,9 @@ class CortexMTargetConfig:
         return f"{self.cpu.value}+{override}"
 
     @property
-    def board(self) -> Board:
+    def machine(self) -> Machine:
         """The emulated board that stands for this core; ANY's artifact runs on each, the M4's is its default."""
-        return Board.MPS2_AN386 if self.cpu is CortexM.ANY else _CORES[self.cpu].board
+        return Machine.MPS2_AN386 if self.cpu is CortexM.ANY else _CORES[self.cpu].machine
 
     def compiler_flags(self, compiler: Compiler = Compiler.GCC) -> tuple[str, ...]:
         """Architecture and float ABI flags. ANY has none: its bundle is compiled for the core it will run on."""
@@ -235,7 +235,7 @@ def table() -> tuple[TargetRow, ...]:
         config = CortexMTargetConfig(cpu, core.default)
         names = tuple(isa.name for isa in config.supported)
         flags = " ".join(config.compiler_flags())
-        rows.append(TargetRow(cpu.value, core.default.name, names, core.board.value, flags))
+        rows.append(TargetRow(cpu.value, core.default.name, names, core.machine.value, flags))
     every = tuple(isa.name for isa in Isa)
     rows.append(TargetRow(CortexM.ANY.value, "any", every, "each of the above", "those of the core it is compiled for"))
     return tuple(rows)
