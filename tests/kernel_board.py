@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
-
 from cortado import boards, toolchain
 from cortado.target import CortexMTargetConfig, Isa, from_target_string
+from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 
 SERVER = Path(__file__).parent / "kernel_server.c"
 
@@ -35,7 +34,7 @@ def kernel_symbols(isa: Isa) -> tuple[str, ...]:
     """Every function of the public header that a core with this instruction set has."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     names = re.findall(r"^(?:void|int32_t) (cortado_\w+)\(", text, flags=re.M)
-    missing = {Isa.SCALAR: ("__dsp", "__mve"), Isa.DSP: ("__mve",), Isa.MVE: ()}[isa]
+    missing = {Isa.SCALAR: ("__dsp", "__mve"), Isa.DSP: ("__scalar", "__mve"), Isa.MVE: ("__scalar",)}[isa]
     return tuple(name for name in names if not any(part in name for part in missing))
 
 
@@ -52,7 +51,7 @@ def firmware(target: CortexMTargetConfig, optimize: str = "-O2", clang: bool = F
         entries = "".join(f"    {name},\n" for name in table)
         source.write_text(f"{declarations}void (*const kernel_table[])(void) = {{\n{entries}}};\n")
         elf = boards.build_firmware(
-            boards.board(target.board.value), [*kernel_sources(assembly=True), SERVER, source], [HEADER.parent], flags,
+            boards.board(target.machine), [*kernel_sources(assembly=True), SERVER, source], [HEADER.parent], flags,
             "kernel-server", harness=False, compiler=toolchain.arm_clang() if clang else None,
             machine_flags=machine)  # fmt: skip
     symbols = {symbol.name: symbol.address for symbol in boards.load_image(elf).symbols}
@@ -112,7 +111,7 @@ def run_board(
         folder = Path(name)
         (folder / "in.bin").write_bytes(image.data)
         watch = boards.Watch(count=True) if count else None
-        board = boards.board(config.board.value)
+        board = boards.board(config.machine)
         result = boards.run_elf(server.elf, board, ["in.bin", "out.bin"], folder, 600.0, watch)
         _read_back(calls, image, (folder / "out.bin").read_bytes())
     return result.counts

@@ -44,22 +44,43 @@ class Requant:
     act_min: int = -128
     act_max: int = 127
 
-    def fields(self, calls: Calls) -> dict[str, Any]:
-        return {
-            "out_offset": self.out_zero,
-            "act_min": self.act_min,
-            "act_max": self.act_max,
-            "multiplier": calls.array(self.multiplier.astype("<i4")),
-            "shift": calls.array(self.shift.astype("<i4")),
-        }
+
+@dataclass(frozen=True)
+class Variant:
+    """Which kernel computes a layer: its symbol's suffix, its packing and its scratch.
+
+    The portable kernel takes weights as they are; `pack` makes one stream of (weights, bias, multiplier, shift).
+    """
+
+    suffix: str = ""
+    pack: Callable[[Array, Array, Array, Array], Array] | None = None
+    scratch: int = 0
+    fold: bool = False  # the input offset into the bias, as bundles do
 
 
-def _offset_and_bias(calls: Calls, zero: int, bias: Array | None, sums: Array, fold: bool) -> dict[str, Any]:
-    """The input offset as the kernel applies it, or folded into the bias as bundles do."""
-    if fold:
-        start = (0 if bias is None else bias.astype(np.int64)) - zero * sums
-        return {"in_offset": 0, "bias": calls.array(start.astype("<i4"))}
-    return {"in_offset": -zero, "bias": None if bias is None else calls.array(bias.astype("<i4"))}
+PORTABLE = Variant()
+FOLDED = Variant(fold=True)
+
+
+def _constants(
+    calls: Calls, weights: Array, sums: Array, bias: Array | None, zero: int, requant: Requant, variant: Variant
+) -> dict[str, Any]:
+    """The fields of a descriptor that hold constants, as the variant wants them."""
+    limits = {"out_offset": requant.out_zero, "act_min": requant.act_min, "act_max": requant.act_max}
+    factors = requant.multiplier.astype("<i4"), requant.shift.astype("<i4")
+    folded = ((0 if bias is None else bias.astype(np.int64)) - zero * sums).astype("<i4")
+    if variant.pack is not None:
+        stream = calls.array(variant.pack(weights, folded, *factors), words=True)
+        return {**limits, "in_offset": 0, "weights": stream, "bias": None, "multiplier": None, "shift": None}
+    start = folded if variant.fold else bias
+    return {
+        **limits,
+        "in_offset": 0 if variant.fold else -zero,
+        "weights": calls.array(weights),
+        "bias": None if start is None else calls.array(start.astype("<i4")),
+        "multiplier": calls.array(factors[0]),
+        "shift": calls.array(factors[1]),
+    }
 
 
 def _each_row(calls: Calls, x: Array, window: Window, call: Callable[[Ref, Ref], None], out: Ref, out_row: int) -> None:
@@ -73,60 +94,91 @@ def _each_row(calls: Calls, x: Array, window: Window, call: Callable[[Ref, Ref],
             at += out_row
 
 
-def conv2d(calls: Calls, x: Array, weights: Array, bias: Array | None, zero: int, window: Window, requant: Requant,
-           groups: int = 1, fold: bool = False, symbol: str = "cortado_conv2d_s8",
-           pack: Callable[[Array], Array] = lambda w: w, scratch: int = 0) -> tuple[Ref, tuple[int, ...]]:  # fmt: skip
+def conv2d(
+    calls: Calls,
+    x: Array,
+    weights: Array,
+    bias: Array | None,
+    zero: int,
+    window: Window,
+    requant: Requant,
+    variant: Variant = PORTABLE,
+    groups: int = 1,
+) -> tuple[Ref, tuple[int, ...]]:
     """weights OHWI; returns the output and its shape."""
     batch, height, width, channels = x.shape
     shape = (batch, window.output(height, 0), window.output(width, 1), len(weights))
+    sums = weights.sum((1, 2, 3), dtype=np.int64)
     layer = calls.struct(
         "cortado_conv2d_t", in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3], groups=groups,
-        kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(), **requant.fields(calls),
-        **_offset_and_bias(calls, zero, bias, weights.sum((1, 2, 3), dtype=np.int64), fold),
-        weights=calls.array(pack(weights), words="__" in symbol), zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
-    out, space = calls.space(int(np.prod(shape))), calls.space(scratch, words=True) if scratch else None
-    _each_row(calls, x, window, lambda rows, at: calls.call(symbol, layer, rows, at, space), out, shape[2] * shape[3])
-    return out, shape
+        kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(),
+        **_constants(calls, weights, sums, bias, zero, requant, variant),
+        zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
+    return _spatial(calls, "cortado_conv2d_s8", variant, layer, x, window, shape), shape
 
 
-def conv1x1(calls: Calls, x: Array, weights: Array, bias: Array | None, zero: int, requant: Requant,
-            fold: bool = False, symbol: str = "cortado_conv1x1_s8", pack: Callable[[Array], Array] = lambda w: w,
-            scratch: int = 0) -> tuple[Ref, tuple[int, ...]]:  # fmt: skip
+def conv1x1(
+    calls: Calls,
+    x: Array,
+    weights: Array,
+    bias: Array | None,
+    zero: int,
+    requant: Requant,
+    variant: Variant = PORTABLE,
+    kernel: str = "cortado_conv1x1_s8",
+) -> tuple[Ref, tuple[int, ...]]:
     """x [pixels, in_c], weights [out_c, in_c]."""
-    layer = calls.struct(
-        "cortado_conv1x1_t", in_c=x.shape[1], out_c=len(weights), **requant.fields(calls),
-        **_offset_and_bias(calls, zero, bias, weights.sum(1, dtype=np.int64), fold),
-        weights=calls.array(pack(weights), words="__" in symbol))  # fmt: skip
+    constants = _constants(calls, weights, weights.sum(1, dtype=np.int64), bias, zero, requant, variant)
+    layer = calls.struct("cortado_conv1x1_t", in_c=x.shape[1], out_c=len(weights), **constants)
     shape = (len(x), len(weights))
-    out, space = calls.space(shape[0] * shape[1]), calls.space(scratch, words=True) if scratch else None
-    calls.call(symbol, layer, calls.array(x), out, len(x), space)
+    out = calls.space(shape[0] * shape[1])
+    calls.call(kernel + variant.suffix, layer, calls.array(x), out, len(x), _scratch(calls, variant))
     return out, shape
 
 
-def depthwise(calls: Calls, x: Array, weights: Array, bias: Array | None, zero: int, window: Window, requant: Requant,
-              fold: bool = False, symbol: str = "cortado_depthwise_s8", pack: Callable[[Array], Array] = lambda w: w,
-              scratch: int = 0) -> tuple[Ref, tuple[int, ...]]:  # fmt: skip
+def depthwise(
+    calls: Calls,
+    x: Array,
+    weights: Array,
+    bias: Array | None,
+    zero: int,
+    window: Window,
+    requant: Requant,
+    variant: Variant = PORTABLE,
+) -> tuple[Ref, tuple[int, ...]]:
     """weights HWO."""
     batch, height, width, channels = x.shape
     shape = (batch, window.output(height, 0), window.output(width, 1), weights.shape[2])
+    sums = weights.sum((0, 1), dtype=np.int64)
     layer = calls.struct(
         "cortado_depthwise_t", in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3],
         depth_multiplier=shape[3] // channels, kernel_h=window.kernel[0], kernel_w=window.kernel[1],
-        **window.horizontal(), **requant.fields(calls),
-        **_offset_and_bias(calls, zero, bias, weights.sum((0, 1), dtype=np.int64), fold),
-        weights=calls.array(pack(weights), words="__" in symbol), zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
-    out, space = calls.space(int(np.prod(shape))), calls.space(scratch, words=True) if scratch else None
-    _each_row(calls, x, window, lambda rows, at: calls.call(symbol, layer, rows, at, space), out, shape[2] * shape[3])
-    return out, shape
+        **window.horizontal(), **_constants(calls, weights, sums, bias, zero, requant, variant),
+        zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
+    return _spatial(calls, "cortado_depthwise_s8", variant, layer, x, window, shape), shape
 
 
-def pool2d(calls: Calls, x: Array, window: Window, act_min: int, act_max: int, symbol: str,
-           size: tuple[int, int] | None = None) -> tuple[Ref, tuple[int, ...]]:  # fmt: skip
+def _scratch(calls: Calls, variant: Variant) -> Ref | None:
+    return calls.space(variant.scratch, words=True) if variant.scratch else None
+
+
+def _spatial(
+    calls: Calls, kernel: str, variant: Variant, layer: Ref, x: Array, window: Window, shape: tuple[int, ...]
+) -> Ref:
+    out, scratch, symbol = calls.space(int(np.prod(shape))), _scratch(calls, variant), kernel + variant.suffix
+    _each_row(calls, x, window, lambda rows, at: calls.call(symbol, layer, rows, at, scratch), out, shape[2] * shape[3])
+    return out
+
+
+def pool2d(
+    calls: Calls, x: Array, window: Window, act_min: int, act_max: int, symbol: str
+) -> tuple[Ref, tuple[int, ...]]:
     """Average or maximum, by symbol."""
     batch, height, width, channels = x.shape
     shape = (batch, window.output(height, 0), window.output(width, 1), channels)
-    layer = calls.struct("cortado_pool2d_t", in_w=width, channels=channels, out_w=shape[2], kernel_h=window.kernel[0],
-                         kernel_w=window.kernel[1], **window.horizontal(), act_min=act_min, act_max=act_max)  # fmt: skip
+    layer = calls.struct(
+        "cortado_pool2d_t", in_w=width, channels=channels, out_w=shape[2], kernel_h=window.kernel[0],
+        kernel_w=window.kernel[1], **window.horizontal(), act_min=act_min, act_max=act_max)  # fmt: skip
     extra = (None,) if "avg" in symbol else ()
     out = calls.space(int(np.prod(shape)))
     _each_row(calls, x, window, lambda rows, at: calls.call(symbol, layer, rows, at, *extra), out, shape[2] * shape[3])

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_layers import Requant, Window, conv1x1, conv2d, depthwise, pool2d
+
+from kernel_layers import FOLDED, PORTABLE, Requant, Window, conv1x1, conv2d, depthwise, pool2d
 from kernels import Calls, Ref, run_host
 
 pytestmark = pytest.mark.host
+VARIANTS = {False: PORTABLE, True: FOLDED}
 GOLDEN = Path(__file__).parent / "conformance"
 Layer = tuple[dict[str, Any], dict[str, np.ndarray]]
 
@@ -59,7 +61,7 @@ def conv2d_layers(layers: list[Layer], calls: Calls, fold: bool) -> Iterator[tup
         weights = arrays["weight_ohwi"]
         out, shape = conv2d(
             calls, arrays["input"], weights, arrays.get("bias"), params["input_zero_point"],
-            window(params, weights.shape[1:3]), requant(params, arrays, len(weights)), fold=fold)  # fmt: skip
+            window(params, weights.shape[1:3]), requant(params, arrays, len(weights)), VARIANTS[fold])  # fmt: skip
         assert shape == arrays["output"].shape
         yield out, arrays["output"]
 
@@ -74,7 +76,7 @@ def test_conv1x1_takes_linear(small_core: bool, fold: bool) -> None:
     for params, arrays in golden("linear"):
         weights = arrays["weight"]
         out, _ = conv1x1(calls, arrays["input"], weights, arrays.get("bias"), params["input_zero_point"],
-                         requant(params, arrays, len(weights)), fold=fold)  # fmt: skip
+                         requant(params, arrays, len(weights)), VARIANTS[fold])  # fmt: skip
         outputs.append((out, arrays["output"]))
     check(calls, outputs, small_core)
 
@@ -87,7 +89,7 @@ def test_conv1x1_takes_1x1_convolutions(small_core: bool, fold: bool) -> None:
             continue
         flat = arrays["input"].reshape(-1, weights.shape[3])
         out, _ = conv1x1(calls, flat, weights[:, 0, 0], arrays.get("bias"), params["input_zero_point"],
-                         requant(params, arrays, len(weights)), fold=fold)  # fmt: skip
+                         requant(params, arrays, len(weights)), VARIANTS[fold])  # fmt: skip
         outputs.append((out, arrays["output"]))
     assert outputs
     check(calls, outputs, small_core)
@@ -99,7 +101,7 @@ def test_depthwise(small_core: bool, fold: bool) -> None:
         weights = arrays["weight_1hwo"][0]
         out, shape = depthwise(
             calls, arrays["input"], weights, arrays.get("bias"), params["input_zero_point"],
-            window(params, weights.shape), requant(params, arrays, weights.shape[2]), fold=fold)  # fmt: skip
+            window(params, weights.shape), requant(params, arrays, weights.shape[2]), VARIANTS[fold])  # fmt: skip
         assert shape == arrays["output"].shape
         outputs.append((out, arrays["output"]))
     check(calls, outputs, small_core)

@@ -78,7 +78,7 @@ def test_portable_kernel_equals_reference_long(operator: Operator) -> None:
 @_parameters(list(registry().operators.values()))
 def test_schema_is_the_one_torch_knows(operator: Operator) -> None:
     schema = str(overload(operator)._schema)
-    assert schema.startswith(f"{operator.name}(")
+    assert schema.startswith(f"{operator.namespace}::{operator.qualified}(")
     for name in operator.argument_names:
         assert name in schema
 

@@ -1,5 +1,6 @@
 """Cortado compiles PyTorch models ahead of time for Arm Cortex-M microcontrollers."""
 
+import importlib
 from typing import Any
 
 __version__ = "0.1.0"
@@ -10,7 +11,5 @@ __all__ = ["Compiled", "__version__", "compile"]
 def __getattr__(name: str) -> Any:
     """`cortado.compile` and `cortado.Compiled`, imported on first use: torch takes seconds."""
     if name in ("compile", "Compiled"):
-        from cortado import api
-
-        return getattr(api, name)
+        return getattr(importlib.import_module("cortado.api"), name)
     raise AttributeError(f"module 'cortado' has no attribute '{name}'")

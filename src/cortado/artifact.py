@@ -3,48 +3,68 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from cortado.errors import CortadoError
-from cortado.runner import IO, ArrayType, BundleInfo, RunResult, run_bundle
+from cortado.runner import IO, ArrayType, BundleInfo, RunResult, bundle_sources, run_bundle
 from cortado.target import from_target_string
 
 REPORT, REFERENCE, EXAMPLE = "report.json", "reference.npz", "example.npz"
 
 
-def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
-    """Writes beside the folder first and renames at the end, so a failure leaves nothing half-written."""
-    folder = folder.absolute()
-    if folder.exists() and not folder.is_dir():
+# ---- writing ------------------------------------------------------------------------------------------------------
+
+
+def check_folder(folder: Path) -> None:
+    """Raises unless a compiled model may be written here: to a new folder, an empty one, or over an older model."""
+    path = Path(os.path.realpath(folder))
+    if path.exists() and not path.is_dir():
         raise CortadoError(f"can't write to {folder}: it is a file, expected a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / REPORT).is_file():
+    foreign = _foreign_file(path)
+    if foreign is not None:
         raise CortadoError(
-            f"can't write to {folder}: it holds files that are not a compiled model; choose another folder"
+            f"can't write to {folder}: it holds '{foreign}', which is not part of a compiled model; "
+            "choose another folder, or empty this one"
         )
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not existing.is_dir():
+        raise CortadoError(f"can't write to {folder}: {existing} is a file, expected a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise CortadoError(f"can't write to {folder}: no permission in {existing}; choose a folder you may write to")
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
+    """Writes everything beside its final place and renames at the end, so a failure leaves nothing half-written."""
+    check_folder(folder)
+    final = Path(os.path.realpath(folder))
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        final.parent.mkdir(parents=True, exist_ok=True)
+        # An existing folder may be a mount point or somebody's current directory: its files are replaced, not itself.
+        beside = final if final.is_dir() else final.parent
+        with tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=beside, ignore_cleanup_errors=True) as staging:
+            new = Path(staging) / "new"
+            _write_all(new, files, report)
+            if final.is_dir():
+                _replace_files(new, final)
+            else:
+                os.replace(new, final)
     except OSError as error:
-        raise CortadoError(f"can't write to {folder}: {error.strerror}; choose a folder you may write to") from error
-    try:
-        _write_all(temporary, files, report)
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(temporary, folder)
-    except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise CortadoError(f"can't write to {folder}: {error.strerror}") from error
+        raise CortadoError(
+            f"can't write to {folder}: {error.strerror or error}; choose a folder you may write to"
+        ) from error
 
 
 def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
     digests = {}
+    folder.mkdir()
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content
         path = folder / name
@@ -53,7 +73,98 @@ def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Mapping[s
         digests[name] = hashlib.sha256(data).hexdigest()
     text = json.dumps({**report, "artifacts": dict(sorted(digests.items()))}, indent=2)
     (folder / REPORT).write_text(text + "\n")
-    folder.chmod(0o755)
+
+
+def _replace_files(new: Path, folder: Path) -> None:
+    """Moves the new files over the old ones, the report last: until then the old one says that something is wrong."""
+    names = sorted(set(_files(new)) - {REPORT})
+    stale = set(_manifest(folder)) - {*names, REPORT}
+    for name in [*names, REPORT]:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(new / name, path)
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    for name in sorted({parent for name in stale for parent in PurePosixPath(name).parents}, reverse=True):
+        if (folder / name).is_dir() and not any((folder / name).iterdir()):
+            (folder / name).rmdir()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """One file, whole or not at all."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as staging:
+            temporary = Path(staging) / "new"
+            temporary.write_bytes(data)
+            os.replace(temporary, path)
+    except OSError as error:
+        raise CortadoError(f"can't write {path}: {error.strerror or error}; choose a place you may write to") from error
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Every file below a folder, one at a time: it may be anybody's folder, of any size."""
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return (path.relative_to(folder).as_posix() for path in found)
+
+
+def _manifest(folder: Path) -> tuple[str, ...]:
+    """The files of the compiled model in a folder; none if there is no model in it."""
+    try:
+        report = json.loads((folder / REPORT).read_text())
+        return (REPORT, *_checked_report(report, folder / REPORT)["artifacts"])
+    except (OSError, ValueError, CortadoError):
+        return ()
+
+
+def _foreign_file(folder: Path) -> str | None:
+    if not folder.is_dir():
+        return None
+    known = set(_manifest(folder))
+    return next((name for name in _files(folder) if name not in known), None)
+
+
+# ---- reading ------------------------------------------------------------------------------------------------------
+
+_TENSOR_KEYS = {"name": str, "node": str, "shape": list, "dtype": str}
+_REPORT_KEYS = {"model": str, "target": str, "prefix": str, "inputs": list, "outputs": list, "artifacts": dict}
+
+
+def _checked_report(report: Any, path: Path) -> dict[str, Any]:
+    """A report.json with everything that running its model needs. It may be anybody's file: nothing in it is trusted."""
+    if not isinstance(report, dict):
+        raise CortadoError(f"{path} is not a report of Cortado's (a {type(report).__name__}); compile the model again")
+    records = [(report, _REPORT_KEYS)]
+    for kind in ("inputs", "outputs"):
+        tensors = report.get(kind)
+        records += [(tensor, _TENSOR_KEYS) for tensor in (tensors if isinstance(tensors, list) else [])]
+    for record, keys in records:
+        for key, expected in keys.items():
+            if not isinstance(record, dict) or not isinstance(record.get(key), expected):
+                raise CortadoError(
+                    f"{path} is not a report of Cortado's ('{key}' is not a {expected.__name__}); compile the model again"
+                )
+    # The prefix becomes part of C source, the names part of paths.
+    inside = all(".." not in PurePosixPath(name).parts and not name.startswith("/") for name in report["artifacts"])
+    if not inside or not re.fullmatch(r"[^\W\d]\w*", report["prefix"]):
+        raise CortadoError(f"{path} is not a report of Cortado's (impossible names); compile the model again")
+    return report
+
+
+def read_arrays(path: Path) -> dict[str, ArrayType]:
+    """The arrays of a .npy (under the name '') or .npz file; pickles are refused."""
+    if not path.is_file():
+        raise CortadoError(f"there is no file {path}")
+    if path.suffix not in (".npy", ".npz"):
+        raise CortadoError(f"{path}: expected a .npy file, or .npz for several arrays")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded as archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # numpy's readers raise whatever zipfile, struct and ast do on a damaged file
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise CortadoError(f"{path} is not a readable {path.suffix} file: {lines[0]}") from error
 
 
 @dataclass(frozen=True)
@@ -87,18 +198,21 @@ class Artifact:
             report = json.loads(path.read_text())
         except (ValueError, OSError) as error:
             raise CortadoError(f"{path} can't be read ({error}); compile the model again") from error
-        artifact = Artifact(folder, report)
+        artifact = Artifact(folder, _checked_report(report, path))
         artifact.check_files()
         return artifact
 
     def check_files(self) -> None:
-        """Every file is the one that was compiled."""
+        """Every file is the one that was compiled, and there is no other that would be compiled with them."""
         for name, digest in self.report["artifacts"].items():
             path = self.folder / name
             if not path.is_file():
                 raise CortadoError(f"{path} is missing; compile the model again")
             if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
                 raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
+        for path in bundle_sources(self.folder):
+            if path.relative_to(self.folder).as_posix() not in self.report["artifacts"]:
+                raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
 
     @property
     def info(self) -> BundleInfo:
@@ -109,11 +223,28 @@ class Artifact:
         return BundleInfo(self.report["prefix"], target, tensors("inputs"), tensors("outputs"))
 
     def example(self) -> list[ArrayType]:
-        with np.load(self.folder / EXAMPLE, allow_pickle=False) as file:
-            return [file[tensor["name"]] for tensor in self.report["inputs"]]
+        """The input that `run` takes when none is given: the first of the calibration data."""
+        arrays = read_arrays(self.folder / EXAMPLE)
+        return [arrays[tensor["name"]] for tensor in self.report["inputs"]]
+
+    def read_inputs(self, path: Path) -> list[ArrayType]:
+        """One sample from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
+        arrays = read_arrays(path)
+        names = [tensor["name"] for tensor in self.report["inputs"]]
+        if len(arrays) != len(names):
+            raise CortadoError(f"{path} holds {len(arrays)} arrays, expected {len(names)}: {', '.join(names)}")
+        ordered = [arrays[name] for name in names] if set(arrays) == set(names) else list(arrays.values())
+        for position, array in enumerate(ordered):
+            self.check_input(position, array, str(path))
+        return ordered
 
     def run(self, samples: Sequence[Sequence[ArrayType]], on: str | None = None) -> Checked:
         """Runs float (or already quantized int8) samples, beside the reference."""
+        for number, sample in enumerate(samples):
+            if len(sample) != len(self.report["inputs"]):
+                raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report['inputs'])}")
+            for position, value in enumerate(sample):
+                self.check_input(position, value, f"input {position} of sample {number}")
         feeds, expected = self.reference(samples)
         return Checked(run_bundle(self.folder, self.info, feeds, on), expected)
 
@@ -142,14 +273,15 @@ class Artifact:
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
         tensor = self.report["inputs"][position]
-        if list(value.shape) != tensor["shape"]:
+        if list(value.shape) != tensor["model_shape"]:
             raise CortadoError(
-                f"{where} has shape {list(value.shape)}, expected {tensor['shape']} for input '{tensor['name']}'"
+                f"{where} has shape {list(value.shape)}, expected {tensor['model_shape']} for input '{tensor['name']}'"
             )
-        if value.dtype not in (np.float32, np.int8):
-            raise CortadoError(
-                f"{where} has dtype {value.dtype}, expected float32 (real values) or int8 (quantized codes) "
-                f"for input '{tensor['name']}'"
-            )
-        if value.dtype == np.float32 and not np.isfinite(value).all():
+        allowed = {np.dtype(tensor["dtype"]): "the network's own type"}
+        if tensor["scale"] is not None:
+            allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
+        if value.dtype not in allowed:
+            kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
+            raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor['name']}'")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise CortadoError(f"{where} holds NaN or infinity; inputs must be finite")

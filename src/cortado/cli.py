@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ EXIT_WRONG_RESULT, EXIT_USER = 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    # torch logs deprecations of its own libraries that a user can do nothing about.
+    logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
     parser = _parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "command"):

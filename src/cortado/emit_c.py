@@ -12,8 +12,8 @@ from cortado import __version__
 from cortado.errors import CortadoError
 from cortado.memory import Plan
 from cortado.op import Array, Field, Kernel
-from cortado.program import Port, Program, Stage, Step, Tensor
-from cortado.schedule import Planned
+from cortado.program import Port, Program, Stage, Step, Tensor, Walk
+from cortado.schedule import Planned, scratch_name
 from cortado.target import CortexM, Isa
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -225,14 +225,14 @@ void *{self.name}_default_arena(void)
         return f"void {self.name}_{verb}({parameters})\n{{\n" + "\n".join(cases) + "\n}\n\n"
 
     def _stage(self, number: int, stage: Stage) -> str:
-        producers = {step.output: position for position, step in enumerate(stage.steps)}
+        producers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
         parts, lines = [], []
         for position, step in enumerate(stage.steps):
             tag = f"{number}_{position}"
             parts.append(f"/* {step.name}: {step.operator}" + (f", {step.module}" if step.module else "") + " */")
             parts.append(self._ports(tag, step, producers))
             layer, call = self._layer(tag, step)
-            lines.append(f"    {{{call}, {layer}, ports{tag}, {self._step_numbers(step)}}},")
+            lines.append(f"    {{{call}, {layer}, ports{tag}, {self._step_numbers(number, position, step)}}},")
             parts.append("")
         return (
             "\n".join(part for part in parts)
@@ -241,27 +241,29 @@ void *{self.name}_default_arena(void)
             + "\n};\n"
         )
 
-    def _step_numbers(self, step: Step) -> str:
-        ring = self.planned.ring_rows(step.output, step.rows)
+    def _step_numbers(self, stage: int, position: int, step: Step) -> str:
+        accumulates = step.kind is Walk.ACCUMULATE  # every call writes the same row
+        ring = 1 if accumulates else self.planned.ring_rows(step.output, step.rows)
         scratch = self.plan.offsets.get(scratch_name(step), 0)
         numbers = [
             self.plan.offsets[step.output],
-            step.row_bytes,
+            0 if accumulates else step.row_bytes,
             step.image_bytes,
             scratch,
             step.n,
-            self.planned.rows_needed(step),
+            self.planned.rows_needed(stage, position),
             ring,
             len(step.inputs),
         ]
         return ", ".join(map(str, numbers))
 
-    def _ports(self, tag: str, step: Step, producers: Mapping[str, int]) -> str:
+    def _ports(self, tag: str, step: Step, producers: Mapping[str, tuple[int, Step]]) -> str:
         rows = ",\n".join(f"    {self._port(port, producers)}" for port in step.inputs)
         return f"static const cortado_port_t ports{tag}[] = {{\n{rows},\n}};"
 
-    def _port(self, port: Port, producers: Mapping[str, int]) -> str:
+    def _port(self, port: Port, producers: Mapping[str, tuple[int, Step]]) -> str:
         rule = port.rule
+        wait, limit = (rule.taps - 1) * rule.dilation + 1, port.height
         if isinstance(port.source, Array):
             constant, offset, ring, producer = (
                 self.arrays.add(port.source, "operand"),
@@ -272,11 +274,13 @@ void *{self.name}_default_arena(void)
         else:
             constant, offset = "NULL", self.plan.offsets[port.source]
             ring = self.planned.ring_rows(port.source, port.height)
-            made_here = producers.get(port.source)
-            producer = "CORTADO_COMPLETE" if made_here is None else str(made_here)
+            position, maker = producers.get(port.source, (None, None))
+            producer = "CORTADO_COMPLETE" if position is None else str(position)
+            if maker is not None and maker.kind is Walk.ACCUMULATE:
+                wait = limit = maker.rows  # its one row is there after the last call
         first = -rule.pad % ring
         numbers = [offset, port.row_bytes, port.image_bytes, port.height, ring]
-        tail = [rule.taps, rule.stride, rule.dilation, rule.pad, first]
+        tail = [rule.taps, rule.stride, rule.dilation, rule.pad, first, wait, limit]
         return "{" + ", ".join([constant, *map(str, numbers), *map(str, tail), producer]) + "}"
 
     def _layer(self, tag: str, step: Step) -> tuple[str, str]:
@@ -479,10 +483,6 @@ def _same_field(a: Field, b: Field) -> bool:
     return a == b
 
 
-def scratch_name(step: Step) -> str:
-    return f"{step.name}.scratch"
-
-
 _PARAMETERS = {
     "layer": "const void *layer",
     "rows": "const int8_t *const rows[]",
@@ -514,6 +514,7 @@ def _tensor_macros(prefix: str, number: int, tensor: Tensor) -> str:
         f"/* {tag}: {tensor.name}, {tensor.dtype} {list(tensor.shape)} */",
         f"#define {tag}_BYTES {size}",
         f"#define {tag}_SHAPE {{{', '.join(map(str, tensor.shape))}}}",
+        f"#define {tag}_LAYOUT {{{', '.join(map(str, tensor.layout))}}} /* the model's dimensions in this order */",
     ]
     if tensor.qparams is not None:
         lines.append(f"#define {tag}_SCALE {_float_text(tensor.qparams.scale)}")

@@ -5,8 +5,8 @@ The ExportedProgram is built directly in the edge dialect, with ExecuTorch's ver
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from torch.fx import Node
 from cortado.graph import fake_mode_of, output_node
 from cortado.lowered import call_of
 from cortado.memory import Buffer, Problem, plan, validate
-from cortado.op import operator_of
+from cortado.op import Operator, operator_of, overload
+from cortado.passes.lower import shaped_call
 from cortado.target import CortexMTargetConfig
 
 METADATA_METHOD = "cortado"
@@ -76,43 +77,65 @@ def emit_pte(program: ExportedProgram, target: CortexMTargetConfig, metadata: di
 
 def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> tuple[ExportedProgram, int]:
     """A copy of the lowered program in the edge dialect, scratch allocations included; and the bytes of scratch."""
-    from executorch.exir.dialects._ops import ops as exir_ops
-    from executorch.exir.passes import make_alloc_node
-
-    graph = torch.fx.Graph()
-    new: dict[Node, Node] = {}
-    module = torch.fx.GraphModule(torch.nn.Module(), graph)
-    total = 0
+    builder = _EdgeBuilder(program, target)
     for node in program.graph_module.graph.nodes:
+        builder.copy(node)
+    return _edge_program(program, builder.module), builder.scratch_bytes
+
+
+class _EdgeBuilder:
+    """Copies a lowered graph node by node into edge operators."""
+
+    def __init__(self, program: ExportedProgram, target: CortexMTargetConfig) -> None:
+        from executorch.exir.dialects._ops import ops as exir_ops
+
+        self.edge = exir_ops.edge
+        self.program, self.target = program, target
+        self.mode = fake_mode_of(program.graph_module.graph)
+        self.module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+        self.new: dict[Node, Node] = {}
+        self.scratch_bytes = 0
+
+    def copy(self, node: Node) -> None:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is None:
-            new[node] = graph.node_copy(node, lambda n: new[n])
-            continue
-        packet = getattr(getattr(exir_ops.edge, operator.namespace), operator.base)
-        kwargs = {name: _mapped(value, new) for name, value in node.kwargs.items()}
+            self.new[node] = self.module.graph.node_copy(node, lambda n: self.new[n])
+            return
+        kwargs = {name: torch.fx.node.map_arg(value, lambda n: self.new[n]) for name, value in node.kwargs.items()}
+        if operator.pte is not None:
+            self.new[node] = operator.pte(kwargs, partial(self._add_part, node))
+            return
         if operator.scratch_names:
-            sizes = scratch_sizes(node, program, target)
-            for name, size in zip(operator.scratch_names, sizes, strict=True):
-                kwargs[name] = _alloc(make_alloc_node, module, size, node)
-            total += sum(sizes)
-        args = tuple(kwargs.pop(name) for name in operator.argument_names)
-        copied = graph.call_function(packet.default, args, kwargs)
-        copied.meta = dict(node.meta)
-        new[node] = copied
-    return _edge_program(program, module), total
+            sizes = scratch_sizes(node, self.program, self.target)
+            kwargs |= {name: self._alloc(size) for name, size in zip(operator.scratch_names, sizes, strict=True)}
+            self.scratch_bytes += sum(sizes)
+        self.new[node] = self._call(operator, kwargs, node.meta)
 
+    def _add_part(self, like: Node, operator: Operator, **arguments: Any) -> Node:
+        """One call of those that stand for a call of the lowered graph."""
+        assert self.mode is not None
+        call = shaped_call(operator, arguments)
+        with self.mode:
+            value = torch.empty(operator.shape(call), dtype=like.meta["val"].dtype)
+        return self._call(operator, arguments, {**like.meta, "val": value})
 
-def _mapped(value: Any, new: dict[Node, Node]) -> Any:
-    return torch.fx.node.map_arg(value, lambda n: new[n])
+    def _call(self, operator: Operator, kwargs: dict[str, Any], meta: dict[str, Any]) -> Node:
+        overload(operator)  # registers it: an operator that only the .pte holds was in no graph so far
+        packet = getattr(getattr(self.edge, operator.namespace), operator.base)
+        args = tuple(kwargs[name] for name in operator.argument_names)
+        node = self.module.graph.call_function(getattr(packet, operator.overload_name), args)
+        node.meta = dict(meta)
+        return node
 
+    def _alloc(self, size: int) -> Node:
+        """A scratch buffer of its final size. ExecuTorch plans no empty allocation, so 0 bytes stays 0 elements."""
+        from executorch.exir.passes import make_alloc_node
 
-def _alloc(make: Callable[..., Node], module: torch.fx.GraphModule, size: int, user: Node) -> Node:
-    """A scratch buffer of its final size. ExecuTorch has no empty allocation to plan, so 0 bytes stays 0 elements."""
-    mode = fake_mode_of(user.graph)
-    assert mode is not None
-    with mode:
-        value = torch.empty((size,), dtype=torch.uint8)
-    return make(module, value, None)
+        assert self.mode is not None
+        with self.mode:
+            value = torch.empty((size,), dtype=torch.uint8)
+        alloc: Node = make_alloc_node(self.module, value, None)
+        return alloc
 
 
 def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> ExportedProgram:

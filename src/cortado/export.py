@@ -95,9 +95,5 @@ def quantize(module: GraphModule, example_inputs: Sequence[Tensor], batches: Seq
 def _copy(module: GraphModule) -> GraphModule:
     """Another graph over the same weights: lifting rewrites the graph it is given."""
     graph = torch.fx.Graph()
-    copied = graph.graph_copy(module.graph, val_map={}, return_output_node=True)
-    assert copied is not None
-    value, old_output = copied
-    new_output = graph.output(value)
-    new_output.meta = dict(old_output.meta)
+    graph.output(graph.graph_copy(module.graph, val_map={}))
     return GraphModule(module, graph)

@@ -273,7 +273,8 @@ def _attribute(module: torch.nn.Module, target: str) -> Tensor:
     owner: Any = module
     for part in target.split("."):
         owner = getattr(owner, part)
-    return owner.detach()  # type: ignore[no-any-return]
+    data: Tensor = owner.detach()
+    return data
 
 
 def _exported_program(
@@ -281,9 +282,9 @@ def _exported_program(
 ) -> ExportedProgram:
     graph = module.graph
     returned = output_node(graph).args[0]
-    items = list(returned) if isinstance(returned, list | tuple) else [returned]
+    items: list[Any] = list(returned) if isinstance(returned, list | tuple) else [returned]
     output_node(graph).args = (tuple(items),)
-    out_specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in items]  # type: ignore[union-attr]
+    out_specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in items]
     graph.set_codegen(torch.fx.graph.CodeGen())
     root = torch.nn.Module()
     args = tuple(example_inputs)

@@ -27,6 +27,9 @@ Time = tuple[int, int]
 # ---------------------------------------------------------------------------------------------------------------------
 # Problem and plan
 
+_ALIGN = 16
+"""What buffers are aligned to unless they say otherwise: the widest load or store of any Cortex-M."""
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
@@ -36,7 +39,7 @@ class Buffer:
     size: int
     start: Time
     end: Time
-    align: int = 16
+    align: int = _ALIGN
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ class Problem:
         object.__setattr__(self, "overlays", tuple(self.overlays))
         names: set[str] = set()
         for buffer in self.buffers:
-            _check_buffer(buffer)
+            if fault := _fault(buffer):
+                raise CortadoError(fault[1])
             if buffer.name in names:
                 raise CortadoError(f"two buffers are called '{buffer.name}': give each buffer its own name")
             names.add(buffer.name)
@@ -73,24 +77,23 @@ class Problem:
             _check_overlay(overlay, names)
             if (overlay.out, overlay.inp) in pairs:
                 raise CortadoError(
-                    f"the overlay of '{overlay.out}' over '{overlay.inp}' is stated twice: keep the one with the lower lead"
+                    f"'{overlay.out}' is laid over '{overlay.inp}' twice: keep the overlay with the lower lead"
                 )
             pairs.add((overlay.out, overlay.inp))
 
 
-def _check_buffer(buffer: Buffer) -> None:
-    """Refuse a buffer that can't be planned."""
-    if not buffer.name:
-        raise CortadoError("found a buffer without a name: every buffer needs one")
+def _fault(buffer: Buffer) -> tuple[str, str] | None:
+    """What makes a buffer impossible to plan: the field and a message."""
+    if not buffer.name or buffer.name != buffer.name.strip():
+        return "name", f"found a buffer called '{buffer.name}': expected a name without space around it"
     if buffer.size < 0:
-        raise CortadoError(f"buffer '{buffer.name}' has size {buffer.size}: expected 0 or more bytes")
+        return "size", f"buffer '{buffer.name}' has size {buffer.size}: expected 0 or more bytes"
     if not buffer.start < buffer.end:
-        raise CortadoError(
-            f"buffer '{buffer.name}' lives from {buffer.start} to {buffer.end}: "
-            "expected a start before the end (the end is exclusive)"
-        )
+        lifetime = f"from {buffer.start} to {buffer.end}"
+        return "end", f"buffer '{buffer.name}' lives {lifetime}: expected an end, which is exclusive, after the start"
     if buffer.align < 1 or buffer.align & (buffer.align - 1):
-        raise CortadoError(f"buffer '{buffer.name}' has alignment {buffer.align}: expected a power of two")
+        return "align", f"buffer '{buffer.name}' has alignment {buffer.align}: expected a power of two"
+    return None
 
 
 def _check_overlay(overlay: Overlay, names: set[str]) -> None:
@@ -123,7 +126,7 @@ class Effort(enum.Enum):
     """How hard `plan` tries."""
 
     QUICK = enum.auto()
-    """A handful of orderings and nothing else: for a search that plans hundreds of times."""
+    """A few orders and a short walk, a millisecond or so: for a search that plans hundreds of times."""
     FULL = enum.auto()
     """Restarts, then the exact search, until the plan is proven optimal or the work is used up."""
 
@@ -144,15 +147,14 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
     the clock ends a search only when it takes several times as long.
     """
     models = [_Model(part, problem.overlays) for part in _time_parts(problem.buffers)]
-    bounds = {id(model): _bound(model, effort is Effort.FULL) for model in models}
-    # The hardest stretch goes first: the others then only have to stay below its peak.
-    models.sort(key=lambda model: -bounds[id(model)])
-    proven = goal = max(bounds.values(), default=0)
+    bounds = [_bound(model, effort is Effort.FULL) for model in models]
+    proven = goal = max(bounds, default=0)
     offsets = {buffer.name: 0 for buffer in problem.buffers}
     budget = _Budget(_QUICK_WORK)
     if effort is Effort.FULL:
         budget = _Budget(int(seconds * _WORK_PER_SECOND), seconds * _PATIENCE)
-    for model in models:
+    # The hardest stretch goes first: the others then only have to stay below its peak.
+    for _, model in sorted(zip(bounds, models, strict=True), key=lambda pair: -pair[0]):
         found = _solve(model, goal, budget, effort)
         proven = max(proven, found.proven)
         goal = max(goal, found.placement.peak)
@@ -162,7 +164,7 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
 
 
 def _time_parts(buffers: Iterable[Buffer]) -> list[list[Buffer]]:
-    """Groups of buffers that share no moment with another group, each in order of birth. Empty buffers need no place."""
+    """Groups of buffers that share no moment with another group, each in order of birth; empty buffers are left out."""
     parts: list[list[Buffer]] = []
     end: Time | None = None
     for buffer in sorted((b for b in buffers if b.size), key=lambda b: (b.start, b.end)):
@@ -264,12 +266,14 @@ class _Model:
         return []
 
     def _find_rank(self) -> list[int]:
-        """A rank that tells which of two buffers is the lower one when offset + shift are equal; nothing if none does."""
+        """A rank that tells which of two buffers is the lower one at equal offset + shift; nothing if none does."""
         if not self.shift:
             return []
-        before: dict[int, list[int]] = {k: [] for k in range(len(self.size))}
-        for k in self.shares:
-            before[k] = [i for i, _, down in self.near[k] if down + self.shift[k] == self.shift[i]]
+        if not self.shares:
+            return list(range(len(self.size)))
+        before: dict[int, list[int]] = {}
+        for k, rules in enumerate(self.near):
+            before[k] = [i for i, _, down in rules if down + self.shift[k] == self.shift[i]]
         try:
             ordered = list(graphlib.TopologicalSorter(before).static_order())
         except graphlib.CycleError:
@@ -387,16 +391,15 @@ def _least_stack(blocks: list[tuple[int, int]]) -> int:
 # ---------------------------------------------------------------------------------------------------------------------
 # How much work a plan may cost
 
-_WORK_PER_SECOND = 300_000
+_WORK_PER_SECOND = 150_000
 """Chosen so that a slow machine does a second's work in about a second; work is counted in buffers looked at."""
 _PATIENCE = 4
 """The clock ends a full search after this many times the seconds asked for."""
-
-_QUICK_WORK = 3_000
+_QUICK_WORK = 1_500
 """Work of a quick plan after its first few orders: about a millisecond."""
 
 
-class _Spent(Exception):
+class _OutOfWorkError(Exception):
     """The work is used up."""
 
 
@@ -417,7 +420,7 @@ class _Budget:
         """Count work done; raises when the phase has no more."""
         self._left -= work
         if self._left < self._reserve or time.monotonic() > self._deadline:
-            raise _Spent
+            raise _OutOfWorkError
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -557,8 +560,8 @@ def _solve(model: _Model, goal: int, budget: _Budget, effort: Effort) -> _Found:
     return _Found(best, 0)
 
 
-_STALE = 60
-"""Steps without a lower peak after which a walk starts anew from another order."""
+_WALK = 200
+"""Moves after which a walk starts anew from another order."""
 
 
 def _restarts(
@@ -574,15 +577,15 @@ def _restarts(
         for step in itertools.count():
             if best.peak <= goal:
                 break
-            if step % _STALE == 0:
-                order, current = starts[step // _STALE % len(starts)]
+            if step % _WALK == 0:
+                order, current = starts[step // _WALK % len(starts)]
             trial = _move_one(model, order, current, rng)
-            budget.spend(4 * len(order))
+            budget.spend(2 * len(order))
             placement = _place(model, trial, current.peak)
             if placement is not None:
                 order, current = trial, placement
                 best = min(best, current, key=lambda p: p.peak)
-    except _Spent:
+    except _OutOfWorkError:
         pass
     return best
 
@@ -607,7 +610,7 @@ def _exact(model: _Model, best: _Placement, goal: int, budget: _Budget) -> tuple
             if at is None:
                 return best, True
             best = _Placement(at, model.peak(at))
-    except _Spent:
+    except _OutOfWorkError:
         pass
     return best, False
 
@@ -627,7 +630,7 @@ class _Search:
 
     def __init__(self, model: _Model, cap: int, budget: _Budget) -> None:
         if not model.rank:
-            raise _Spent  # without such an order a search that finds nothing would prove nothing
+            raise _OutOfWorkError  # without such an order a search that finds nothing would prove nothing
         self.model, self.budget, self.shift, self.rank = model, budget, model.shift, model.rank
         steps = zip(model.bytes, model.step, strict=True)
         self.high = [(cap - size) // model.unit // step * step for size, step in steps]
@@ -659,7 +662,7 @@ class _Search:
         core, easy = self._peel()
         parts = self._split(core)
         if any(len(part) > _DEEPEST for part in parts):
-            raise _Spent
+            raise _OutOfWorkError
         if not all(self._fits(part, [0] * len(self.at), -_NO_LIMIT, -1) for part in parts):
             return None
         for k in reversed(easy):
@@ -829,7 +832,7 @@ def validate(problem: Problem, plan: Plan) -> None:
         raise CortadoError(f"the plan says its peak is {plan.peak} bytes, but its buffers end at {top}")
     if plan.lower_bound > plan.peak or plan.optimal != (plan.lower_bound == plan.peak):
         raise CortadoError(
-            f"the plan's peak {plan.peak}, lower bound {plan.lower_bound} and optimal={plan.optimal} contradict each other"
+            f"the plan says peak {plan.peak}, lower bound {plan.lower_bound}, optimal {plan.optimal}: these contradict"
         )
     for number, one in enumerate(problem.buffers):
         for other in problem.buffers[number + 1 :]:
@@ -903,5 +906,139 @@ def peak_buffers(problem: Problem, plan: Plan) -> tuple[Buffer, ...]:
 # ---------------------------------------------------------------------------------------------------------------------
 # CSV in and out
 
-_COLUMNS = ("id", "lower_stage", "lower_pos", "upper_stage", "upper_pos", "size", "align", "overlay_of", "lead")
-_PLAIN_COLUMNS = ("id", "lower", "upper", "size")
+_STAGED = ("id", "lower_stage", "lower_pos", "upper_stage", "upper_pos", "size")
+_PLAIN = ("id", "lower", "upper", "size")
+_OPTIONAL = ("align", "alignment", "overlay_of", "lead", "offset")
+_PLAIN_ALIGN = 1
+"""Files with lifetimes on a one-level clock come from elsewhere, where buffers without an alignment have none."""
+
+
+def write_csv(problem: Problem, plan: Plan | None = None) -> str:
+    """The problem, with the offsets of a plan if there is one, as CSV text that `read_csv` reads back."""
+    columns = [*_STAGED, "align"]
+    if problem.overlays:
+        columns += ["overlay_of", "lead"]
+    if plan is not None:
+        columns.append("offset")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for buffer in problem.buffers:
+        times = zip(_STAGED[1:5], (*buffer.start, *buffer.end), strict=True)
+        row: dict[str, str | int] = {"id": buffer.name, **dict(times), "size": buffer.size, "align": buffer.align}
+        if plan is not None:
+            row["offset"] = plan.offsets[buffer.name]
+        for overlay in problem.overlays:
+            if overlay.out == buffer.name:
+                writer.writerow({**row, "overlay_of": overlay.inp, "lead": overlay.lead})
+                row = {"id": buffer.name}  # further overlays get rows of their own, with nothing else in them
+        if len(row) > 1:
+            writer.writerow(row)
+    return text.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of a CSV file, by column."""
+
+    line: int
+    cells: Mapping[str, str]
+
+    def error(self, column: str, message: str) -> CortadoError:
+        """The error to raise about a cell."""
+        return CortadoError(f"line {self.line}, column '{column}': {message}")
+
+    def text(self, column: str) -> str:
+        """A cell; empty if there is no such column."""
+        return self.cells.get(column, "").strip()
+
+    def integer(self, column: str) -> int:
+        """A cell that must hold a whole number."""
+        text = self.text(column)
+        try:
+            return int(text)
+        except ValueError:
+            raise self.error(column, f"found '{text}', expected a whole number") from None
+
+
+def read_csv(text: str) -> Problem:
+    """A problem from CSV text, as `write_csv` writes it or with the four columns id,lower,upper,size."""
+    buffers: list[Buffer] = []
+    overlays: list[tuple[_Row, Overlay]] = []
+    lines: dict[str, int] = {}
+    for row in _rows(text):
+        extra = row.text("overlay_of") and not row.text("size")
+        if not extra:
+            buffer = _read_buffer(row)
+            if buffer.name in lines:
+                raise row.error("id", f"'{buffer.name}' is already the buffer of line {lines[buffer.name]}")
+            lines[buffer.name] = row.line
+            buffers.append(buffer)
+        if row.text("overlay_of"):
+            overlays.append((row, Overlay(row.text("id"), row.text("overlay_of"), row.integer("lead"))))
+        elif row.text("lead"):
+            raise row.error("overlay_of", "found nothing, but column 'lead' is filled: name the buffer to lie over")
+    for row, overlay in overlays:
+        _read_check(row, overlay, lines)
+    return Problem(tuple(buffers), tuple(overlay for _, overlay in overlays))
+
+
+def _rows(text: str) -> Iterator[_Row]:
+    """The lines of a CSV file as rows, after a look at its header."""
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+        _check_header(header)
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                found = f"found {len(cells)} cells, expected the {len(header)} of the header"
+                raise CortadoError(f"line {reader.line_num}: {found}")
+            yield _Row(reader.line_num, dict(zip(header, cells, strict=True)))
+    except csv.Error as error:
+        raise CortadoError(f"line {reader.line_num}: this is not CSV: {error}") from None
+
+
+def _check_header(header: list[str]) -> None:
+    """Refuse missing, doubled and unknown columns."""
+    needed = _PLAIN if "lower" in header else _STAGED
+    for column in needed:
+        if column not in header:
+            raise CortadoError(f"line 1: column '{column}' is missing: expected {','.join(needed)}")
+    for number, column in enumerate(header):
+        if column not in needed + _OPTIONAL:
+            known = ",".join(needed + _OPTIONAL)
+            raise CortadoError(f"line 1, column {number + 1}: found '{column}', expected one of {known}")
+        if column in header[:number]:
+            raise CortadoError(f"line 1, column {number + 1}: '{column}' is there twice")
+    if ("lead" in header) != ("overlay_of" in header):
+        raise CortadoError("line 1: columns 'overlay_of' and 'lead' only make sense together: add the other one")
+
+
+def _read_buffer(row: _Row) -> Buffer:
+    """The buffer of a row."""
+    plain = "lower" in row.cells
+    align_column = "alignment" if "alignment" in row.cells else "align"
+    if plain:
+        start, end = (row.integer("lower"), 0), (row.integer("upper"), 0)
+    else:
+        start = row.integer("lower_stage"), row.integer("lower_pos")
+        end = row.integer("upper_stage"), row.integer("upper_pos")
+    align = _PLAIN_ALIGN if plain else _ALIGN
+    if row.text(align_column):
+        align = row.integer(align_column)
+    buffer = Buffer(row.text("id"), row.integer("size"), start, end, align)
+    if fault := _fault(buffer):
+        column = {"name": "id", "end": "upper" if plain else "upper_stage", "align": align_column}
+        raise row.error(column.get(fault[0], fault[0]), fault[1])
+    return buffer
+
+
+def _read_check(row: _Row, overlay: Overlay, names: Mapping[str, int]) -> None:
+    """Refuse an overlay that names no buffer of the file."""
+    for column, name in (("id", overlay.out), ("overlay_of", overlay.inp)):
+        if name not in names:
+            raise row.error(column, f"'{name}' is no buffer of this file")
+    if overlay.out == overlay.inp:
+        raise row.error("overlay_of", f"'{overlay.out}' is laid over itself: an overlay needs two different buffers")

@@ -2,8 +2,12 @@
 
 import importlib
 import importlib.util
+import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +17,7 @@ import numpy as np
 import torch
 
 from cortado import zoo
+from cortado.artifact import read_arrays
 from cortado.errors import CortadoError
 
 Tensor = torch.Tensor
@@ -20,6 +25,8 @@ Inputs = tuple[Tensor, ...]
 
 RANDOM = "random"
 CALIBRATION_COUNT = 8
+CALIBRATION_SUFFIXES = (".npy", ".npz", ".pt")
+KINDS = "a name of the zoo (see `cortado zoo`), file.py, file.py:function, package.module:function or exported.pt2"
 
 
 @dataclass(frozen=True)
@@ -35,21 +42,74 @@ class Source:
 
 def load_model(spec: str) -> Source:
     """The model a user names on the command line."""
-    path_text, _, function = spec.partition(":")
-    path = Path(path_text)
+    place, function = _split(spec)
+    path = Path(place)
     if path.suffix == ".py":
-        return _from_file(path, function or None)
+        return _from_file(path, function)
+    if function is not None:
+        return _from_package(place, function)
     if path.suffix in (".pt2", ".pt", ".pth"):
         return _from_exported(path)
-    if function:
-        return _from_package(path_text, function)
+    if spec not in zoo.names() and (os.sep in spec or path.exists()):
+        raise CortadoError(f"{spec} is nothing that Cortado compiles; expected {KINDS}")
     network = zoo.get(spec)
-    return Source(
-        network.name, network.build(), network.example_inputs(), lambda count: network.calibration(count), network.labels
-    )
+    return Source(network.name, network.build(), network.example_inputs(), network.calibration, network.labels)
+
+
+def _split(spec: str) -> tuple[str, str | None]:
+    """('file.py', 'function') of 'file.py:function'; a colon inside a path is part of the path."""
+    place, colon, function = spec.rpartition(":")
+    return (place, function) if colon and function.isidentifier() else (spec, None)
+
+
+# ---- names --------------------------------------------------------------------------------------------------------
+
+_NAME = r"[^\W_][\w .+-]*"
+
+
+def check_name(name: str) -> str:
+    """A name for files, folders and C symbols; anything that could mean more than a name is refused."""
+    if not re.fullmatch(_NAME, name):
+        raise CortadoError(
+            f"'{name}' can't be a model's name; expected letters, digits, spaces and any of _ . + -, "
+            "beginning with a letter or digit"
+        )
+    return name
+
+
+def _name_of(stem: str) -> str:
+    """A file's name as a model's name."""
+    cleaned = re.sub(r"[^\w .+-]", "_", stem).lstrip("_ .+-")
+    return check_name(cleaned or "model")
 
 
 # ---- Python files and packages --------------------------------------------------------------------------------
+
+
+@contextmanager
+def _user_code(doing: str) -> Iterator[None]:
+    """Whatever the user's own code raises becomes one sentence with the line that raised it."""
+    try:
+        yield
+    except CortadoError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        last = frames[-1] if len(frames) > 1 else None
+        where = f" at {last.filename}:{last.lineno}" if last is not None and "importlib" not in last.filename else ""
+        text = " ".join(str(error).split())
+        raise CortadoError(f"{doing} failed: {type(error).__name__}: {text}{where}") from error
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """`folder` at the front of the import path: a user's file may import its neighbours."""
+    entry = str(folder.resolve())
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -61,33 +121,29 @@ def _import_file(path: Path) -> ModuleType:
         raise CortadoError(f"{path} can't be imported as a Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
+    with _importable(path.parent), _user_code(f"importing {path}"):
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise CortadoError(f"importing {path} failed: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
     return module
 
 
 def _from_file(path: Path, function: str | None) -> Source:
     module = _import_file(path)
     if function is not None:
-        return _from_pair(path.stem, _call(module, function, str(path)), f"{path}:{function}")
-    if not hasattr(module, "ModelUnderTest") or not hasattr(module, "ModelInputs"):
+        return _from_pair(_name_of(path.stem), _call(module, function, str(path)), f"{path}:{function}")
+    missing = [name for name in ("ModelUnderTest", "ModelInputs") if not hasattr(module, name)]
+    if missing:
         raise CortadoError(
-            f"{path} defines no ModelUnderTest and ModelInputs; define both, or name a function that returns "
-            f"(model, example_inputs): {path}:FUNCTION"
+            f"{path} defines no {' and no '.join(missing)}; define ModelUnderTest and ModelInputs, or name a function "
+            f"that returns (model, example_inputs): {path}:FUNCTION"
         )
-    return _from_pair(path.stem, (module.ModelUnderTest, module.ModelInputs), str(path))
+    return _from_pair(_name_of(path.stem), (module.ModelUnderTest, module.ModelInputs), str(path))
 
 
 def _from_package(module_name: str, attribute: str) -> Source:
-    try:
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise CortadoError(f"'{module_name}:{attribute}' names no model; expected {KINDS}")
+    with _importable(Path()), _user_code(f"importing '{module_name}'"):
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise CortadoError(f"can't import '{module_name}': {error}") from error
     return _from_pair(attribute, _call(module, attribute, module_name), f"{module_name}:{attribute}")
 
 
@@ -97,10 +153,8 @@ def _call(module: ModuleType, name: str, where: str) -> Any:
         raise CortadoError(f"{where} defines no '{name}'")
     if isinstance(value, torch.nn.Module) or not callable(value):
         return value
-    try:
+    with _user_code(f"{where}:{name}()"):
         return value()
-    except Exception as error:
-        raise CortadoError(f"{where}:{name}() failed: {type(error).__name__}: {error}") from error
 
 
 def _from_pair(name: str, value: Any, where: str) -> Source:
@@ -109,13 +163,29 @@ def _from_pair(name: str, value: Any, where: str) -> Source:
         raise CortadoError(f"{where} must give (model, example_inputs), found {type(value).__name__}")
     model, inputs = value
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
-        model = model()
+        with _user_code(f"{where}: {model.__name__}()"):
+            model = model()
     if not isinstance(model, torch.nn.Module):
         raise CortadoError(f"{where}: the model must be a torch.nn.Module, found {type(model).__name__}")
-    tensors = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    tensors = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if not tensors or not all(isinstance(item, Tensor) for item in tensors):
-        raise CortadoError(f"{where}: the example inputs must be a tuple of tensors")
-    return Source(name, model.eval(), tensors)
+        found = ", ".join(type(item).__name__ for item in tensors) or "nothing"
+        raise CortadoError(f"{where}: the example inputs must be a tuple of tensors, found {found}")
+    return Source(name, _evaluating(model), tensors)
+
+
+def _evaluating(model: torch.nn.Module) -> torch.nn.Module:
+    """The model in eval mode. The module of an exported program refuses to switch unless it is taught to."""
+    if isinstance(model, torch.fx.GraphModule):
+        from torchao.quantization.pt2e import allow_exported_model_train_eval
+
+        allow_exported_model_train_eval(model)
+        model.training = False
+    model.eval()
+    return model
+
+
+# ---- exported programs --------------------------------------------------------------------------------------------
 
 
 def _from_exported(path: Path) -> Source:
@@ -131,13 +201,14 @@ def _from_exported(path: Path) -> Source:
     try:
         program = torch.export.load(path)
     except Exception as error:
-        raise CortadoError(f"{path} is not a readable exported program: {error}") from error
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise CortadoError(f"{path} is not a readable exported program: {lines[0]}") from error
     if program.example_inputs is None:
         raise CortadoError(f"{path} holds no example inputs; export the model again with torch.export.export")
     args, kwargs = program.example_inputs
     if kwargs:
         raise CortadoError(f"{path} takes keyword arguments {sorted(kwargs)}; export it with positional ones only")
-    return Source(path.stem, program.module(check_guards=False), tuple(args))
+    return _from_pair(_name_of(path.stem), (program.module(check_guards=False), args), str(path))
 
 
 # ---- calibration ------------------------------------------------------------------------------------------------
@@ -148,7 +219,7 @@ def load_calibration(spec: str | None, source: Source, count: int = CALIBRATION_
     if spec == RANDOM:
         return _random(source.example_inputs, count)
     if spec is not None:
-        return _from_spec(spec, len(source.example_inputs))
+        return _from_spec(spec, source.example_inputs)
     if source.calibration is not None:
         return source.calibration(count)
     raise CortadoError(
@@ -159,53 +230,82 @@ def load_calibration(spec: str | None, source: Source, count: int = CALIBRATION_
 
 
 def _random(example: Inputs, count: int) -> list[Inputs]:
+    """Uniform in [-1, 1); an input of integers stays as it is, for it may be an index."""
     rng = torch.Generator().manual_seed(0)
-    return [tuple(torch.rand(x.shape, generator=rng) * 2 - 1 for x in example) for _ in range(count)]
+
+    def draw(x: Tensor) -> Tensor:
+        return torch.rand(x.shape, generator=rng, dtype=x.dtype) * 2 - 1 if x.is_floating_point() else x
+
+    return [tuple(draw(x) for x in example) for _ in range(count)]
 
 
-def _from_spec(spec: str, inputs: int) -> list[Inputs]:
-    path_text, _, function = spec.partition(":")
-    path = Path(path_text)
+def _from_spec(spec: str, example: Inputs) -> list[Inputs]:
+    place, function = _split(spec)
+    path = Path(place)
     if path.suffix == ".py":
-        batches = _call(_import_file(path), function or "calibration", str(path))
-        return [(batch,) if isinstance(batch, Tensor) else tuple(batch) for batch in batches]
+        return _from_function(path, function or "calibration")
+    path = Path(spec)
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix in (".npy", ".npz", ".pt"))
+        files = sorted(file for file in path.iterdir() if file.suffix in CALIBRATION_SUFFIXES)
         if not files:
-            raise CortadoError(f"{path} holds no .npy, .npz or .pt files")
-        return [batch for file in files for batch in _from_data_file(file, inputs)]
-    return _from_data_file(path, inputs)
+            raise CortadoError(f"{path} holds no {', '.join(CALIBRATION_SUFFIXES)} files")
+        return [batch for file in files for batch in _from_data_file(file, example)]
+    return _from_data_file(path, example)
 
 
-def _from_data_file(path: Path, inputs: int) -> list[Inputs]:
-    """One file: .npy is one batch of the only input; .npz and .pt hold one array per input, in order."""
+def _from_function(path: Path, function: str) -> list[Inputs]:
+    """What a user's function gives: an iterable of tensors, or of tuples of tensors."""
+    where = f"{path}:{function}()"
+    batches = _call(_import_file(path), function, str(path))
+    if isinstance(batches, Tensor) or not isinstance(batches, Iterable):
+        raise CortadoError(f"{where} must give a list of inputs, each a tuple of tensors; found {type(batches).__name__}")
+    with _user_code(where):
+        found = [(batch,) if isinstance(batch, Tensor) else tuple(batch) for batch in batches]
+    for number, batch in enumerate(found):
+        if not all(isinstance(item, Tensor) for item in batch):
+            raise CortadoError(f"{where}: item {number} holds something that is not a tensor")
+    return found
+
+
+def _from_data_file(path: Path, example: Inputs) -> list[Inputs]:
+    """One file with an array per input, in order; each holds one input, or several along the first dimension."""
+    arrays = _read_tensors(path)
+    if len(arrays) != len(example):
+        raise CortadoError(
+            f"{path} holds {len(arrays)} arrays, expected {len(example)} (one for each input of the model)"
+        )
+    counts = {_count(array, like) for array, like in zip(arrays, example, strict=True)}
+    if len(counts) > 1:
+        raise CortadoError(f"{path} holds different numbers of samples for the model's inputs: {sorted(counts)}")
+    count = counts.pop()
+    return list(zip(*(array.chunk(count) if count > 1 else (array,) for array in arrays), strict=True))
+
+
+def _count(array: Tensor, example: Tensor) -> int:
+    """How many inputs lie behind each other in an array: [100, 3, 32, 32] is 100 inputs of a model for [1, 3, 32, 32]."""
+    same = array.dim() == example.dim() > 0 and array.shape[1:] == example.shape[1:]
+    whole = same and array.shape[0] > 0 and array.shape[0] % example.shape[0] == 0
+    return array.shape[0] // example.shape[0] if whole else 1
+
+
+def _read_tensors(path: Path) -> list[Tensor]:
+    """The tensors of a .npy, .npz or .pt file; pickles are refused."""
+    if path.suffix != ".pt":
+        return [_to_tensor(array, path) for array in read_arrays(path).values()]
     if not path.is_file():
-        raise CortadoError(f"there is no calibration file {path}")
-    arrays = read_arrays(path)
-    if len(arrays) != inputs:
-        raise CortadoError(f"{path} holds {len(arrays)} arrays, expected {inputs} (one for each input of the model)")
-    return [tuple(torch.from_numpy(array) for array in arrays)]
-
-
-def read_arrays(path: Path) -> list[np.ndarray[Any, np.dtype[Any]]]:
-    """The arrays of a .npy, .npz or .pt file; pickles are refused."""
+        raise CortadoError(f"there is no file {path}")
     try:
-        if path.suffix == ".npy":
-            return [np.load(path, allow_pickle=False)]
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return [file[name] for name in file.files]
-        if path.suffix == ".pt":
-            return _tensors(torch.load(path, weights_only=True), path)
-    except CortadoError:
-        raise
-    except Exception as error:
-        raise CortadoError(f"{path} can't be read: {str(error).splitlines()[0]}") from error
-    raise CortadoError(f"{path}: expected a .npy, .npz or .pt file")
-
-
-def _tensors(value: Any, path: Path) -> list[np.ndarray[Any, np.dtype[Any]]]:
-    items: Sequence[Any] = [value] if isinstance(value, Tensor) else list(value) if isinstance(value, list | tuple) else []
+        value = torch.load(path, weights_only=True)
+    except Exception as error:  # a damaged file raises what pickle, zipfile and torch do
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise CortadoError(f"{path} is not a readable .pt file of tensors: {lines[0]}") from error
+    items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
     if not items or not all(isinstance(item, Tensor) for item in items):
-        raise CortadoError(f"{path} must hold a tensor or a list of tensors")
-    return [item.detach().numpy() for item in items]
+        raise CortadoError(f"{path} must hold a tensor or a list of tensors, found {type(value).__name__}")
+    return [item.detach() for item in items]
+
+
+def _to_tensor(array: np.ndarray[Any, np.dtype[Any]], path: Path) -> Tensor:
+    if array.dtype.kind not in "fiub":
+        raise CortadoError(f"{path} holds an array of {array.dtype}; expected numbers")
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))

@@ -57,8 +57,10 @@ class Lowering(Protocol):
 
     bound: Bound
     target: CortexMTargetConfig
-    out: QParams
     clamp: tuple[float, float]
+
+    @property
+    def out(self) -> QParams: ...
 
     def q(self, name: str) -> QParams: ...
     def data(self, name: str) -> Tensor | None: ...
@@ -125,7 +127,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class RowRule:
-    """Output row y needs the input rows y * stride - pad + k * dilation for k in 0 .. taps-1."""
+    """Output row y needs the input rows y * stride - pad + k * dilation for k in 0 .. taps-1.
+
+    Stride 0: every output row reads the whole operand (one pixel of channel factors).
+    """
 
     taps: int = 1
     stride: int = 1
@@ -140,6 +145,7 @@ class Rows:
     inputs: tuple[RowRule, ...]
     pixelwise: bool = False
     elementwise: bool = False  # n counts elements, not pixels, and the output may lie exactly over an input
+    accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
 
 
 ONE_ROW = RowRule()
@@ -193,7 +199,10 @@ class Operator:
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
-    relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any]] | None = None
+    relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
+    overload_name: str = "default"
+    # The same call in operators that a .pte may hold: pte(arguments, add) with add(operator, **arguments) -> Node.
+    pte: Callable[[Mapping[str, Any], Callable[..., Node]], Node] | None = None
     places: frozenset[Place] = frozenset(Place)
     constraints: str = ""
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
@@ -209,19 +218,28 @@ class Operator:
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        return tuple(part.strip().split(" ")[1] for part in self.arguments.split(","))
+        return tuple(part.strip().split(" ")[1].split("=")[0] for part in self.arguments.split(","))
 
     @property
     def scratch_names(self) -> tuple[str, ...]:
         return tuple(name for name in self.argument_names if name.endswith("scratch"))
 
     @property
+    def qualified(self) -> str:
+        """The name within its namespace, as in `slice_copy.Tensor`."""
+        return self.base if self.overload_name == "default" else f"{self.base}.{self.overload_name}"
+
+    @property
+    def qualified_out(self) -> str:
+        return f"{self.base}.out" if self.overload_name == "default" else f"{self.base}.{self.overload_name}_out"
+
+    @property
     def schema(self) -> str:
-        return f"{self.base}({self.arguments}) -> Tensor"
+        return f"{self.qualified}({self.arguments}) -> Tensor"
 
     @property
     def out_schema(self) -> str:
-        return f"{self.base}.out({self.arguments}, *, Tensor(a!) out) -> Tensor(a!)"
+        return f"{self.qualified_out}({self.arguments}, *, Tensor(a!) out) -> Tensor(a!)"
 
 
 @dataclass(frozen=True)
@@ -235,8 +253,7 @@ class Registry:
 
 @cache
 def registry() -> Registry:
-    import cortado.ops as package
-
+    package = importlib.import_module("cortado.ops")  # by listing, not by name: ops/ stand above this module
     operators: dict[str, Operator] = {}
     patterns: dict[OpOverload, tuple[Pattern, ...]] = {}
     rewrites: dict[OpOverload, Rewrite] = {}
@@ -266,7 +283,9 @@ def find(node: Node) -> Match | Reject:
     """The first pattern that takes a node, or why none does."""
     reasons = []
     bound = bind(node)
-    for pattern in registry().patterns.get(node.target, ()):  # type: ignore[arg-type]
+    target = node.target
+    patterns = registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
+    for pattern in patterns:
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
             return Match(pattern, quantization)
@@ -284,7 +303,7 @@ def overload(operator: Operator) -> Any:
         return _REGISTERED[operator.name]
     library = torch.library.Library(operator.namespace, "FRAGMENT")
     _FRAGMENTS.append(library)
-    for name, schema in ((operator.base, operator.schema), (f"{operator.base}.out", operator.out_schema)):
+    for name, schema in ((operator.qualified, operator.schema), (operator.qualified_out, operator.out_schema)):
         wanted = torch._C.parse_schema(f"{operator.namespace}::{schema}")
         existing = _existing_schema(operator.namespace, name)
         if existing is None:
@@ -296,8 +315,8 @@ def overload(operator: Operator) -> Any:
                 "import Cortado in a process of its own, or use executorch 1.5.1"
             )
     packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
-    _REGISTERED[operator.name] = packet.default
-    return packet.default
+    _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
+    return _REGISTERED[operator.name]
 
 
 def _meta(operator: Operator) -> Callable[..., Tensor]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -17,20 +17,27 @@ from cortado.numerics import QParams
 from cortado.op import ONE_ROW, Array, Call, Kernel, Operator, RowRule, Rows, operator_of
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.transpose import TRANSPOSE
 from cortado.target import CortexMTargetConfig, Isa
+
+
+class Walk(Enum):
+    """How a kernel goes over its output."""
+
+    ROWS = "one row from the rows of its window"
+    PIXELS = "any span of pixels"
+    ELEMENTS = "any span of elements, in place if need be"
+    ACCUMULATE = "one input row after the other into one output row"
+    WHOLE = "the whole tensor at once"
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """A tensor in the arena: `rows` rows of `row_bytes`. A ring holds fewer rows than the tensor has."""
+    """A tensor in the arena, whole, or as a ring of `rows` of its rows where `rows` is not 0."""
 
     name: str
-    rows: int
-    row_bytes: int
-
-    @property
-    def size(self) -> int:
-        return self.rows * self.row_bytes
+    size: int  # of the whole tensor
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,10 +53,19 @@ class Port:
     def image_bytes(self) -> int:
         return self.height * self.row_bytes
 
+    def collapsed(self, images: int) -> "Port":
+        """The whole tensor as one row; an operand that every row reads whole stays as it is."""
+        if self.rule.stride == 0:
+            return self
+        return replace(self, height=1, row_bytes=images * self.image_bytes, rule=ONE_ROW)
+
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel over one tensor: `images` times `rows` output rows of `row_bytes`, `n` pixels or elements each."""
+    """One kernel over one tensor: `images` times `rows` output rows of `row_bytes`, `n` pixels or elements each.
+
+    An accumulating step is called once per INPUT row and leaves its only output row behind after the last.
+    """
 
     name: str
     operator: str
@@ -61,6 +77,7 @@ class Step:
     row_bytes: int
     n: int
     kernels: Mapping[Isa, Kernel]
+    kind: Walk
     macs: int = 0
 
     @property
@@ -69,7 +86,20 @@ class Step:
 
     @property
     def image_bytes(self) -> int:
-        return self.rows * self.row_bytes
+        return self.row_bytes if self.kind is Walk.ACCUMULATE else self.rows * self.row_bytes
+
+    def collapsed(self) -> "Step":
+        """A pixelwise step over all its rows at once: one call instead of one per row."""
+        if self.kind not in (Walk.PIXELS, Walk.ELEMENTS):
+            return self
+        return replace(
+            self,
+            inputs=tuple(port.collapsed(self.images) for port in self.inputs),
+            images=1,
+            rows=1,
+            row_bytes=self.images * self.rows * self.row_bytes,
+            n=self.images * self.rows * self.n,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +119,7 @@ class Tensor:
     shape: tuple[int, ...]
     dtype: str
     qparams: QParams | None
+    layout: tuple[int, ...]  # the model's dimensions in the order in which they lie here: (0, 2, 3, 1) is NHWC
 
 
 @dataclass(frozen=True)
@@ -136,33 +167,44 @@ class _Builder:
         for node in self.program.graph_module.graph.nodes:
             if node.op == "call_function" and node not in self.place:
                 self._add(node)
-        results = [self._output(node) for node in outputs(self.program)]
+        results = [self._output(node, position) for position, node in enumerate(outputs(self.program))]
         return Program(self.name, self.target, self.buffers, tuple(self.stages), tuple(inputs), tuple(results))
 
     def _input(self, node: Node) -> Tensor:
-        """A float input that is only quantized is left out: the program starts with the int8 tensor."""
-        user = next(iter(node.users), None)
-        skips = self.border is Border.INT8 and len(node.users) == 1 and user is not None and _is(user, QUANTIZE)
-        entry = user if skips and user is not None else node
-        self.place[node] = self.place[entry] = self._buffer(entry)
-        return self._tensor(node.name, entry)
+        """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it."""
+        chain = [node]
+        while self.border is Border.INT8 and len(chain[-1].users) == 1:
+            user = next(iter(chain[-1].users))
+            if not (_is(user, QUANTIZE) if len(chain) == 1 else _is(user, TRANSPOSE)):
+                break
+            chain.append(user)
+        entry = chain[-1] if len(chain) > 1 else node
+        place = self._buffer(entry)
+        for skipped in chain:
+            self.place[skipped] = place
+        return self._tensor(node.name, entry, _permutation(chain))
 
-    def _output(self, node: Node) -> Tensor:
-        value = node if node in self.place else node.kwargs["input"]
-        assert isinstance(value, Node)
-        return self._tensor(node.name, value)
+    def _output(self, node: Node, position: int) -> Tensor:
+        """With an int8 border the program ends before the dequantize, and before a change of layout in front of it."""
+        chain = [node]
+        while chain[-1] not in self.place:
+            source = chain[-1].kwargs["input"]
+            assert isinstance(source, Node)
+            chain.append(source)
+        perm = _permutation(chain[::-1])
+        return self._tensor(f"output{position}", chain[-1], tuple(perm.index(dim) for dim in range(len(perm))))
 
-    def _tensor(self, name: str, node: Node) -> Tensor:
+    def _tensor(self, name: str, node: Node, layout: tuple[int, ...]) -> Tensor:
         place = self.place[node]
         if not isinstance(place, str):
             raise CortadoError(f"output '{name}' is a constant; there is nothing to compile for it")
         dtype = str(node.meta["val"].dtype).removeprefix("torch.")
-        return Tensor(name, node.name, place, shape(node), dtype, node.meta.get("qparams"))
+        return Tensor(name, node.name, place, shape(node), dtype, node.meta.get("qparams"), layout)
 
     def _buffer(self, node: Node) -> str:
         size = math.prod(shape(node)) * node.meta["val"].dtype.itemsize
         name = node.name
-        self.buffers[name] = Buffer(name, 1, size)
+        self.buffers[name] = Buffer(name, size)
         return name
 
     def _add(self, node: Node) -> None:
@@ -171,8 +213,7 @@ class _Builder:
         if operator.view:
             self.place[node] = self._source(node.kwargs[operator.tensors[0]])
             return
-        leaves = operator is DEQUANTIZE and all(user.op == "output" for user in node.users)
-        if leaves and self.border is Border.INT8:
+        if self.border is Border.INT8 and _leaves(node):
             return
         if operator.kernel is None:
             raise CortadoError(f"{describe(node)}: the C bundle has no kernel for {operator.name}")
@@ -196,17 +237,15 @@ class _Builder:
         return found
 
     def _step(self, node: Node, call: Call) -> Step:
-        rows = call.operator.rows(call)
         kernel_of = call.operator.kernel
         assert kernel_of is not None
-        size = node.meta["val"].dtype.itemsize
         operands = self._operands(node, call.operator)
-        by_row = rows is not None and not rows.pixelwise
-        ports = tuple(
-            self._port(operand, rows.inputs[i] if by_row and rows is not None else None)
-            for i, operand in enumerate(operands)
-        )
-        images, height, row_bytes = _geometry(shape(node), size, by_row)
+        rows = call.operator.rows(call)
+        kind = _walk(rows)
+        itemsize = node.meta["val"].dtype.itemsize
+        images, height, row_bytes = _geometry(shape(node), itemsize, kind is not Walk.WHOLE)
+        rules = rows.inputs if rows is not None else tuple(None for _ in operands)
+        ports = tuple(self._port(operand, rule) for operand, rule in zip(operands, rules, strict=True))
         return Step(
             name=node.name,
             operator=call.operator.name,
@@ -214,17 +253,47 @@ class _Builder:
             inputs=ports,
             output=str(self.place[node]),
             images=images,
-            rows=height,
+            rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
-            n=_span(shape(node), rows),
+            n=_span(shape(node), kind),
             kernels={isa: kernel_of(call, isa) for isa in self.target.isas},
+            kind=kind,
             macs=_macs(call),
         )
 
     def _port(self, operand: Node, rule: RowRule | None) -> Port:
-        size = operand.meta["val"].dtype.itemsize
-        _, height, row_bytes = _geometry(shape(operand), size, rule is not None)
+        itemsize = operand.meta["val"].dtype.itemsize
+        by_row = rule is not None and rule.stride != 0
+        _, height, row_bytes = _geometry(shape(operand), itemsize, by_row)
         return Port(self._source(operand), height, row_bytes, rule or ONE_ROW)
+
+
+def _walk(rows: Rows | None) -> Walk:
+    if rows is None:
+        return Walk.WHOLE
+    if rows.accumulates:
+        return Walk.ACCUMULATE
+    if rows.elementwise:
+        return Walk.ELEMENTS
+    return Walk.PIXELS if rows.pixelwise else Walk.ROWS
+
+
+def _leaves(node: Node) -> bool:
+    """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
+    if _is(node, DEQUANTIZE):
+        return all(user.op == "output" for user in node.users)
+    return _is(node, TRANSPOSE) and bool(node.users) and all(_is(u, DEQUANTIZE) and _leaves(u) for u in node.users)
+
+
+def _permutation(chain: list[Node]) -> tuple[int, ...]:
+    """The order of dimensions after the transposes of a chain of nodes."""
+    order = tuple(range(len(shape(chain[0]))))
+    for node in chain:
+        if _is(node, TRANSPOSE):
+            perm = node.kwargs["perm"]
+            assert isinstance(perm, list | tuple)
+            order = tuple(order[int(dim)] for dim in perm)  # type: ignore[call-overload]
+    return order
 
 
 def _is(node: Node, operator: Operator) -> bool:
@@ -232,18 +301,19 @@ def _is(node: Node, operator: Operator) -> bool:
 
 
 def _geometry(sizes: tuple[int, ...], itemsize: int, by_row: bool) -> tuple[int, int, int]:
-    """(images, rows, bytes of a row): NHWC row by row, or everything as one row."""
-    if by_row:
+    """(images, rows, bytes of a row): NHWC row by row, anything else as one row."""
+    if by_row and len(sizes) == 4:
         n, h, w, c = sizes
         return n, h, w * c * itemsize
     return 1, 1, math.prod(sizes) * itemsize
 
 
-def _span(sizes: tuple[int, ...], rows: Rows | None) -> int:
-    """What `n` counts when the whole tensor is one row: elements, or pixels of the last dimension's channels."""
-    if rows is None or rows.elementwise:
+def _span(sizes: tuple[int, ...], kind: Walk) -> int:
+    """What `n` counts in one row: elements, or pixels of the last dimension's channels."""
+    row = sizes[2:] if len(sizes) == 4 else sizes
+    if kind is Walk.WHOLE:
         return math.prod(sizes)
-    return math.prod(sizes[:-1]) if rows.pixelwise else sizes[2]
+    return math.prod(row) if kind is Walk.ELEMENTS else math.prod(row[:-1])
 
 
 def _macs(call: Call) -> int:

@@ -57,6 +57,8 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
         "name": tensor.name,
         "node": tensor.node,
         "shape": list(tensor.shape),
+        "model_shape": [tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))],
+        "layout": list(tensor.layout),
         "dtype": tensor.dtype,
         "scale": None if tensor.qparams is None else tensor.qparams.scale,
         "zero_point": None if tensor.qparams is None else tensor.qparams.zero_point,

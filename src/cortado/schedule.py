@@ -1,58 +1,455 @@
-"""Which steps run together, and where their buffers lie: from a Program to a Program with its memory plan."""
+"""Which steps run together, row by row, and where their buffers lie: from a Program to a planned Program.
 
-from dataclasses import dataclass
+A stage is a run of consecutive steps. Between two steps of a stage a tensor needs only a ring of a few rows. How many
+rows, which buffers never live together and how far a stage's output may lie over its input is found by running the
+stage's row loop (kernels/src/cortado_run.c) here, without data. Stage borders are searched with the planner's peak as
+the cost; the result computes exactly the same bits as layer by layer.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from cortado import memory
-from cortado.memory import Plan, Problem
-from cortado.program import Program, Step
+from cortado.memory import Effort, Overlay, Plan, Problem
+from cortado.program import Port, Program, Stage, Step, Walk
 
 ALIGNMENT = 16
+ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
+BALANCED_EXTRA = 0.10  # more instructions than layer by layer that `balanced` may spend
+LONGEST_STAGE = 64
+
+
+class Optimize(Enum):
+    """What the schedule is good for."""
+
+    RAM = "ram"  # the lowest peak
+    BALANCED = "balanced"  # the lowest peak that costs at most 10% more instructions
+    TIME = "time"  # layer by layer
+
+
+# ---- running a stage without data ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Link:
+    """An operand of step `consumer` that step `producer` of the same stage makes, or a tensor that was there before."""
+
+    consumer: int
+    producer: int | None
+    port: Port
+
+    def first_row(self, y: int) -> int:
+        """The oldest row that output row y reads."""
+        return max(0, y * self.port.rule.stride - self.port.rule.pad)
+
+    def end_row(self, y: int) -> int:
+        """One past the newest row that output row y reads."""
+        rule = self.port.rule
+        return min(self.port.height, y * rule.stride - rule.pad + (rule.taps - 1) * rule.dilation + 1)
+
+
+@dataclass
+class StageRun:
+    """What running a stage shows."""
+
+    rows: list[int]  # rows each step makes
+    rings: dict[str, int] = field(default_factory=dict)  # buffer -> rows it must hold
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # buffer -> first and last step while it is live
+    leads: dict[tuple[str, str], int] = field(default_factory=dict)  # (output, input) -> lead of an overlay
+    calls: list[tuple[int, int]] = field(default_factory=list)  # (step, row) in the order of execution
+
+
+class _Runner:
+    """The row loop of cortado_run.c: always the last step whose input rows are all there makes its next row."""
+
+    def __init__(self, steps: Sequence[Step], whole: Iterable[str], dying: Iterable[str]) -> None:
+        self.steps = steps
+        self.whole, self.dying = set(whole), set(dying)
+        made = {step.output: index for index, step in enumerate(steps)}
+        links = [
+            Link(index, made.get(port.source), port)
+            for index, step in enumerate(steps)
+            for port in step.inputs
+            if isinstance(port.source, str)
+        ]
+        self.needs: list[list[Link]] = [[] for _ in steps]
+        self.readers: dict[str, list[Link]] = {}
+        self.uses: list[list[int]] = [[] for _ in steps]  # step -> the steps that read its output, last first
+        for link in links:
+            self.readers.setdefault(str(link.port.source), []).append(link)
+            if link.producer is not None:
+                self.needs[link.consumer].append(link)
+                self.uses[link.producer].append(link.consumer)
+        for users in self.uses:
+            users.sort(reverse=True)
+        self.done = [0] * len(steps)
+        self.result = StageRun(rows=self._rows_needed())
+
+    def _rows_needed(self) -> list[int]:
+        """Rows nobody reads are not made."""
+        rows = [step.rows for step in self.steps]
+        for index in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[index]
+            if step.output not in self.whole and step.kind is not Walk.ACCUMULATE:
+                readers = self.readers.get(step.output, [])
+                rows[index] = max((link.end_row(rows[link.consumer] - 1) for link in readers), default=0)
+        return rows
+
+    def ready(self, index: int) -> bool:
+        y = self.done[index]
+        if y >= self.result.rows[index]:
+            return False
+        return all(self._made(link.producer) >= link.end_row(y) for link in self.needs[index])
+
+    def _made(self, producer: int | None) -> int:
+        """Rows of its output that a step has made: an accumulating step has none until it is through."""
+        assert producer is not None
+        done = self.done[producer]
+        if self.steps[producer].kind is Walk.ACCUMULATE:
+            return int(done == self.result.rows[producer])
+        return done
+
+    def run(self) -> StageRun:
+        index = len(self.steps) - 1
+        while index >= 0:
+            if self.ready(index):
+                self._call(index)
+                index = next((user for user in self.uses[index] if self.ready(user)), index)
+            else:
+                index -= 1
+        return self.result
+
+    def _call(self, index: int) -> None:
+        step, y = self.steps[index], self.done[index]
+        self.result.calls.append((index, y))
+        if step.output in self.whole:
+            self._note_leads(step, index, y)
+        else:
+            oldest = min((self._oldest(link) for link in self.readers.get(step.output, [])), default=y)
+            rows = 1 if step.kind is Walk.ACCUMULATE else y - min(oldest, y) + 1
+            self.result.rings[step.output] = max(self.result.rings.get(step.output, 1), rows)
+        self.done[index] = y + 1
+
+    def _oldest(self, link: Link) -> int:
+        """The oldest row an operand's reader still needs."""
+        y = self.done[link.consumer]
+        return link.first_row(y) if y < self.result.rows[link.consumer] else 1 << 30
+
+    def _note_leads(self, step: Step, index: int, y: int) -> None:
+        """Output row y is written now: every byte before `end` must be dead in an input that it may lie over."""
+        end = step.image_bytes if step.kind is Walk.ACCUMULATE else (y + 1) * step.row_bytes
+        for name in self.dying:
+            links = self.readers.get(name, [])
+            if any(link.producer is not None for link in links) or not links:
+                continue
+            dead = min(self._dead_bytes(link, index) for link in links)
+            lead = 0 if self._in_place(step, name, links) else max(0, end - dead)
+            key = (step.output, name)
+            self.result.leads[key] = max(self.result.leads.get(key, 0), lead)
+
+    def _dead_bytes(self, link: Link, running: int) -> int:
+        port = link.port
+        if port.rule.stride == 0:
+            return 0
+        return min(self._oldest(link), port.height) * port.row_bytes
+
+    def _in_place(self, step: Step, name: str, links: list[Link]) -> bool:
+        """An elementwise kernel may write over the operand it reads, if nobody else reads that."""
+        mine = [port for port in step.inputs if port.source == name]
+        return step.kind is Walk.ELEMENTS and len(links) == 1 and len(mine) == 1 and mine[0].rule.stride != 0
+
+
+def spans_of(run: StageRun, runner: "_Runner") -> dict[str, tuple[int, int]]:
+    """For rings of one row: the range of steps that run between a row's making and its last use."""
+    spans: dict[str, tuple[int, int]] = {}
+    live: dict[str, tuple[int, dict[int, int]]] = {}  # buffer -> (its row, reader -> the row call that ends it)
+    single = {name for name, rows in run.rings.items() if rows == 1}
+    done = [0] * len(runner.steps)
+    for index, y in run.calls:
+        step = runner.steps[index]
+        if step.output in single:
+            live[step.output] = (y, {})
+        for name in list(live):
+            low, high = spans.get(name, (index, index))
+            spans[name] = (min(low, index), max(high, index))
+        done[index] = y + 1
+        for name in list(live):
+            row, _ = live[name]
+            if all(
+                link.first_row(done[link.consumer]) > row or done[link.consumer] >= run.rows[link.consumer]
+                for link in runner.readers.get(name, [])
+            ):
+                del live[name]
+    return spans
+
+
+def run_stage(steps: Sequence[Step], whole: Iterable[str], dying: Iterable[str]) -> StageRun:
+    """`whole`: outputs that later stages read; `dying`: inputs that nothing reads afterwards."""
+    runner = _Runner(steps, whole, dying)
+    result = runner.run()
+    result.spans = spans_of(result, runner)
+    return result
+
+
+# ---- segments -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Steps [first, last] as one stage: its run, the memory it needs while it runs, and its row calls."""
+
+    first: int
+    last: int
+    run: StageRun
+    peak: int
+
+    @property
+    def instructions(self) -> int:
+        return ROW_CALL_INSTRUCTIONS * len(self.run.calls)
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """When each buffer is made and last read; a buffer nobody makes is an input."""
+
+    made: Mapping[str, int]
+    last: Mapping[str, int]
+
+    @staticmethod
+    def of(program: Program, steps: Sequence[Step]) -> "_Uses":
+        made = {tensor.buffer: -1 for tensor in program.inputs}
+        last = {tensor.buffer: -1 for tensor in program.inputs}
+        for index, step in enumerate(steps):
+            made[step.output] = index
+            last.setdefault(step.output, index)
+            for port in step.inputs:
+                if isinstance(port.source, str):
+                    last[port.source] = index
+        for tensor in program.outputs:
+            last[tensor.buffer] = len(steps)
+        return _Uses(made, last)
+
+
+class _Search:
+    """Segments of a program's steps and their costs."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.steps = program.steps
+        self.uses = _Uses.of(program, self.steps)
+        self.cache: dict[tuple[int, int], Segment | None] = {}
+
+    def joins(self, first: int, last: int) -> bool:
+        """Whether step `last` can run row by row with the steps before it."""
+        step = self.steps[last]
+        if step.kind is Walk.WHOLE or step.images != self.steps[first].images:
+            return False
+        made = {s.output: s for s in self.steps[first:last]}
+        for port in step.inputs:
+            source = made.get(port.source) if isinstance(port.source, str) else None
+            if source is not None and not _same_rows(source, port):
+                return False
+        return self.steps[first].kind is not Walk.WHOLE
+
+    def segment(self, first: int, last: int) -> Segment | None:
+        """The stage [first, last], or None where those steps can't run together."""
+        key = (first, last)
+        if key not in self.cache:
+            possible = first == last or (self.segment(first, last - 1) is not None and self.joins(first, last))
+            self.cache[key] = self._make(first, last) if possible else None
+        return self.cache[key]
+
+    def stage_steps(self, first: int, last: int) -> tuple[Step, ...]:
+        """A step alone takes all its rows at once where its kernel can."""
+        steps = self.steps[first : last + 1]
+        return (steps[0].collapsed(),) if len(steps) == 1 else steps
+
+    def _make(self, first: int, last: int) -> Segment:
+        steps = self.stage_steps(first, last)
+        whole = [step.output for step in steps if self.uses.last[step.output] > last]
+        run = run_stage(steps, whole, self.dying(first, last))
+        problem = Problem(tuple(self._live(first, last, steps, run)), tuple(_overlays(run)))
+        return Segment(first, last, run, memory.plan(problem, effort=Effort.QUICK).peak)
+
+    def dying(self, first: int, last: int) -> list[str]:
+        """Tensors made before the stage whose last reader is in it."""
+        return [name for name, made in self.uses.made.items() if made < first and first <= self.uses.last[name] <= last]
+
+    def _live(self, first: int, last: int, steps: Sequence[Step], run: StageRun) -> list[memory.Buffer]:
+        """Every buffer that is live while the stage runs, the stage being number 0."""
+        inner = stage_buffers(0, steps, run)
+        sizes = self.program.buffers
+        for name, made in self.uses.made.items():
+            outside = made < first and self.uses.last[name] >= first
+            leaves = first <= made <= last and self.uses.last[name] > last
+            if outside or leaves:
+                inner.append(memory.Buffer(name, sizes[name].size, (0, 0), (1, 0), ALIGNMENT))
+        return inner
+
+
+def _same_rows(source: Step, port: Port) -> bool:
+    """The reader sees the rows that the maker makes."""
+    if source.kind is Walk.ACCUMULATE:
+        return port.height == 1 and port.row_bytes == source.row_bytes
+    return port.height == source.rows and port.row_bytes == source.row_bytes
+
+
+def _overlays(run: StageRun) -> list[Overlay]:
+    return [Overlay(out, inp, lead) for (out, inp), lead in run.leads.items()]
+
+
+def scratch_name(step: Step) -> str:
+    return f"{step.name}.scratch"
+
+
+def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[memory.Buffer]:
+    """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
+    buffers = []
+    for name, rows in run.rings.items():
+        step = next(step for step in steps if step.output == name)
+        first, last = run.spans.get(name, (0, len(steps) - 1))
+        size = rows * step.row_bytes
+        buffers.append(memory.Buffer(name, size, (number, first), (number, last + 1), ALIGNMENT))
+    for position, step in enumerate(steps):
+        if step.scratch:
+            first, last = (0, len(steps)) if step.kind is Walk.ACCUMULATE else (position, position + 1)
+            buffers.append(memory.Buffer(scratch_name(step), step.scratch, (number, first), (number, last), ALIGNMENT))
+    return [_closed(buffer, number, len(steps)) for buffer in buffers]
+
+
+def _closed(buffer: memory.Buffer, number: int, positions: int) -> memory.Buffer:
+    """A lifetime that reaches the end of its stage ends where the next stage starts."""
+    return replace(buffer, end=(number + 1, 0)) if buffer.end == (number, positions) else buffer
+
+
+# ---- the search -----------------------------------------------------------------------------------------------
+
+
+def _segments(search: _Search) -> list[list[Segment]]:
+    """For every step, the stages that end with it."""
+    count = len(search.steps)
+    ends: list[list[Segment]] = [[] for _ in range(count)]
+    for first in range(count):
+        for last in range(first, min(count, first + LONGEST_STAGE)):
+            segment = search.segment(first, last)
+            if segment is None:
+                break
+            ends[last].append(segment)
+    return ends
+
+
+def _cheapest(ends: list[list[Segment]], limit: int) -> list[Segment] | None:
+    """The stages, each with a peak of at most `limit`, that make the fewest row calls."""
+    best: list[tuple[int, list[Segment]] | None] = [(0, [])]
+    for choices in ends:
+        found: tuple[int, list[Segment]] | None = None
+        for segment in choices:
+            before = best[segment.first]
+            if before is not None and segment.peak <= limit:
+                cost = before[0] + segment.instructions
+                if found is None or cost < found[0]:
+                    found = (cost, [*before[1], segment])
+        best.append(found)
+    return None if best[-1] is None else best[-1][1]
+
+
+def _choose(search: _Search, optimize: Optimize, instructions: int) -> list[Segment]:
+    """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
+    alone = [search.segment(index, index) for index in range(len(search.steps))]
+    layers = [segment for segment in alone if segment is not None]
+    if optimize is Optimize.TIME or not layers:
+        return layers
+    ends = _segments(search)
+    limits = sorted({segment.peak for choices in ends for segment in choices})
+    budget = sum(segment.instructions for segment in layers) + BALANCED_EXTRA * instructions
+
+    def good(limit: int) -> bool:
+        found = _cheapest(ends, limit)
+        if found is None:
+            return False
+        return optimize is Optimize.RAM or sum(segment.instructions for segment in found) <= budget
+
+    position = bisect_left(limits, True, key=good)
+    chosen = _cheapest(ends, limits[min(position, len(limits) - 1)])
+    return layers if chosen is None else chosen
+
+
+# ---- the planned program ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A program, its memory problem and the plan that solves it."""
+    """A program in stages, the memory problem they pose and the plan that solves it."""
 
     program: Program
+    runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
 
     def ring_rows(self, buffer: str, height: int) -> int:
         """The rows of a tensor that are held in memory: all of them unless it is a ring."""
         rows = self.program.buffers[buffer].rows
-        return rows if rows > 1 and rows < height else height
+        return rows if rows else height
 
-    def rows_needed(self, step: Step) -> int:
-        return step.rows
+    def rows_needed(self, stage: int, position: int) -> int:
+        return self.runs[stage].rows[position]
+
+    @property
+    def row_calls(self) -> int:
+        return sum(
+            len(run.calls) * stage.steps[0].images for stage, run in zip(self.program.stages, self.runs, strict=True)
+        )
 
 
-def schedule(program: Program) -> Planned:
-    """Layer by layer."""
-    problem = memory_problem(program)
+def kernel_instructions(program: Program) -> int:
+    """A rough cost of the kernels themselves, for weighing row calls against them."""
+    isa = max(program.target.isas)
+    per_mac = {0: 4.0, 1: 1.6, 2: 0.35}[int(isa)]
+    outputs = sum(step.images * step.rows * step.row_bytes for step in program.steps)
+    return int(sum(step.macs for step in program.steps) * per_mac + 8 * outputs)
+
+
+def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
+    """Chooses stages and plans the memory."""
+    search = _Search(program)
+    segments = _choose(search, optimize, kernel_instructions(program))
+    return _planned(program, search, segments)
+
+
+def _planned(program: Program, search: _Search, segments: Sequence[Segment]) -> Planned:
+    stages = [Stage(search.stage_steps(segment.first, segment.last)) for segment in segments]
+    runs = tuple(segment.run for segment in segments)
+    rings = {name: rows for run in runs for name, rows in run.rings.items()}
+    buffers = {
+        name: replace(buffer, rows=rings[name]) if name in rings else buffer for name, buffer in program.buffers.items()
+    }
+    staged = replace(program, stages=tuple(stages), buffers=buffers)
+    problem = memory_problem(staged, runs, search.uses)
     plan = memory.plan(problem)
     memory.validate(problem, plan)
-    return Planned(program, problem, plan)
+    return Planned(staged, runs, problem, plan)
 
 
-def memory_problem(program: Program) -> Problem:
-    """Every buffer with its lifetime; scratch lives only at its step."""
-    first: dict[str, int] = {tensor.buffer: 0 for tensor in program.inputs}
-    last: dict[str, int] = dict(first)
-    buffers = []
-    for number, stage in enumerate(program.stages):
-        for position, step in enumerate(stage.steps):
-            for port in step.inputs:
-                if isinstance(port.source, str):
-                    last[port.source] = number
-            first.setdefault(step.output, number)
-            last[step.output] = number
-            if step.scratch:
-                time = (number, position)
-                name = f"{step.name}.scratch"
-                buffers.append(memory.Buffer(name, step.scratch, time, (number, position + 1), ALIGNMENT))
-    for tensor in program.outputs:
-        last[tensor.buffer] = max(len(program.stages) - 1, 0)
-    for name, buffer in program.buffers.items():
-        if name in first:
-            buffers.append(memory.Buffer(name, buffer.size, (first[name], 0), (last[name] + 1, 0), ALIGNMENT))
-    return Problem(tuple(buffers))
+def memory_problem(program: Program, runs: Sequence[StageRun], uses: _Uses) -> Problem:
+    """Whole tensors live from stage to stage; rings and scratch within theirs."""
+    starts, position = [], 0
+    for stage in program.stages:
+        starts.append(position)
+        position += len(stage.steps)
+
+    def stage_of(step: int) -> int:
+        return max(0, sum(start <= step for start in starts) - 1)
+
+    buffers: list[memory.Buffer] = []
+    overlays: list[Overlay] = []
+    rings = {name for run in runs for name in run.rings}
+    for number, (stage, run) in enumerate(zip(program.stages, runs, strict=True)):
+        buffers += stage_buffers(number, stage.steps, run)
+        overlays += _overlays(run)
+    for name, made in uses.made.items():
+        if name not in rings:
+            start, end = (stage_of(made), 0), (stage_of(uses.last[name]) + 1, 0)
+            buffers.append(memory.Buffer(name, program.buffers[name].size, start, end, ALIGNMENT))
+    return Problem(tuple(buffers), tuple(overlays))

@@ -1,5 +1,6 @@
 """The Cortex-M cores Cortado compiles for: instruction sets, target strings, compiler flags, emulated boards."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from types import ModuleType
@@ -56,8 +57,8 @@ class _Core:
     """What is known of one core. `march` maps each ISA level to the -march (and float ABI) flags for it."""
 
     machine: Machine
-    march: dict[Isa, str]
-    floats: dict[Isa, tuple[str, ...]] = field(default_factory=dict)
+    march: Mapping[Isa, str]
+    floats: Mapping[Isa, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def default(self) -> Isa:
@@ -101,7 +102,8 @@ def _binding() -> ModuleType:
     """The native binding that knows CMSIS-NN's sizes; imported late because it costs a second."""
     from executorch.backends.cortex_m.library import cmsis_nn
 
-    return cmsis_nn  # type: ignore[no-any-return]
+    binding: ModuleType = cmsis_nn
+    return binding
 
 
 def _default_backend(cpu: CortexM) -> Any:

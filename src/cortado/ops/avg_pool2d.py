@@ -11,7 +11,7 @@ from torch.fx import Node
 from cortado.errors import Reject
 from cortado.graph import Bound, add_call, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, RowRule, Rows, SharedWith
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, RowRule, Rows, SharedWith
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, pair
 from cortado.target import Isa
 
@@ -119,7 +119,15 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     return (int(size),)
 
 
+def is_one_window(call: Call) -> bool:
+    """One output pixel, no padding: the rows are summed as they come, so none of them has to be kept."""
+    inside = all(k <= size for k, size in zip(call["kernel_size"], call.shape("input")[1:3], strict=True))
+    return call.out_shape[1:3] == (1, 1) and inside and not any(call["padding"])
+
+
 def rows(call: Call) -> Rows:
+    if is_one_window(call):
+        return Rows((ONE_ROW,), accumulates=call["kernel_size"][0])
     return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
 
 
@@ -136,6 +144,14 @@ def kernel(call: Call, isa: Isa) -> Kernel:
         "act_min": INT8_MIN,
         "act_max": INT8_MAX,
     }
+    if is_one_window(call):
+        return Kernel(
+            call="cortado_global_avg_pool_s8(L, rows[0], out, scratch, y);",
+            sources=("global_avg_pool_s8.c", "sum_rows_s8.c"),
+            struct="cortado_pool2d_t",
+            fields=fields,
+            scratch=4 * call.out_shape[3],
+        )
     return Kernel(
         call="cortado_avg_pool2d_s8(L, rows, out, scratch);",
         sources=("avg_pool2d_s8.c",),

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
+from cortado.errors import CortadoError, Reject
+from cortado.graph import Bound, describe, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
 from cortado.target import Isa
 
@@ -103,14 +103,43 @@ def rescaling(lowering: Lowering, input_name: str = "input", weight_name: str = 
     return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
 
 
-def requantization(lowering: Lowering) -> dict[str, Any]:
-    """The arguments every weighted operator shares: bias, offsets, multipliers, shifts, activation bounds."""
+def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int) -> tuple[Tensor, Tensor]:
+    """The least and the largest sum each output channel can reach over all int8 inputs; weight [out_c, ...]."""
+    flat = weight.reshape(weight.shape[0], -1)
+    above = flat.clamp(min=0).sum(1, dtype=torch.int64)
+    below = flat.clamp(max=0).sum(1, dtype=torch.int64)
+    least, largest = INT8_MIN + offset, INT8_MAX + offset  # of x - zero_point; 0 lies between them
+    start = torch.zeros_like(above) if bias is None else bias.to(torch.int64)
+    return start + above * least + below * largest, start + above * largest + below * least
+
+
+def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
+    """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its rescaling."""
+    room = INT32_MAX >> shifts.clamp(min=0).to(torch.int64)
+    over = torch.maximum(high, -low) > room
+    if bool(over.any()):
+        channel = int(over.nonzero()[0])
+        raise CortadoError(
+            f"{describe(node)}: the sum of output channel {channel} may reach {int(torch.maximum(high, -low)[channel])}, "
+            f"expected at most {int(room[channel])} so that it fits 32 bits when it is rescaled; use calibration data "
+            "with the range the model really sees, or a smaller layer"
+        )
+
+
+def requantization(lowering: Lowering, weight: Tensor, groups: int = 1) -> dict[str, Any]:
+    """The arguments every weighted operator shares: bias, offsets, multipliers, shifts, activation bounds.
+
+    weight is [out_c, ...]. A grouped convolution gets a bias in any case: CMSIS-NN steps through it group by group.
+    """
     multipliers, shifts = rescaling(lowering)
-    bias = lowering.data("bias")
+    offset, bias = -lowering.q("input").zero_point, lowering.data("bias")
+    check_sums(lowering.bound.node, *sum_bounds(weight, bias, offset), shifts)
+    if bias is None and groups > 1:
+        bias = torch.zeros(weight.shape[0], dtype=torch.int32)
     low, high = lowering.bounds()
     return {
         "bias": None if bias is None else lowering.constant("bias", bias.to(torch.int32)),
-        "input_offset": -lowering.q("input").zero_point,
+        "input_offset": offset,
         "output_offset": lowering.out.zero_point,
         "requantize_multipliers": lowering.constant("multipliers", multipliers),
         "requantize_shifts": lowering.constant("shifts", shifts),
@@ -136,7 +165,7 @@ def lower(lowering: Lowering) -> Node:
         input=lowering.transpose(lowering.node("input"), TO_NHWC),
         weight=lowering.constant("weight", weight.permute(TO_NHWC)),
         **window(lowering.bound),
-        **requantization(lowering),
+        **requantization(lowering, weight, lowering.bound["groups"]),
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -217,7 +246,16 @@ def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
     }
 
 
+def is_depthwise_call(call: Call) -> bool:
+    """One group per input channel: a depthwise convolution that the .pte holds as a grouped one."""
+    return call.shape("weight")[3] == 1 and call.shape("input")[3] > 1
+
+
 def kernel(call: Call, isa: Isa) -> Kernel:
+    if is_depthwise_call(call):
+        from cortado.ops import depthwise_conv2d
+
+        return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), isa)
     weights = call.array("weight")
     out_c, kh, kw, in_c = weights.shape
     common = common_fields(call, weights.reshape(out_c, -1).sum(axis=1, dtype=np.int64))
@@ -312,7 +350,7 @@ CONV2D = Operator(
     kernel=kernel,
     rows=rows,
     pte_scratch=pte_scratch,
-    constraints="constant weights and bias",
+    constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,
 )
 

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from cortado.errors import Reject
-from cortado.graph import Bound
+from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
 from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops import conv2d
@@ -56,17 +56,31 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def lower(lowering: Lowering) -> Node:
-    weight = lowering.data("weight")
+    """Several images go to a grouped convolution: ExecuTorch's depthwise kernel takes one."""
+    weight, groups = lowering.data("weight"), lowering.bound["groups"]
     assert weight is not None
+    if shape(lowering.node("input"))[0] > 1:
+        return conv2d.lower(lowering)
     result = lowering.call(
         DEPTHWISE,
         input=lowering.transpose(lowering.node("input"), TO_NHWC),
         weight=lowering.constant("weight", weight.permute(1, 2, 3, 0)),
-        depth_multiplier=weight.shape[0] // lowering.bound["groups"],
+        depth_multiplier=weight.shape[0] // groups,
         **conv2d.window(lowering.bound),
-        **conv2d.requantization(lowering),
+        **conv2d.requantization(lowering, weight),
     )
     return lowering.transpose(result, TO_NCHW)
+
+
+def from_grouped(call: Call) -> Call:
+    """A grouped convolution with one input channel per group, as a call of this operator."""
+    weight = call["weight"]
+    arguments = {
+        **call.arguments,
+        "weight": weight.permute(3, 1, 2, 0).contiguous(),
+        "depth_multiplier": weight.shape[0] // call.shape("input")[3],
+    }
+    return Call(DEPTHWISE, arguments, call.out_shape)
 
 
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
@@ -140,7 +154,7 @@ DEPTHWISE = Operator(
     kernel=kernel,
     rows=rows,
     pte_scratch=pte_scratch,
-    constraints="constant weights and bias",
+    constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,
 )
 

@@ -30,7 +30,7 @@ def lower(lowering: Lowering) -> Node:
         stride=[1, 1],
         padding=[0, 0],
         dilation=[1, 1],
-        **conv2d.requantization(lowering),
+        **conv2d.requantization(lowering, weight),
     )
     return lowering.view(result, (*leading, out_c))
 

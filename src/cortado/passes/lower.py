@@ -154,8 +154,13 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
 
 def shaped_call(operator: Operator, arguments: dict[str, Any], out_shape: tuple[int, ...] = ()) -> Call:
     """A Call that knows shapes only."""
-    values = {name: shape(value) if isinstance(value, Node) else value for name, value in arguments.items()}
-    return Call(operator, values, out_shape)
+    return Call(operator, {name: _shapes(value) for name, value in arguments.items()}, out_shape)
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_shapes(item) for item in value]
+    return shape(value) if isinstance(value, Node) else value
 
 
 def add_view(like: Node, mode: FakeTensorMode, node: Node, sizes: Sequence[int]) -> Node:

@@ -44,6 +44,7 @@ typedef struct {
 void cortado_conv2d_s8(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
 void cortado_conv2d_s8__scalar(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_conv2d_s8__dsp(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
 /* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
 typedef struct {
@@ -58,6 +59,13 @@ void cortado_conv1x1_s8(const cortado_conv1x1_t *L, const int8_t *in, int8_t *ou
 
 void cortado_conv1x1_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                 void *scratch);
+void cortado_conv1x1_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                             void *scratch);
+
+/* The same as conv1x1, but best for one pixel: every linear layer. No scratch. (Its portable form is conv1x1.) */
+void cortado_linear_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                               void *scratch);
+void cortado_linear_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
 
 /* Depthwise convolution: output channel c reads input channel c / depth_multiplier. */
 typedef struct {
@@ -74,6 +82,8 @@ typedef struct {
 } cortado_depthwise_t;
 
 void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h
@@ -124,6 +134,10 @@ void cortado_max_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[]
 /* Global average, row by row: acc[c] += the sum over `pixels` pixels of channel c; then divide by `count`. */
 void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
+
+/* The average over one window that starts at the image's first pixel, one input row per call: row y of kernel_h rows.
+ * scratch holds the sums, 4 * channels bytes, from the first call to the last, which writes the output pixel. */
+void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y);
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 
@@ -183,16 +197,39 @@ void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, in
 void cortado_copy2d(const int8_t *in, int32_t in_stride, int8_t *out, int32_t out_stride, int32_t width,
                     int32_t height);
 
-/* out[i0][i1]... = in[i0 * stride[0] + i1 * stride[1] + ...]: permutation, and every other strided read (a stride may
- * be 0 or negative). shape is the OUTPUT's. */
+/* A slice of the channels, as cortado_copy2d reads it: `width` bytes from `offset` on, of every `in_stride` bytes. */
+typedef struct {
+    int32_t offset, in_stride, width;
+} cortado_slice_t;
+
+/* Concatenation: `outer` times, `width[i]` bytes of each of the `count` inputs in turn. */
+typedef struct {
+    int32_t count; /* 1 to 4 */
+    int32_t width[4];
+} cortado_cat_t;
+
+void cortado_cat_s8(const cortado_cat_t *L, const int8_t *const in[], int8_t *out, int32_t outer);
+
+/* out[o][i] = in[o][index[i]] for `outer` groups of `in_bytes`, in runs of `inner` bytes: flips, rolls, reflections. */
+typedef struct {
+    int32_t count, inner, in_bytes;
+    const int32_t *index; /* [count] */
+} cortado_gather_t;
+
+void cortado_gather_s8(const cortado_gather_t *L, const int8_t *in, int8_t *out, int32_t outer);
+
+/* out[i0][i1]... = in[offset + i0 * stride[0] + i1 * stride[1] + ...]: permutation, and every other strided read (a
+ * stride may be 0 or negative). shape is the OUTPUT's. */
 typedef struct {
     int32_t rank; /* 1 to 6 */
     int32_t shape[6], stride[6];
+    int32_t offset;
 } cortado_transpose_t;
 
 void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out);
 
-/* Constant padding: before[i] and after[i] elements of `value` around dimension i. */
+/* Constant padding: before[i] and after[i] elements of `value` around dimension i. Without an input (NULL) everything
+ * is padding: a row above or below the image. */
 typedef struct {
     int32_t rank; /* 1 to 6 */
     int32_t shape[6], before[6], after[6]; /* shape is the INPUT's */
@@ -201,14 +238,15 @@ typedef struct {
 
 void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out);
 
-/* Nearest-neighbour upsampling, one row: output pixel x is input pixel from[x], or x / factor where from is NULL.
- * (The vertical choice is in the choice of the row.) */
+/* Nearest-neighbour upsampling by whole factors, one row: every pixel `factor_w` times. (The vertical choice is in the
+ * choice of the row.) */
 typedef struct {
-    int32_t out_w, channels, factor;
-    const uint16_t *from; /* [out_w], or NULL */
+    int32_t in_w, channels, factor_h, factor_w;
 } cortado_upsample_t;
 
 void cortado_upsample_nearest_s8(const cortado_upsample_t *L, const int8_t *row, int8_t *out);
+/* The same over `rows` consecutive input rows, each `factor_h` times. */
+void cortado_upsample_nearest_rows_s8(const cortado_upsample_t *L, const int8_t *in, int8_t *out, int32_t rows);
 
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 

@@ -39,6 +39,8 @@ typedef struct {
     uint16_t dilation;
     uint16_t pad;
     uint16_t first;    /* (-pad) modulo ring: where row -pad would lie */
+    uint16_t wait;     /* the producer must have made min(limit, y * stride - pad + wait) rows */
+    uint16_t limit;
     uint8_t producer;  /* the step of this stage that makes it, or CORTADO_COMPLETE */
 } cortado_port_t;
 

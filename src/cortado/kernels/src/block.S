@@ -3,33 +3,18 @@
  * cortado_block2 and cortado_block4 of cortado_block.h.
  *
  *   const int8_t *cortado_blockN(const cortado_block_t *B, const void *x, int32_t pixels, int8_t *out)
- *
- * A channel's shift word holds the left shift in its lowest byte, the right shift in the next one and, if there is a
- * right shift, the sign bit. Rounding ties away from zero: a negative value with a right shift is decremented, then the
- * carry of the shift is the bit to round up by. Without a right shift the decrement is an addition of 0, which clears
- * the carry.
  */
 #if defined(__thumb__)
-    .syntax unified
-    .thumb
+#include "cortado_asm.h"
 
 #define B_STREAM 0
 #define B_DEPTH 4
 #define B_CHANNELS 8
 #define B_STRIDE 12
 
-    .macro function name
-    .section .text.\name, "ax", %progbits
-    .global \name
-    .type   \name, %function
-    .p2align 2
-    .thumb_func
-\name:
-    .endm
-
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 
-/* Frame: sums of up to 4 pixels, end of the sums, end of the channels, B, x, end of x, out. */
+/* Frame: sums of up to 4 pixels, end of the sums, end of the channels, B, x, end of x, out, stream. */
 #define SUMS 0
 #define SUMS_END 16
 #define OUT_END 20
@@ -37,7 +22,8 @@
 #define X 28
 #define X_END 32
 #define OUT 36
-#define FRAME 40
+#define STREAM 40
+#define FRAME 44
 
     .macro enter log2_bytes
     push    {r4-r7, lr}
@@ -102,8 +88,8 @@
     mov     r8, r5
     lsrs    r5, r4, #16
     sxth    r4, r4
+    str     r1, [sp, #STREAM]
     ldr     r0, [sp, #BLOCK]
-    str     r1, [r0, #B_STREAM]
     ldr     r7, [sp, #OUT]
     adds    r0, r0, #B_STRIDE
     ldmia   r0!, {r1, r2, r3, r6}
@@ -116,46 +102,14 @@
     mov     r12, r6
     mov     r6, sp
 2:  ldmia   r6!, {r0}
-    mov     r1, r8
-    lsls    r0, r0, r1
-    sxth    r1, r0
-    asrs    r2, r0, #15
-    adds    r2, r2, #1
-    asrs    r2, r2, #1
-    movs    r3, r1
-    muls    r3, r4, r3
-    asrs    r3, r3, #16
-    muls    r1, r5, r1
-    adds    r3, r3, r1
-    movs    r1, r2
-    muls    r1, r4, r1
-    adds    r3, r3, r1
-    add     r3, r12
-    asrs    r3, r3, #15
-    muls    r2, r5, r2
-    lsls    r2, r2, #1
-    adds    r0, r2, r3
-    mov     r2, r8
-    lsrs    r1, r2, #8
-    ands    r2, r2, r0
-    asrs    r2, r2, #31
-    adds    r0, r0, r2
-    asrs    r0, r0, r1
-    mov     r1, r9
-    adcs    r0, r0, r1
-    cmp     r0, r10
-    bge     3f
-    mov     r0, r10
-3:  cmp     r0, r11
-    ble     4f
-    mov     r0, r11
-4:  strb    r0, [r7]
+    scale_small
+    limit_small
+    strb    r0, [r7]
     add     r7, r7, lr
     ldr     r1, [sp, #SUMS_END]
     cmp     r6, r1
     bne     2b
-    ldr     r0, [sp, #BLOCK]
-    ldr     r1, [r0, #B_STREAM]
+    ldr     r1, [sp, #STREAM]
     ldr     r2, [sp, #OUT]
     adds    r2, r2, #1
     str     r2, [sp, #OUT]
@@ -240,31 +194,6 @@
     .size   cortado_block4, . - cortado_block4
 
 #else
-
-/* Scales \acc. r8 multiplier, r9 shift word, r0 right shift, r10 offset, lr free. */
-    .macro scale acc
-    lsl     \acc, \acc, r9
-#if defined(__ARM_FEATURE_DSP)
-    smmulr  \acc, \acc, r8
-#else
-    smull   lr, \acc, \acc, r8
-    lsls    lr, lr, #1
-    adc     \acc, \acc, #0
-#endif
-    and     lr, \acc, r9
-    adds    \acc, \acc, lr, asr #31
-    asrs    \acc, \acc, r0
-    adc     \acc, \acc, r10
-    .endm
-
-    .macro limit acc
-    cmp     \acc, r11
-    it      lt
-    movlt   \acc, r11
-    cmp     \acc, r12
-    it      gt
-    movgt   \acc, r12
-    .endm
 
 /* Two or four sums, r4 on, to one channel of their pixels; its factors are next in the stream, r1. A last pixel that is
  * none goes where the one before it went (its inputs are the same): \step is 0 then. */

@@ -24,10 +24,12 @@
 
 #if CORTADO_SMALL_CORE
 #define CORTADO_LANE 16
-#define CORTADO_BLOCK_CHANNELS 1
-#else
+#define CORTADO_BLOCK_NAME(kernel) kernel##__scalar
+#elif !defined(__ARM_FEATURE_DSP)
 #define CORTADO_LANE 23
-#define CORTADO_BLOCK_CHANNELS 2
+#define CORTADO_BLOCK_NAME(kernel) kernel##__scalar
+#else
+#define CORTADO_BLOCK_NAME(kernel) kernel##__dsp
 #endif
 
 /* block.S knows these offsets. */
@@ -42,6 +44,63 @@ typedef struct {
 /* One or two pixels; three or four. Return the stream after the last channel. */
 const int8_t *cortado_block2(const cortado_block_t *B, const void *x, int32_t pixels, int8_t *out);
 const int8_t *cortado_block4(const cortado_block_t *B, const void *x, int32_t pixels, int8_t *out);
+
+static inline const int8_t *cortado_block(const cortado_block_t *B, const void *x, int32_t pixels, int8_t *out)
+{
+    return pixels > 2 ? cortado_block4(B, x, pixels, out) : cortado_block2(B, x, pixels, out);
+}
+
+/* Lays out n products of one pixel (DSP) or of two; words is how many a group of pixels has, 2 or 4 (DSP), 1 or 2. */
+#if defined(CORTADO_LANE)
+static inline int32_t cortado_block_pair(const int8_t *x0, const int8_t *x1)
+{
+    return *x0 + (int32_t)((uint32_t)*x1 << CORTADO_LANE);
+}
+
+static inline int32_t *cortado_block_pack(int32_t *to, int32_t words, const int8_t *x0, const int8_t *x1, int32_t n)
+{
+    for (; n >= 4; n -= 4, x0 += 4, x1 += 4) {
+        to[0] = cortado_block_pair(x0, x1);
+        to += words;
+        to[0] = cortado_block_pair(x0 + 1, x1 + 1);
+        to += words;
+        to[0] = cortado_block_pair(x0 + 2, x1 + 2);
+        to += words;
+        to[0] = cortado_block_pair(x0 + 3, x1 + 3);
+        to += words;
+    }
+    for (; n > 0; n--) {
+        *to = cortado_block_pair(x0++, x1++);
+        to += words;
+    }
+    return to;
+}
+#else
+static inline int32_t *cortado_block_expand4(int32_t *to, int32_t words, int32_t four)
+{
+    int32_t even, odd;
+    __asm__("sxtb16 %0, %1" : "=r"(even) : "r"(four));
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(odd) : "r"(four));
+    to[0] = even;
+    to[words] = odd;
+    return to + 2 * words;
+}
+
+static inline void cortado_block_expand(int32_t *to, int32_t words, const int8_t *x, int32_t n)
+{
+    for (; n >= 4; n -= 4) {
+        to = cortado_block_expand4(to, words, cortado_load4(x));
+        x += 4;
+    }
+    if (n > 0) { /* never read past the end of the pixel */
+        int32_t four = 0;
+        for (int32_t i = n - 1; i >= 0; i--) {
+            four = cortado_shl(four, 8) | (uint8_t)x[i];
+        }
+        cortado_block_expand4(to, words, four);
+    }
+}
+#endif
 
 static inline int32_t cortado_round4(int32_t n) { return (n + 3) & ~3; }
 

@@ -17,6 +17,27 @@
 #endif
 #endif
 
+/* Four bytes from any address: one load where the core allows it. (The builtin stays inline in freestanding C.) */
+static inline int32_t cortado_load4(const int8_t *p)
+{
+    int32_t v;
+#if defined(__GNUC__)
+    __builtin_memcpy(&v, p, sizeof v);
+#else
+    memcpy(&v, p, sizeof v);
+#endif
+    return v;
+}
+
+static inline void cortado_store4(int8_t *p, int32_t v)
+{
+#if defined(__GNUC__)
+    __builtin_memcpy(p, &v, sizeof v);
+#else
+    memcpy(p, &v, sizeof v);
+#endif
+}
+
 static inline int32_t cortado_min(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t cortado_max(int32_t a, int32_t b) { return a > b ? a : b; }
 

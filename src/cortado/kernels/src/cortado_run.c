@@ -7,9 +7,9 @@ static int ready(const cortado_step_t *step, const cortado_state_t *state, uint3
     for (uint32_t i = 0; i < step->port_count; i++) {
         const cortado_port_t *port = &step->ports[i];
         if (port->producer != CORTADO_COMPLETE) {
-            int32_t end = (int32_t)(y * port->stride + (port->taps - 1u) * port->dilation + 1u) - (int32_t)port->pad;
-            if (end > (int32_t)port->height) {
-                end = (int32_t)port->height;
+            int32_t end = (int32_t)(y * port->stride + port->wait) - (int32_t)port->pad;
+            if (end > (int32_t)port->limit) {
+                end = (int32_t)port->limit;
             }
             if ((int32_t)state[port->producer].y < end) {
                 return 0;

@@ -9,7 +9,7 @@ void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out)
     const size_t before = (size_t)L->before[inner], width = (size_t)L->shape[inner], after = (size_t)L->after[inner];
     int32_t index[6] = {0}, axis;
     do {
-        int inside = 1;
+        int inside = in != NULL;
         for (axis = 0; axis < inner; axis++) {
             const int32_t at = index[axis] - L->before[axis];
             inside = inside && at >= 0 && at < L->shape[axis];

@@ -19,11 +19,14 @@ static int8_t *read_run(const int8_t *in, int32_t stride, int32_t n, int8_t *out
 void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out)
 {
     const int32_t inner = L->rank - 1;
-    int32_t index[6] = {0}, offset = 0, axis;
+    /* The two innermost dimensions are plain loops, the others count like an odometer. */
+    const int32_t rows = inner > 0 ? L->shape[inner - 1] : 1, row_stride = inner > 0 ? L->stride[inner - 1] : 0;
+    int32_t index[6] = {0}, offset = L->offset, axis;
     do {
-        out = read_run(in + offset, L->stride[inner], L->shape[inner], out);
-        /* The next position of the outer dimensions, last one fastest. */
-        for (axis = inner - 1; axis >= 0; axis--) {
+        for (int32_t row = 0; row < rows; row++) {
+            out = read_run(in + offset + row * row_stride, L->stride[inner], L->shape[inner], out);
+        }
+        for (axis = inner - 2; axis >= 0; axis--) {
             offset += L->stride[axis];
             if (++index[axis] < L->shape[axis]) {
                 break;

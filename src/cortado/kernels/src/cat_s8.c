@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado.h"
+
+#include <string.h>
+
+void cortado_cat_s8(const cortado_cat_t *L, const int8_t *const in[], int8_t *out, int32_t outer)
+{
+    for (int32_t o = 0; o < outer; o++) {
+        for (int32_t i = 0; i < L->count; i++) {
+            memcpy(out, in[i] + o * L->width[i], (size_t)L->width[i]);
+            out += L->width[i];
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Macros for the assembly files. Internal.
+ *
+ * A channel's factors are two words. The multiplier: on small cores as two signed halves. The shift word: the left shift
+ * in its lowest byte (one more where a long multiply's upper word is used), the right shift in the next one and, if there
+ * is a right shift, the sign bit.
+ *
+ * Rounding ties away from zero: a negative value with a right shift is decremented, then the carry of the shift is the
+ * bit to round up by. Without a right shift the decrement is an addition of 0, which clears the carry.
+ */
+    .syntax unified
+    .thumb
+
+    .macro function name
+    .section .text.\name, "ax", %progbits
+    .global \name
+    .type   \name, %function
+    .p2align 2
+    .thumb_func
+\name:
+    .endm
+
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+
+/* Scales r0. r4 and r5 the signed lower and upper half of the multiplier, r8 shift word, r9 offset, r12 2^14; r1 to r3
+ * are lost. Four 16-bit products: see cortado_mul_high. */
+    .macro scale_small
+    mov     r1, r8
+    lsls    r0, r0, r1
+    sxth    r1, r0
+    asrs    r2, r0, #15
+    adds    r2, r2, #1
+    asrs    r2, r2, #1
+    movs    r3, r1
+    muls    r3, r4, r3
+    asrs    r3, r3, #16
+    muls    r1, r5, r1
+    adds    r3, r3, r1
+    movs    r1, r2
+    muls    r1, r4, r1
+    adds    r3, r3, r1
+    add     r3, r12
+    asrs    r3, r3, #15
+    muls    r2, r5, r2
+    lsls    r2, r2, #1
+    adds    r0, r2, r3
+    mov     r2, r8
+    lsrs    r1, r2, #8
+    ands    r2, r2, r0
+    asrs    r2, r2, #31
+    adds    r0, r0, r2
+    asrs    r0, r0, r1
+    mov     r1, r9
+    adcs    r0, r0, r1
+    .endm
+
+/* Limits r0 to [r10, r11]. */
+    .macro limit_small
+    cmp     r0, r10
+    bge     91f
+    mov     r0, r10
+91: cmp     r0, r11
+    ble     92f
+    mov     r0, r11
+92:
+    .endm
+
+#else
+
+/* Scales \acc. r8 multiplier, r9 shift word, r0 right shift, r10 offset, lr free. */
+    .macro scale acc
+    lsl     \acc, \acc, r9
+#if defined(__ARM_FEATURE_DSP)
+    smmulr  \acc, \acc, r8
+#else
+    smull   lr, \acc, \acc, r8
+    lsls    lr, lr, #1
+    adc     \acc, \acc, #0
+#endif
+    and     lr, \acc, r9
+    adds    \acc, \acc, lr, asr #31
+    asrs    \acc, \acc, r0
+    adc     \acc, \acc, r10
+    .endm
+
+    .macro limit acc
+    cmp     \acc, r11
+    it      lt
+    movlt   \acc, r11
+    cmp     \acc, r12
+    it      gt
+    movgt   \acc, r12
+    .endm
+
+#endif

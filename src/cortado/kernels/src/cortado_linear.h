@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The heart of linear layers on cores without vector instructions: some output channels of one pixel, straight from the
+ * input. Internal.
+ *
+ * The stream has, for each group of channels: the weights, then bias, multiplier and shift of each channel. Weights:
+ *
+ *   DSP     4 channels; of each, four at a time, padded with zeros
+ *   long    4 channels, interleaved
+ *   small   3 channels, one after the other
+ *
+ * Channels that make a group whole have weights of zero.
+ */
+#ifndef CORTADO_LINEAR_H
+#define CORTADO_LINEAR_H
+
+#include "cortado.h"
+#include "cortado_math.h"
+
+#if CORTADO_SMALL_CORE
+#define CORTADO_LINEAR_CHANNELS 3
+#define CORTADO_LINEAR_NAME(kernel) kernel##__scalar
+#else
+#define CORTADO_LINEAR_CHANNELS 4
+#if defined(__ARM_FEATURE_DSP)
+#define CORTADO_LINEAR_NAME(kernel) kernel##__dsp
+#else
+#define CORTADO_LINEAR_NAME(kernel) kernel##__scalar
+#endif
+#endif
+
+/* Adds n > 0 products (n a multiple of 4 on DSP cores) to each sum; returns the weights after them. */
+const int8_t *cortado_linear_group(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+
+#endif /* CORTADO_LINEAR_H */

@@ -1,0 +1,101 @@
+"""What the rewrites of convolutions, pools and reductions share: constants, views and windows in the float graph."""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from cortado.graph import add_call, fake_mode_of, is_call, shape, sole_user
+from cortado.pointwise import is_clamp
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def is_constant(node: Any) -> bool:
+    return isinstance(node, Node) and node.op == "get_attr"
+
+
+def constant_data(node: Node) -> Tensor:
+    """The data behind a constant of the float graph."""
+    value: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    data: Tensor = value.detach()
+    return data
+
+
+def add_constant(like: Node, name: str, data: Tensor) -> Node:
+    """A new constant of the float graph, at the place where nodes are being inserted."""
+    module = like.graph.owning_module
+    assert isinstance(module, GraphModule)
+    unique, number = f"{like.name}_{name}", 0
+    while hasattr(module, unique):
+        number += 1
+        unique = f"{like.name}_{name}_{number}"
+    data = data.detach().contiguous()
+    module.register_buffer(unique, data)
+    node = like.graph.get_attr(unique)
+    mode = fake_mode_of(like.graph)
+    node.meta["val"] = data if mode is None else mode.from_tensor(data, static_shapes=True)
+    return node
+
+
+def add_view(like: Node, node: Node, sizes: Sequence[int]) -> Node:
+    """A reshape, unless the shape is already that one."""
+    if shape(node) == tuple(sizes):
+        return node
+    return add_call(like, aten.reshape.default, node, list(sizes))
+
+
+def add_permute(like: Node, node: Node, order: Sequence[int]) -> Node:
+    return node if list(order) == sorted(order) else add_call(like, aten.permute.default, node, list(order))
+
+
+def view_behind_clamp(node: Node, result: Node) -> Node:
+    """`result` under the shape of `node`, which it stands for.
+
+    A relu or clamp behind `node` goes in front of the view, where the kernel can still carry it.
+    """
+    user = sole_user(node)
+    if user is not None and user.op == "call_function":
+        make_out_of_place(user)
+        if is_clamp(user) is not None and user.args[0] is node:
+            clamped = add_call(user, user.target, result, *user.args[1:], **user.kwargs)
+            user.replace_all_uses_with(add_view(user, clamped, shape(user)))
+    return add_view(node, result, shape(node))
+
+
+def make_out_of_place(node: Node) -> None:
+    """relu_ computes what relu does: in an exported graph nobody else sees the tensor it overwrites."""
+    name = str(node.target.__name__) if isinstance(node.target, torch._ops.OpOverload) else ""
+    packet, _, overload = name.partition(".")
+    plain = getattr(getattr(aten, packet.removesuffix("_"), None), overload, None) if packet.endswith("_") else None
+    if plain is not None:
+        node.target = plain
+
+
+def values_only(node: Node) -> list[Node] | None:
+    """The users of a (values, indices) pair that read its values; None if somebody reads the indices."""
+    users = [user for user in node.users if user.users]
+    if not all(is_call(user, operator.getitem) and user.args[1] == 0 for user in users):
+        return None
+    return users
+
+
+def replace_values(users: Sequence[Node], values: Node) -> None:
+    for user in users:
+        user.replace_all_uses_with(values)
+
+
+def pair(value: Any) -> list[int]:
+    """A number, or one or two of them, as (height, width)."""
+    values = [int(item) for item in value] if isinstance(value, list | tuple) else [int(value)]
+    return values * 2 if len(values) == 1 else values
+
+
+def height_one(value: Any, fill: int) -> list[int]:
+    """A 1-D parameter as the width of a 2-D one."""
+    return [fill, *([int(item) for item in value] if isinstance(value, list | tuple) else [int(value)])]
