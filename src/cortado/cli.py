@@ -1,74 +1,106 @@
 """The command line. Thin: every command is a few calls; torch is imported only by commands that need it."""
 
 import argparse
+import contextlib
+import io
 import json
 import logging
+import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cortado import __version__
 from cortado.errors import CortadoError, WrongResult
 
-EXIT_WRONG_RESULT, EXIT_USER = 1, 2
+if TYPE_CHECKING:
+    from cortado.api import Compiled
+    from cortado.artifact import Artifact, Checked
+    from cortado.target import CortexMTargetConfig
+
+
+class Exit(IntEnum):
+    """What the shell sees; a contract."""
+
+    FINE = 0
+    WRONG_RESULT = 1
+    USER = 2
+    INTERNAL = 70  # a mistake in Cortado itself: neither the user's nor a result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     # torch logs deprecations of its own libraries that a user can do nothing about.
     logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
-    parser = _parser()
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "command"):
-        parser.print_help()
-        return EXIT_USER
+        parser.print_help(sys.stderr)
+        return Exit.USER
     try:
-        return int(arguments.command(arguments))
-    except WrongResult as error:
-        print(f"cortado: {error}", file=sys.stderr)
-        return EXIT_WRONG_RESULT
-    except CortadoError as error:
-        print(f"cortado: {error}", file=sys.stderr)
-        return EXIT_USER
+        arguments.command(arguments)
+        sys.stdout.flush()
+        return Exit.FINE
+    except BrokenPipeError:
+        # The reader went away (`cortado targets | head -1`): the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FINE
     except KeyboardInterrupt:
-        print("cortado: interrupted", file=sys.stderr)
-        return EXIT_USER
+        return _fail("interrupted", Exit.USER)
+    except WrongResult as error:
+        return _fail(str(error), Exit.WRONG_RESULT)
+    except CortadoError as error:
+        return _fail(str(error), Exit.USER)
+    except Exception:
+        traceback.print_exc()
+        return _fail("this is a mistake in Cortado, not yours; please report it with the lines above", Exit.INTERNAL)
+
+
+def _fail(message: str, code: Exit) -> int:
+    print(f"cortado: {message}", file=sys.stderr)
+    return code
 
 
 # ---- arguments ----------------------------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="cortado", description="Compiles PyTorch models ahead of time for Arm Cortex-M microcontrollers."
+        prog="cortado",
+        description="Compiles PyTorch models ahead of time for Arm Cortex-M microcontrollers.",
+        allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"cortado {__version__}")
+    parser.add_argument("--version", action="version", version=f"cortado {__version__}", help="print the version")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _compile_arguments(commands)
     _run_arguments(commands)
-    targets = _add(commands, "targets", "the cores Cortado compiles for", _targets)
-    targets.add_argument("--json", action="store_true", help="as JSON")
-    networks = _add(commands, "zoo", "the networks that come with Cortado", _zoo)
-    networks.add_argument("--json", action="store_true", help="as JSON")
-    doctor = _add(commands, "doctor", "what is installed, what is missing, and how to install it", _doctor)
-    doctor.add_argument("--json", action="store_true", help="as JSON")
+    _add(commands, "targets", "the cores Cortado compiles for", _targets)
+    _add(commands, "zoo", "the networks that come with Cortado", _zoo)
+    _add(commands, "ops", "the operators of the lowered graph and where each can run", _ops)
+    _add(commands, "doctor", "what is installed, what is missing, and how to install it", _doctor)
     inspect = _add(commands, "inspect", "what a .pte file holds", _inspect)
-    inspect.add_argument("file", type=Path, metavar="FILE.pte")
-    inspect.add_argument("--target", "-t", help="fail unless the file is for this target")
-    inspect.add_argument("--json", action="store_true", help="as JSON")
-    plan = _add(commands, "plan", "place buffers of a memory-planning problem (CSV)", _plan)
-    plan.add_argument("file", type=Path, metavar="PROBLEM.csv")
-    plan.add_argument("--output", "-o", type=Path, help="write the plan as CSV here (default: standard output)")
+    inspect.add_argument("file", type=Path, metavar="FILE.pte", help="an ExecuTorch program")
+    inspect.add_argument("--target", "-t", metavar="TARGET", help="fail unless the file is for this target")
+    plan = _add(commands, "plan", "place the buffers of a memory-planning problem", _plan, json=False)
+    plan.add_argument("file", type=Path, metavar="PROBLEM.csv", help="buffers with sizes and lifetimes")
+    plan.add_argument(
+        "--output", "-o", type=Path, metavar="PLAN.csv", help="write the plan here (default: standard output)"
+    )
     return parser
 
 
 def _add(
-    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], int]
+    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], None], json: bool = True
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    about = text[0].upper() + text[1:] + "."
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=about, allow_abbrev=False)
     parser.set_defaults(command=command)
+    if json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -78,27 +110,42 @@ def _compile_arguments(commands: Any) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="a zoo name, file.py, file.py:function, package.module:function or exported.pt2",
+        help="a name of the zoo, file.py, file.py:function, package.module:function or exported.pt2",
     )
     parser.add_argument("-m", "--model-name", "--model_name", metavar="MODEL", help="the same, as an option")
-    parser.add_argument("-t", "--target", default="cortex-m", help="a core, several with commas, or cortex-m (any)")
-    parser.add_argument("-o", "--output", type=Path, help="the folder to write (default: build/MODEL)")
     parser.add_argument(
-        "--calibration", "--calibration-data", "--calibration_data", metavar="DATA", help="file, folder, file.py:function"
+        "-t",
+        "--target",
+        metavar="TARGET",
+        default="cortex-m",
+        help="a core, several with commas between them, or cortex-m for one artifact that is right on all (the default)",
     )
-    parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: always on")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write (default: build/NAME)")
+    parser.add_argument(
+        "--calibration",
+        "--calibration-data",
+        "--calibration_data",
+        metavar="DATA",
+        help="typical inputs: a .npy, .npz or .pt file, a folder of them, file.py:function, or 'random'",
+    )
+    parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
     parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
-    parser.add_argument("--name", help="the model's name in files and symbols")
-    parser.add_argument("--json", action="store_true", help="print report.json")
+    parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
 
 
 def _run_arguments(commands: Any) -> None:
     parser = _add(commands, "run", "run a compiled model and check it against its reference", _run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
-    parser.add_argument("--on", help="host, or an emulated board (default: the target's)")
-    parser.add_argument("--input", type=Path, metavar="X.npy", help="one input, or .npz with one array per input")
-    parser.add_argument("--output", type=Path, metavar="Y.npy", help="write the output here (.npz for several)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--on", metavar="PLACE", help="host, or an emulated board (default: the target's)")
+    parser.add_argument(
+        "--input",
+        type=Path,
+        metavar="X.npy",
+        help="an input, float32 or int8; .npz with one array for each of several inputs (default: a calibration input)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="Y.npy", help="write the output here as float32; .npz for several"
+    )
 
 
 # ---- compile -------------------------------------------------------------------------------------------------------
@@ -127,227 +174,293 @@ class _Progress:
             self.status.stop()
 
 
-def _compile(arguments: argparse.Namespace) -> int:
+def _compile(arguments: argparse.Namespace) -> None:
     from cortado.target import from_target_string
 
-    spec = arguments.model or arguments.model_name
-    if spec is None:
-        raise CortadoError("no model: name one, as in `cortado compile ds_cnn` (see `cortado zoo`)")
-    targets = [from_target_string(text) for text in arguments.target.split(",")]
+    spec = _model_spec(arguments)
+    targets = list(dict.fromkeys(from_target_string(text) for text in arguments.target.split(",")))
     progress = _Progress()
     try:
-        progress("load")
-        reports = _compile_all(arguments, spec, targets, progress)
+        # A user's own file may print: standard output is for our result alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            done = _compile_all(arguments, spec, targets, progress)
     finally:
         progress.stop()
+    reports = [report for _, report in done]
     if arguments.json:
         print(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))
     else:
-        for report in reports:
-            print(_summary(report))
-    return 0
+        print("\n\n".join(_summary(folder, report) for folder, report in done))
 
 
-def _compile_all(arguments: argparse.Namespace, spec: str, targets: list[Any], progress: _Progress) -> list[Any]:
+def _model_spec(arguments: argparse.Namespace) -> str:
+    given = [spec for spec in (arguments.model, arguments.model_name) if spec is not None]
+    if not given:
+        raise CortadoError("no model: name one, as in `cortado compile ds_cnn` (see `cortado zoo`)")
+    if len(set(given)) > 1:
+        raise CortadoError(f"two models, {given[0]} and {given[1]}: name one")
+    return str(given[0])
+
+
+def _compile_all(
+    arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"], progress: _Progress
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
+    progress("load")
     from cortado.api import prepare
-    from cortado.models import load_calibration, load_model
+    from cortado.models import check_name, load_calibration, load_model
 
+    if arguments.name is not None:
+        check_name(arguments.name)
+    if arguments.output is not None:
+        _check_places(_folders(arguments.output, targets), arguments.intermediates)
     source = load_model(spec)
     name = arguments.name or source.name
+    folders = _folders(arguments.output or Path("build") / name, targets)
+    _check_places(folders, arguments.intermediates)
     batches = load_calibration(arguments.calibration, source)
-    model = prepare(
-        source.model, source.example_inputs, batches, name=name, labels=source.labels, progress=progress
-    )
-    reports = []
+    facts = {"calibration": {"data": arguments.calibration or "the model's own", "batches": len(batches)}}
+    model = prepare(source.model, source.example_inputs, batches, name=name, labels=source.labels, progress=progress)
+    compiled: list[Compiled] = []
     for target in targets:
-        folder = arguments.output or Path("build") / name
-        if len(targets) > 1:
-            folder = folder / target.target_string
-        compiled = model.compile(target, intermediates=arguments.intermediates)
-        progress("write")
-        artifact = compiled.save(folder)
-        reports.append({**artifact.report, "folder": str(folder)})
-    return reports
+        place = arguments.intermediates
+        graphs = place / target.target_string if place is not None and len(targets) > 1 else place
+        result = model.compile(target, intermediates=graphs)
+        compiled.append(replace(result, data={**result.data, **facts}))
+    progress("write")
+    return [(folder, dict(item.save(folder).report)) for folder, item in zip(folders, compiled, strict=True)]
 
 
-def _summary(report: dict[str, Any]) -> str:
+def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
+    return [output] if len(targets) == 1 else [output / target.target_string for target in targets]
+
+
+def _check_places(folders: list[Path], intermediates: Path | None) -> None:
+    """Places that can't be written are found out before the work, not after it."""
+    from cortado.artifact import REPORT, check_folder
+
+    for folder in folders:
+        check_folder(folder)
+    if len(folders) > 1 and (folders[0].parent / REPORT).exists():
+        raise CortadoError(f"can't write several targets into {folders[0].parent}: it holds one compiled model")
+    if intermediates is None:
+        return
+    if intermediates.exists() and not intermediates.is_dir():
+        raise CortadoError(f"can't write the graphs to {intermediates}: it is a file, expected a folder")
+    for folder in folders:
+        if intermediates.resolve().is_relative_to(folder.resolve()):
+            raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
+
+
+def _summary(folder: Path, report: dict[str, Any]) -> str:
     memory, flash, pte = report["memory"], report["flash"], report["pte"]
     optimal = "proven minimal" if memory["optimal"] else f"lower bound {memory['lower_bound_bytes']:,}"
-    code = "unknown (no arm-none-eabi-gcc)" if flash["code_bytes"] is None else f"{flash['code_bytes']:,} bytes"
     rows = [
         ("model", f"{report['model']} for {report['target']}, {report['macs']:,} multiply-accumulates"),
         ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
-        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {code} of code"),
+        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)} of code"),
     ]
     if pte is not None:
         rows.append((".pte", f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"))
     operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report["operators"].items())
     rows.append(("operators", operators))
-    rows.append(("written to", report["folder"]))
+    if report["calibration"]["data"] == "random":
+        rows.append(("warning", "calibrated with random data: sizes and speed are real, results are meaningless"))
+    rows.append(("written to", str(folder)))
     return "\n".join(f"{label:>11}  {text}" for label, text in rows)
+
+
+def _code(report: dict[str, Any]) -> str:
+    size = report["flash"]["code_bytes"]
+    if size is not None:
+        return f"{size:,} bytes"
+    return "an amount that depends on the core" if report["target"] == "cortex-m" else "unknown (no arm-none-eabi-gcc)"
 
 
 # ---- run -----------------------------------------------------------------------------------------------------------
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace) -> None:
     from cortado.artifact import Artifact
+    from cortado.doctor import require
+    from cortado.runner import choose_board
+    from cortado.toolchain import Tool
 
     artifact = Artifact.open(arguments.folder)
-    inputs = _read_inputs(artifact, arguments.input)
-    checked = artifact.run([inputs], arguments.on)
-    outputs = checked.result.samples[0]
+    board = choose_board(artifact.info.target, arguments.on)
     if arguments.output is not None:
-        _write_outputs(artifact, arguments.output, outputs)
-    if arguments.json:
-        print(json.dumps(_run_json(artifact, checked, outputs)))
-    else:
-        print(_run_text(artifact, checked, outputs))
+        _check_output(artifact, arguments.output)
+    inputs = artifact.example() if arguments.input is None else artifact.read_inputs(arguments.input)
+    require((Tool.CC,) if board is None else (Tool.ARM_GCC, Tool.QEMU, Tool.CC))
+    checked = artifact.run([inputs], arguments.on)
+    values = _real(artifact, checked)
+    if arguments.output is not None:
+        _write_outputs(arguments.output, values)
+    print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
     if not checked.bit_exact:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
-    return 0
 
 
-def _read_inputs(artifact: Any, path: Path | None) -> list[Any]:
+def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:
+    """The outputs of the only sample as real numbers, by name."""
     import numpy as np
 
-    if path is None:
-        return list(artifact.example())
-    if not path.is_file():
-        raise CortadoError(f"there is no input file {path}")
-    if path.suffix not in (".npy", ".npz"):
-        raise CortadoError(f"{path}: expected a .npy file, or .npz for several inputs")
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        arrays = [loaded] if path.suffix == ".npy" else [loaded[name] for name in loaded.files]
-    except (ValueError, OSError, EOFError) as error:
-        raise CortadoError(f"{path} is not a readable {path.suffix} file: {error}") from error
-    expected = len(artifact.report["inputs"])
-    if len(arrays) != expected:
-        raise CortadoError(f"{path} holds {len(arrays)} arrays, the model has {expected} inputs")
-    for position, array in enumerate(arrays):
-        artifact.check_input(position, array, str(path))
-    return arrays
-
-
-def _dequantized(artifact: Any, outputs: list[Any]) -> list[Any]:
-    import numpy as np
-
-    values = []
-    for tensor, codes in zip(artifact.report["outputs"], outputs, strict=True):
-        real = codes if tensor["scale"] is None else (codes.astype(np.float32) - tensor["zero_point"]) * tensor["scale"]
-        values.append(real.astype(np.float32))
+    values = {}
+    for tensor, codes in zip(artifact.report["outputs"], checked.result.samples[0], strict=True):
+        real = codes.astype(np.float32)
+        if tensor["scale"] is not None:
+            real = (real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])
+        values[tensor["name"]] = real
     return values
 
 
-def _write_outputs(artifact: Any, path: Path, outputs: list[Any]) -> None:
-    import numpy as np
-
-    values = _dequantized(artifact, outputs)
-    if path.suffix == ".npy" and len(values) != 1:
-        raise CortadoError(f"the model has {len(values)} outputs; write them to a .npz file, not {path}")
+def _check_output(artifact: "Artifact", path: Path) -> None:
+    count = len(artifact.report["outputs"])
     if path.suffix not in (".npy", ".npz"):
         raise CortadoError(f"can't write {path}: expected a .npy file, or .npz for several outputs")
-    try:
-        if path.suffix == ".npy":
-            np.save(path, values[0], allow_pickle=False)
-        else:
-            names = [tensor["name"] for tensor in artifact.report["outputs"]]
-            np.savez(path, allow_pickle=False, **dict(zip(names, values, strict=True)))
-    except OSError as error:
-        raise CortadoError(f"can't write {path}: {error.strerror}") from error
+    if path.suffix == ".npy" and count != 1:
+        raise CortadoError(f"can't write {path}: the model has {count} outputs; write them to a .npz file")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise CortadoError(f"can't write {path}: expected a file name in a folder that exists")
 
 
-def _run_json(artifact: Any, checked: Any, outputs: list[Any]) -> dict[str, Any]:
-    values = _dequantized(artifact, outputs)
-    names = [tensor["name"] for tensor in artifact.report["outputs"]]
+def _write_outputs(path: Path, values: dict[str, Any]) -> None:
+    import numpy as np
+
+    from cortado.artifact import write_file
+
+    stream = io.BytesIO()
+    if path.suffix == ".npy":
+        np.save(stream, next(iter(values.values())), allow_pickle=False)
+    else:
+        np.savez(stream, allow_pickle=False, **values)
+    write_file(path, stream.getvalue())
+
+
+def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> dict[str, Any]:
     return {
         "board": checked.result.on,
         "target": artifact.report["target"],
         "bit_exact": checked.bit_exact,
         "instructions": checked.result.instructions,
         "stack_bytes": checked.result.stack_bytes,
-        "outputs": {name: value.tolist() for name, value in zip(names, values, strict=True)},
+        "outputs": {name: value.tolist() for name, value in values.items()},
     }
 
 
-def _run_text(artifact: Any, checked: Any, outputs: list[Any]) -> str:
+def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> str:
     result, report = checked.result, artifact.report
     lines = [f"{report['model']} for {report['target']} on {result.on}"]
-    for tensor, value in zip(report["outputs"], _dequantized(artifact, outputs), strict=True):
-        lines += _scores(tensor["name"], value, report["labels"])
+    for name, value in values.items():
+        lines += _scores(f"output {name}: " if len(values) > 1 else "", value, report["labels"])
     lines.append("bit-exact with the reference" if checked.bit_exact else "NOT bit-exact with the reference")
     stack = f" + {result.stack_bytes:,} of stack" if result.stack_bytes is not None else ""
-    flash = report["flash"]["weights_bytes"] + (report["flash"]["code_bytes"] or 0)
-    lines.append(f"RAM {report['memory']['arena_bytes']:,} bytes{stack}, flash {flash:,} bytes")
+    code = report["flash"]["code_bytes"]
+    flash = report["flash"]["weights_bytes"] + (code or 0)
+    without = "" if code is not None else " without code"
+    lines.append(f"RAM {report['memory']['arena_bytes']:,} bytes{stack}, flash {flash:,} bytes{without}")
     if result.instructions is not None:
         per_mac = f", {result.instructions / report['macs']:.2f} per multiply-accumulate" if report["macs"] else ""
         lines.append(f"{result.instructions:,} instructions{per_mac} (exact; instructions are not cycles)")
     return "\n".join(lines)
 
 
-def _scores(name: str, value: Any, labels: list[str] | None) -> list[str]:
+def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
     """The five best classes of a classifier, the range of anything else."""
     flat = value.reshape(-1)
     if value.ndim != 2 or value.shape[0] != 1 or flat.size < 2:
-        return [f"output {name} {list(value.shape)}: {flat.min():.4g} .. {flat.max():.4g}"]
+        return [f"{prefix or 'output '}{list(value.shape)}, {flat.min():.4g} .. {flat.max():.4g}"]
+    named = labels if labels is not None and len(labels) == flat.size else [f"class {i}" for i in range(flat.size)]
     best = sorted(range(flat.size), key=lambda i: -flat[i])[:5]
-    names = [labels[i] if labels else f"class {i}" for i in best]
-    return [f"top-1: {names[0]}", *(f"  {flat[i]:9.4f}  {label}" for i, label in zip(best, names, strict=True))]
+    return [f"{prefix}top-1: {named[best[0]]}", *(f"  {flat[i]:9.4f}  {named[i]}" for i in best)]
 
 
 # ---- small commands ---------------------------------------------------------------------------------------------------
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(str(row[i])) for row in [header, *rows]) for i in range(len(header))]
-    return "\n".join("  ".join(str(cell).ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in [header, *rows])
+def _print_rows(
+    as_json: bool, records: Sequence[Any], header: Sequence[str], cells: Callable[[Any], Sequence[str]]
+) -> None:
+    """Records as a JSON list, or as a table for people."""
+    if as_json:
+        print(json.dumps([asdict(record) for record in records], indent=2))
+        return
+    rows = [header, *(cells(record) for record in records)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _targets(arguments: argparse.Namespace) -> int:
+def _targets(arguments: argparse.Namespace) -> None:
     from cortado.target import table
 
-    rows = table()
-    if arguments.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
-    else:
-        cells = [(row.target, row.isa, ", ".join(row.supported), row.board, row.flags) for row in rows]
-        print(_table(("TARGET", "ISA", "CAN HAVE", "EMULATED BOARD", "COMPILER FLAGS"), cells))
-    return 0
+    header = ("TARGET", "ISA", "CAN HAVE", "EMULATED BOARD", "COMPILER FLAGS")
+    _print_rows(
+        arguments.json,
+        table(),
+        header,
+        lambda row: (row.target, row.isa, ", ".join(row.supported), row.board, row.flags),
+    )
 
 
-def _zoo(arguments: argparse.Namespace) -> int:
+def _zoo(arguments: argparse.Namespace) -> None:
     from cortado import zoo
 
-    rows = [zoo.get(name).describe() for name in zoo.names()]
+    _print_rows(
+        arguments.json,
+        [zoo.get(name).describe() for name in zoo.names()],
+        ("NETWORK", "PARAMETERS", "MACS", "INPUT", "WHAT IT IS"),
+        lambda row: (
+            row.name,
+            f"{row.parameters:,}",
+            f"{row.macs:,}",
+            " ".join(str(list(shape)) for shape in row.input_shapes),
+            row.summary,
+        ),
+    )
+
+
+def _ops(arguments: argparse.Namespace) -> None:
+    from cortado.op import registry
+
+    operators = [
+        {
+            "name": name,
+            "places": sorted(place.value for place in operator.places),
+            "summary": operator.summary,
+            "constraints": operator.constraints,
+        }
+        for name, operator in sorted(registry().operators.items())
+    ]
     if arguments.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
-    else:
-        cells = [
-            (row.name, f"{row.parameters:,}", f"{row.macs:,}", " ".join(str(list(s)) for s in row.input_shapes), row.summary)
-            for row in rows
-        ]
-        print(_table(("NETWORK", "PARAMETERS", "MACS", "INPUT", "WHAT IT IS"), cells))
-    return 0
+        print(json.dumps(operators, indent=2))
+        return
+    for operator in operators:
+        print(f"{operator['name']}  ({', '.join(operator['places'])})")
+        print(f"    {operator['summary']}")
+        if operator["constraints"]:
+            print(f"    {operator['constraints']}")
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
-    from cortado.doctor import check
+def _doctor(arguments: argparse.Namespace) -> None:
+    from cortado.doctor import Item, check
+    from cortado.errors import MissingTool
+
+    def state(item: Item) -> str:
+        if item.found:
+            return str(item.version)
+        word = "not installed, optional" if item.optional else "MISSING"
+        return word if item.version is None else f"{item.version}: WRONG VERSION"
 
     items = check()
-    missing = [item for item in items if not item.found and not item.optional]
-    if arguments.json:
-        print(json.dumps([asdict(item) for item in items], indent=2))
-    else:
-        cells = [
-            (item.name, item.version or ("not needed" if item.optional else "MISSING"), item.needed_for, item.fix)
-            for item in items
-        ]
-        print(_table(("TOOL", "FOUND", "NEEDED FOR", "IF MISSING"), cells))
-    return EXIT_USER if missing else 0
+    header = ("TOOL", "NEEDED FOR", "FOUND")
+    _print_rows(arguments.json, items, header, lambda item: (item.name, item.needed_for, state(item)))
+    fixes = [item.fix for item in items if not item.found and not item.optional]
+    if fixes:
+        raise MissingTool("something is missing. Install it with:\n  " + "\n  ".join(dict.fromkeys(fixes)))
 
 
-def _inspect(arguments: argparse.Namespace) -> int:
+def _inspect(arguments: argparse.Namespace) -> None:
     from cortado.pte_reader import format_info, info_as_json, read_pte_file, require_target
     from cortado.target import from_target_string
 
@@ -355,11 +468,11 @@ def _inspect(arguments: argparse.Namespace) -> int:
     if arguments.target is not None:
         require_target(info, from_target_string(arguments.target).target_string, str(arguments.file))
     print(json.dumps(info_as_json(info), indent=2) if arguments.json else format_info(info))
-    return 0
 
 
-def _plan(arguments: argparse.Namespace) -> int:
+def _plan(arguments: argparse.Namespace) -> None:
     from cortado import memory
+    from cortado.artifact import write_file
 
     try:
         text = arguments.file.read_text()
@@ -373,12 +486,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     print(f"peak {plan.peak:,} bytes ({proven}), {len(problem.buffers)} buffers", file=sys.stderr)
     if arguments.output is None:
         print(result, end="")
-        return 0
-    try:
-        arguments.output.write_text(result)
-    except OSError as error:
-        raise CortadoError(f"can't write {arguments.output}: {error.strerror}") from error
-    return 0
+    else:
+        write_file(arguments.output, result.encode())
 
 
 if __name__ == "__main__":

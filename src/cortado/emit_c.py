@@ -12,7 +12,7 @@ from cortado import __version__
 from cortado.errors import CortadoError
 from cortado.memory import Plan
 from cortado.op import Array, Field, Kernel
-from cortado.program import Port, Program, Stage, Step, Tensor, Walk
+from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import Planned, scratch_name
 from cortado.target import CortexM, Isa
 
@@ -126,14 +126,7 @@ void {name}_dequantize_output(const void *arena, int i, float *values);
     # ---- MODEL.c ---------------------------------------------------------------------------------------------
 
     def _schedule(self) -> str:
-        stages = [self._stage(number, stage) for number, stage in enumerate(self.program.stages)]
-        table = (
-            ",\n".join(
-                f"    {{stage{i}, {stage.steps[0].images}, {len(stage.steps)}}}"
-                for i, stage in enumerate(self.program.stages)
-            )
-            or "    {NULL, 0, 0}"
-        )  # a network of views only
+        steps, ports, stages = self._tables()
         widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         return f"""{_banner(self.program)}
@@ -143,15 +136,24 @@ void {name}_dequantize_output(const void *arena, int i, float *values);
 #include "{self.name}_data.h"
 
 {_isa_guard(self.program)}
-/* ---- kernels ---- */
+/* ---- kernels and layers ---- */
 
 {chr(10).join(self.call_texts)}
-/* ---- layers and steps ---- */
+/* ---- steps ---- */
 
-{chr(10).join(stages)}
-static const cortado_stage_t stages[] = {{
-{table},
+static const cortado_port_t ports[] = {{
+{ports},
 }};
+
+static const cortado_step_t steps[] = {{
+{steps},
+}};
+
+static const cortado_stage_t stages[] = {{
+{stages},
+}};
+
+static const cortado_program_t program = {{steps, ports}};
 
 /* ---- the network ---- */
 
@@ -161,7 +163,7 @@ int {self.name}_run(void *arena)
     cortado_state_t state[{longest}];
     const int8_t *rows[{widest}];
     for (unsigned i = 0; i < {len(self.program.stages)}u; i++) {{
-        cortado_run_stage(&stages[i], (uint8_t *)arena, state, rows);
+        cortado_run_stage(&program, &stages[i], (uint8_t *)arena, state, rows);
     }}
     return 0;
 }}
@@ -224,64 +226,57 @@ void *{self.name}_default_arena(void)
             cases = ["    (void)arena;\n    (void)i;\n    (void)values;"]
         return f"void {self.name}_{verb}({parameters})\n{{\n" + "\n".join(cases) + "\n}\n\n"
 
-    def _stage(self, number: int, stage: Stage) -> str:
-        producers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
-        parts, lines = [], []
-        for position, step in enumerate(stage.steps):
-            tag = f"{number}_{position}"
-            parts.append(f"/* {step.name}: {step.operator}" + (f", {step.module}" if step.module else "") + " */")
-            parts.append(self._ports(tag, step, producers))
-            layer, call = self._layer(tag, step)
-            lines.append(f"    {{{call}, {layer}, ports{tag}, {self._step_numbers(number, position, step)}}},")
-            parts.append("")
+    def _tables(self) -> tuple[str, str, str]:
+        """The rows of the step, port and stage tables. A network of views only has one empty stage."""
+        steps, ports, stages = [], [], []
+        for number, stage in enumerate(self.program.stages):
+            producers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
+            first = len(steps)
+            for position, step in enumerate(stage.steps):
+                layer, call = self._layer(f"{number}_{position}", step)
+                numbers = self._step_numbers(number, position, step, len(ports))
+                where = f" {step.module}" if step.module else ""
+                steps.append(f"    /* {step.name}{where} */ {{{call}, {layer}, {numbers}}}")
+                ports += [f"    {self._port(port, producers)}" for port in step.inputs]
+            stages.append(f"    {{{first}, {stage.steps[0].images}, {len(stage.steps)}}}")
+        empty = not stages
         return (
-            "\n".join(part for part in parts)
-            + f"static const cortado_step_t stage{number}[] = {{\n"
-            + "\n".join(lines)
-            + "\n};\n"
+            "    {NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}" if empty else ",\n".join(steps),
+            "    {NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}" if empty else ",\n".join(ports),
+            "    {0, 0, 0}" if empty else ",\n".join(stages),
         )
 
-    def _step_numbers(self, stage: int, position: int, step: Step) -> str:
-        accumulates = step.kind is Walk.ACCUMULATE  # every call writes the same row
-        ring = 1 if accumulates else self.planned.ring_rows(step.output, step.rows)
-        scratch = self.plan.offsets.get(scratch_name(step), 0)
+    def _step_numbers(self, stage: int, position: int, step: Step, port: int) -> str:
+        accumulates = step.kind is Walk.ACCUMULATE
         numbers = [
             self.plan.offsets[step.output],
-            0 if accumulates else step.row_bytes,
-            step.image_bytes,
-            scratch,
+            step.row_bytes,
+            self.plan.offsets.get(scratch_name(step), 0),
             step.n,
-            self.planned.rows_needed(stage, position),
-            ring,
+            _fits(self.planned.rows_needed(stage, position), 16, step.name),
+            1 if accumulates else _fits(self.planned.ring_rows(step.output, step.rows), 16, step.name),
+            _fits(port, 16, "the program"),
             len(step.inputs),
+            int(accumulates),
         ]
         return ", ".join(map(str, numbers))
-
-    def _ports(self, tag: str, step: Step, producers: Mapping[str, tuple[int, Step]]) -> str:
-        rows = ",\n".join(f"    {self._port(port, producers)}" for port in step.inputs)
-        return f"static const cortado_port_t ports{tag}[] = {{\n{rows},\n}};"
 
     def _port(self, port: Port, producers: Mapping[str, tuple[int, Step]]) -> str:
         rule = port.rule
         wait, limit = (rule.taps - 1) * rule.dilation + 1, port.height
+        constant, offset, ring, producer = "NULL", 0, port.height, "CORTADO_COMPLETE"
         if isinstance(port.source, Array):
-            constant, offset, ring, producer = (
-                self.arrays.add(port.source, "operand"),
-                0,
-                port.height,
-                "CORTADO_COMPLETE",
-            )
+            constant = self.arrays.add(port.source, "operand")
         else:
-            constant, offset = "NULL", self.plan.offsets[port.source]
+            offset = self.plan.offsets[port.source]
             ring = self.planned.ring_rows(port.source, port.height)
             position, maker = producers.get(port.source, (None, None))
             producer = "CORTADO_COMPLETE" if position is None else str(position)
             if maker is not None and maker.kind is Walk.ACCUMULATE:
                 wait = limit = maker.rows  # its one row is there after the last call
-        first = -rule.pad % ring
-        numbers = [offset, port.row_bytes, port.image_bytes, port.height, ring]
-        tail = [rule.taps, rule.stride, rule.dilation, rule.pad, first, wait, limit]
-        return "{" + ", ".join([constant, *map(str, numbers), *map(str, tail), producer]) + "}"
+        rows = [_fits(value, 16, "a row count") for value in (port.height, ring, wait, limit)]
+        window = [_fits(value, 8, "a window") for value in (rule.taps, rule.stride, rule.dilation, rule.pad)]
+        return "{" + ", ".join(map(str, [constant, offset, port.row_bytes, *rows, *window, producer])) + "}"
 
     def _layer(self, tag: str, step: Step) -> tuple[str, str]:
         """The C expressions of a step's descriptor and of the function that calls its kernel, one per ISA."""
@@ -459,6 +454,13 @@ def _numbers(data: np.ndarray[Any, np.dtype[Any]]) -> str:
     else:
         texts = [_int_text(value) for value in flat.tolist()]
     return ",\n".join(",".join(texts[i : i + 32]) for i in range(0, len(texts), 32))
+
+
+def _fits(value: int, bits: int, what: str) -> int:
+    """A number of the tables, which have small fields to be small."""
+    if not 0 <= value < 1 << bits:
+        raise CortadoError(f"{what} needs {value}, and the C bundle's tables hold at most {(1 << bits) - 1}")
+    return value
 
 
 def _int_text(value: int) -> str:

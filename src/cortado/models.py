@@ -59,7 +59,8 @@ def load_model(spec: str) -> Source:
 def _split(spec: str) -> tuple[str, str | None]:
     """('file.py', 'function') of 'file.py:function'; a colon inside a path is part of the path."""
     place, colon, function = spec.rpartition(":")
-    return (place, function) if colon and function.isidentifier() else (spec, None)
+    named = colon and (place.endswith(".py") or function.isidentifier())
+    return (place, function) if named else (spec, None)
 
 
 # ---- names --------------------------------------------------------------------------------------------------------
@@ -258,7 +259,9 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
     where = f"{path}:{function}()"
     batches = _call(_import_file(path), function, str(path))
     if isinstance(batches, Tensor) or not isinstance(batches, Iterable):
-        raise CortadoError(f"{where} must give a list of inputs, each a tuple of tensors; found {type(batches).__name__}")
+        raise CortadoError(
+            f"{where} must give a list of inputs, each a tuple of tensors; found {type(batches).__name__}"
+        )
     with _user_code(where):
         found = [(batch,) if isinstance(batch, Tensor) else tuple(batch) for batch in batches]
     for number, batch in enumerate(found):

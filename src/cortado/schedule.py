@@ -139,6 +139,8 @@ class _Runner:
 
     def _note_leads(self, step: Step, index: int, y: int) -> None:
         """Output row y is written now: every byte before `end` must be dead in an input that it may lie over."""
+        if step.images > 1:
+            return  # rows of the second image would be dead only after all of the first
         end = step.image_bytes if step.kind is Walk.ACCUMULATE else (y + 1) * step.row_bytes
         for name in self.dying:
             links = self.readers.get(name, [])
@@ -244,7 +246,7 @@ class _Search:
     def joins(self, first: int, last: int) -> bool:
         """Whether step `last` can run row by row with the steps before it."""
         step = self.steps[last]
-        if step.kind is Walk.WHOLE or step.images != self.steps[first].images:
+        if step.kind is Walk.WHOLE or step.images != 1 or self.steps[first].images != 1:
             return False
         made = {s.output: s for s in self.steps[first:last]}
         for port in step.inputs:

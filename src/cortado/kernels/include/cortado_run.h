@@ -31,38 +31,41 @@ typedef struct {
     const void *constant; /* in flash; NULL: in the arena at `offset` */
     uint32_t offset;
     uint32_t row_bytes;
-    uint32_t image_bytes;
-    uint16_t height;   /* rows of one image */
-    uint16_t ring;     /* rows that are held in memory; height for a whole tensor */
-    uint16_t taps;
-    uint16_t stride;
-    uint16_t dilation;
-    uint16_t pad;
-    uint16_t first;    /* (-pad) modulo ring: where row -pad would lie */
-    uint16_t wait;     /* the producer must have made min(limit, y * stride - pad + wait) rows */
+    uint16_t height;  /* rows of one image */
+    uint16_t ring;    /* rows that are held in memory; height for a whole tensor */
+    uint16_t wait;    /* the producer must have made min(limit, y * stride - pad + wait) rows */
     uint16_t limit;
-    uint8_t producer;  /* the step of this stage that makes it, or CORTADO_COMPLETE */
+    uint8_t taps;
+    uint8_t stride;
+    uint8_t dilation;
+    uint8_t pad;
+    uint8_t producer; /* the step of this stage that makes it, or CORTADO_COMPLETE */
 } cortado_port_t;
 
 typedef struct {
     cortado_call_t call;
     const void *layer;
-    const cortado_port_t *ports;
     uint32_t out_offset;
     uint32_t out_row_bytes;
-    uint32_t out_image_bytes;
     uint32_t scratch_offset;
     int32_t n;
     uint16_t rows;     /* output rows to make */
     uint16_t out_ring; /* rows held in memory */
-    uint8_t port_count;
+    uint16_t port;     /* its first port in the program's table */
+    uint8_t ports;
+    uint8_t accumulates; /* every call writes the same row */
 } cortado_step_t;
 
 typedef struct {
-    const cortado_step_t *steps;
+    uint16_t first; /* step of the program's table */
     uint16_t images;
-    uint8_t step_count;
+    uint8_t steps;
 } cortado_stage_t;
+
+typedef struct {
+    const cortado_step_t *steps;
+    const cortado_port_t *ports;
+} cortado_program_t;
 
 /* Where a step stands: the next row to make, and the ring slots of that row and of its ports' first rows. */
 #define CORTADO_MAX_PORTS 4
@@ -73,7 +76,8 @@ typedef struct {
 } cortado_state_t;
 
 /* Runs one stage in the arena. `state` holds one entry per step, `rows` one pointer per tap of the widest step. */
-void cortado_run_stage(const cortado_stage_t *stage, uint8_t *arena, cortado_state_t *state, const int8_t **rows);
+void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint8_t *arena,
+                       cortado_state_t *state, const int8_t **rows);
 
 #ifdef __cplusplus
 }

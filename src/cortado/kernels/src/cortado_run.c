@@ -2,16 +2,15 @@
 #include "cortado_run.h"
 
 /* True when every input row that output row y of this step needs has been made. */
-static int ready(const cortado_step_t *step, const cortado_state_t *state, uint32_t y)
+static int ready(const cortado_step_t *step, const cortado_port_t *port, const cortado_state_t *state, uint32_t y)
 {
-    for (uint32_t i = 0; i < step->port_count; i++) {
-        const cortado_port_t *port = &step->ports[i];
+    for (const cortado_port_t *end = port + step->ports; port != end; port++) {
         if (port->producer != CORTADO_COMPLETE) {
-            int32_t end = (int32_t)(y * port->stride + port->wait) - (int32_t)port->pad;
-            if (end > (int32_t)port->limit) {
-                end = (int32_t)port->limit;
+            int32_t need = (int32_t)(y * port->stride + port->wait) - (int32_t)port->pad;
+            if (need > (int32_t)port->limit) {
+                need = (int32_t)port->limit;
             }
-            if ((int32_t)state[port->producer].y < end) {
+            if ((int32_t)state[port->producer].y < need) {
                 return 0;
             }
         }
@@ -40,50 +39,66 @@ static const int8_t **gather(const cortado_port_t *port, uint32_t slot, uint32_t
 }
 
 /* Makes the next output row of one step. */
-static void run_row(const cortado_step_t *step, cortado_state_t *state, uint32_t image, uint8_t *arena,
-                    const int8_t **rows)
+static void run_row(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t image,
+                    uint8_t *arena, const int8_t **rows)
 {
     const int8_t **next = rows;
     const uint32_t y = state->y;
-    for (uint32_t i = 0; i < step->port_count; i++) {
-        const cortado_port_t *port = &step->ports[i];
+    for (uint32_t i = 0; i < step->ports; i++, port++) {
         const uint8_t *base = port->constant != NULL ? (const uint8_t *)port->constant : arena + port->offset;
-        next = gather(port, state->slot[i], y, base + image * port->image_bytes, next);
+        if (image != 0) {
+            base += image * port->height * port->row_bytes;
+        }
+        next = gather(port, state->slot[i], y, base, next);
         uint32_t slot = (uint32_t)state->slot[i] + port->stride;
         while (slot >= port->ring) {
             slot -= port->ring;
         }
         state->slot[i] = (uint16_t)slot;
     }
-    uint8_t *out = arena + step->out_offset + image * step->out_image_bytes + state->out_slot * step->out_row_bytes;
+    uint8_t *out = arena + step->out_offset;
+    if (image != 0) {
+        out += image * (step->accumulates != 0 ? 1u : step->rows) * step->out_row_bytes;
+    }
+    if (step->accumulates == 0) {
+        out += state->out_slot * step->out_row_bytes;
+    }
     step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)y);
     state->y = (uint16_t)(y + 1u);
     const uint32_t slot = (uint32_t)state->out_slot + 1u;
     state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
 }
 
-static void reset(const cortado_stage_t *stage, cortado_state_t *state)
+/* Every step at its first row; row -pad lies `pad` slots before slot 0 of its ring. */
+static void reset(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t steps)
 {
-    for (uint32_t s = 0; s < stage->step_count; s++) {
-        state[s].y = 0;
-        state[s].out_slot = 0;
-        for (uint32_t i = 0; i < stage->steps[s].port_count; i++) {
-            state[s].slot[i] = stage->steps[s].ports[i].first;
+    for (; steps > 0; steps--, step++, state++) {
+        state->y = 0;
+        state->out_slot = 0;
+        for (uint32_t i = 0; i < step->ports; i++, port++) {
+            uint32_t slot = 0;
+            while (slot < port->pad) {
+                slot += port->ring;
+            }
+            state->slot[i] = (uint16_t)(slot - port->pad);
         }
     }
 }
 
-void cortado_run_stage(const cortado_stage_t *stage, uint8_t *arena, cortado_state_t *state, const int8_t **rows)
+void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint8_t *arena,
+                       cortado_state_t *state, const int8_t **rows)
 {
+    const cortado_step_t *steps = program->steps + stage->first;
     for (uint32_t image = 0; image < stage->images; image++) {
-        reset(stage, state);
-        uint32_t s = stage->step_count;
+        reset(steps, program->ports + steps->port, state, stage->steps);
+        uint32_t s = stage->steps;
         while (s > 0) {
             s--;
-            const cortado_step_t *step = &stage->steps[s];
-            if (state[s].y < step->rows && ready(step, state, state[s].y)) {
-                run_row(step, &state[s], image, arena, rows);
-                s = stage->step_count; /* whatever became possible behind it goes first */
+            const cortado_step_t *step = &steps[s];
+            const cortado_port_t *port = program->ports + step->port;
+            if (state[s].y < step->rows && ready(step, port, state, state[s].y)) {
+                run_row(step, port, &state[s], image, arena, rows);
+                s = stage->steps; /* whatever became possible behind it goes first */
             }
         }
     }
