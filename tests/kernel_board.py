@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from cortado import boards, toolchain
-from cortado.target import CortexMTargetConfig, Isa, from_target_string
+from cortado.target import CortexM, CortexMTargetConfig, Isa, from_target_string
 from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 
 SERVER = Path(__file__).parent / "kernel_server.c"
 
 IMAGE_BYTES = 12 << 20
+SMALL_CORES = (CortexM.M0, CortexM.M0PLUS, CortexM.M23)
 GUARD = 16  # bytes between two buffers that no kernel may touch
 FILL = 0xC3
 CALL_BYTES = 32
@@ -30,18 +31,20 @@ class Firmware:
     hard_float: bool
 
 
-def kernel_symbols(isa: Isa) -> tuple[str, ...]:
+def kernel_symbols(target: CortexMTargetConfig) -> tuple[str, ...]:
     """Every function of the public header that a core with this instruction set has."""
     text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
     names = re.findall(r"^(?:void|int32_t) (cortado_\w+)\(", text, flags=re.M)
-    missing = {Isa.SCALAR: ("__dsp", "__mve"), Isa.DSP: ("__scalar", "__mve"), Isa.MVE: ("__scalar",)}[isa]
+    missing = {Isa.SCALAR: ("__dsp", "__mve"), Isa.DSP: ("__scalar", "__mve"), Isa.MVE: ("__scalar",)}[target.isas[0]]
+    if target.cpu in SMALL_CORES:
+        missing += ("add_s8__scalar",)
     return tuple(name for name in names if not any(part in name for part in missing))
 
 
 @functools.cache
 def firmware(target: CortexMTargetConfig, optimize: str = "-O2", clang: bool = False) -> Firmware:
     """The server for one target, cached by content."""
-    table = kernel_symbols(target.isas[0])
+    table = kernel_symbols(target)
     machine = target.compiler_flags()
     flags = [*WARNINGS, optimize, "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
              f"-DIMAGE_BYTES={IMAGE_BYTES}", *machine]  # fmt: skip

@@ -155,3 +155,460 @@ def test_agrees_with_brute_force() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_agrees_with_brute_force_many_times(part: int) -> None:
     check_against_brute_force(range(1000 + 1000 * part, 2000 + 1000 * part))
+
+
+# Every moment needs at most 9 bytes, but no plan does with fewer than 10.
+NEEDS_SEARCH = Problem(
+    (
+        Buffer("a", 5, (0, 0), (4, 0), 1),
+        Buffer("b", 2, (0, 0), (6, 0), 1),
+        Buffer("c", 4, (6, 0), (8, 0), 1),
+        Buffer("d", 1, (4, 0), (8, 0), 1),
+        Buffer("e", 3, (4, 0), (6, 0), 1),
+        Buffer("f", 4, (7, 0), (8, 0), 1),
+        Buffer("g", 2, (3, 0), (5, 0), 1),
+        Buffer("h", 3, (5, 0), (7, 0), 1),
+    )
+)
+
+# In the best plan b3, b4 and b5 hold each other in a circle: each starts exactly at its lead from the next.
+CIRCLE = Problem(
+    (
+        Buffer("b0", 1, (0, 0), (1, 0), 2),
+        Buffer("b1", 7, (0, 0), (1, 0), 1),
+        Buffer("b2", 11, (0, 0), (1, 0), 2),
+        Buffer("b3", 6, (0, 1), (1, 0), 1),
+        Buffer("b4", 5, (0, 0), (1, 0), 4),
+        Buffer("b5", 11, (0, 1), (1, 0), 2),
+    ),
+    (
+        Overlay("b0", "b5", 0),
+        Overlay("b0", "b1", -2),
+        Overlay("b3", "b4", 1),
+        Overlay("b2", "b5", 8),
+        Overlay("b5", "b3", 5),
+        Overlay("b2", "b1", 0),
+        Overlay("b4", "b5", -6),
+    ),
+)
+
+
+def test_proves_more_than_the_lower_bound_says() -> None:
+    plan = memory.plan(NEEDS_SEARCH)
+    assert memory.lower_bound(NEEDS_SEARCH) == 9
+    assert (plan.peak, plan.lower_bound, plan.optimal, plan.gap) == (10, 10, True, 0)
+    assert least_peak(NEEDS_SEARCH) == 10
+
+
+def test_overlays_in_a_circle_do_not_break_the_bound() -> None:
+    plan = memory.plan(CIRCLE)
+    memory.validate(CIRCLE, plan)
+    assert memory.lower_bound(CIRCLE) <= least_peak(CIRCLE) <= plan.peak <= 21
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Campaigns
+
+
+def check_random_problems(seeds: range) -> None:
+    """No overlap, no plan below the bound, and 95% of those with at most 20 buffers proven within 2 seconds."""
+    small = proven = 0
+    for seed in seeds:
+        problem = random_problem(seed)
+        is_small = len(problem.buffers) <= 20
+        begin = time.perf_counter()
+        plan = memory.plan(problem, seconds=2.0 if is_small else 0.3)
+        took = time.perf_counter() - begin
+        memory.validate(problem, plan)
+        assert memory.lower_bound(problem) <= plan.lower_bound <= plan.peak, seed
+        small += is_small
+        proven += is_small and plan.optimal and took <= 2.0
+    assert small > 0.7 * len(seeds)
+    assert proven >= 0.95 * small, f"{proven} of {small} proven optimal within 2 s"
+
+
+def test_random_problems() -> None:
+    check_random_problems(range(300))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_five_thousand_random_problems(part: int) -> None:
+    check_random_problems(range(500 * part, 500 * (part + 1)))
+
+
+@pytest.mark.parametrize("stages", [1, 3, 6, 12, 30])
+def test_cascades_of_networks_are_planned_optimally(stages: int) -> None:
+    for seed in range(8):
+        problem = cascade_problem(seed, stages)
+        plan = memory.plan(problem)
+        memory.validate(problem, plan)
+        assert plan.optimal, (seed, len(problem.buffers), plan.gap)
+
+
+def test_quick_plans_are_valid_close_and_fast() -> None:
+    problems = [cascade_problem(seed, 5) for seed in range(20)]
+    peaks = 0
+    for problem in problems:
+        quick = memory.plan(problem, effort=Effort.QUICK)
+        memory.validate(problem, quick)
+        peaks += quick.peak
+    assert peaks <= 1.02 * sum(memory.plan(problem).peak for problem in problems)
+    begin = time.perf_counter()
+    for problem in problems:
+        memory.plan(problem, effort=Effort.QUICK)
+    # About 2 ms each on a slow machine; the room is for a busy one.
+    assert time.perf_counter() - begin < 0.05 * len(problems)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The rules, one by one
+
+
+def live_together(*sizes: int, align: int = 16) -> tuple[Buffer, ...]:
+    """Buffers a, b, c, ... of these sizes that all live in stage 0."""
+    return tuple(Buffer("abcdefgh"[k], size, (0, 0), (1, 0), align) for k, size in enumerate(sizes))
+
+
+@pytest.mark.parametrize(
+    ("out", "inp", "lead", "peak"),
+    [
+        (64, 64, 0, 64),  # exactly in place
+        (64, 64, 16, 80),
+        (128, 64, 64, 128),  # longer output, shorter input: their ends meet
+        (64, 128, 16, 144),
+        (64, 128, -64, 128),  # the output lies at the end of its input
+        (64, 128, 64, 192),  # a lead of the whole output is no overlay at all
+        (64, 128, 100, 192),
+    ],
+)
+def test_an_overlaid_pair_needs_what_its_lead_says(out: int, inp: int, lead: int, peak: int) -> None:
+    problem = Problem(live_together(out, inp), (Overlay("a", "b", lead),))
+    plan = memory.plan(problem)
+    memory.validate(problem, plan)
+    assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (peak, True, peak)
+
+
+def test_an_output_over_two_inputs_needs_no_more_than_the_inputs() -> None:
+    problem = Problem(live_together(64, 64, 64), (Overlay("a", "b", 0), Overlay("a", "c", 0)))
+    plan = memory.plan(problem)
+    memory.validate(problem, plan)
+    assert (plan.peak, plan.optimal) == (128, True)
+
+
+def test_two_outputs_cannot_both_lie_over_the_start_of_one_input() -> None:
+    problem = Problem(live_together(64, 64, 256), (Overlay("a", "c", 0), Overlay("b", "c", 0)))
+    plan = memory.plan(problem)
+    memory.validate(problem, plan)
+    assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (320, True, 320)
+
+
+def test_an_in_place_chain_stays_in_place() -> None:
+    times: list[Time] = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]
+    buffers = tuple(Buffer(f"t{k}", 1000, times[max(0, k - 1)], times[k + 1]) for k in range(4))
+    problem = Problem(buffers, tuple(Overlay(f"t{k + 1}", f"t{k}", 0) for k in range(3)))
+    plan = memory.plan(problem)
+    memory.validate(problem, plan)
+    assert (plan.peak, set(plan.offsets.values())) == (1000, {0})
+
+
+def test_only_the_topmost_buffer_keeps_its_odd_end() -> None:
+    # 17 bytes take 32 below another buffer, 5 take 16: the better order ends at 16 + 17.
+    assert memory.lower_bound(Problem(live_together(17, 5))) == 33
+    assert memory.plan(Problem(live_together(17, 5))).peak == 33
+
+
+def test_mixed_alignments_fill_each_other_in() -> None:
+    coarse, fine = Buffer("coarse", 20, (0, 0), (1, 0), 32), Buffer("fine", 12, (0, 0), (1, 0), 4)
+    problem = Problem((coarse, fine, replace(coarse, name="other", size=33)))
+    plan = memory.plan(problem)
+    memory.validate(problem, plan)
+    assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (65, True, 65)
+
+
+def test_a_ring_lives_for_its_stage_and_scratch_only_at_its_step() -> None:
+    ring = Buffer("ring", 320, (0, 0), (1, 0))
+    scratch = [Buffer(f"scratch{p}", 64, (0, p), (0, p + 1)) for p in range(3)]
+    plan = memory.plan(Problem((ring, *scratch, Buffer("next", 384, (1, 0), (2, 0)))))
+    assert plan.peak == 384
+    assert len({plan.offsets[b.name] for b in scratch}) == 1
+
+
+def test_empty_problems_and_empty_buffers_need_nothing() -> None:
+    assert memory.plan(Problem(())) == Plan({}, 0, 0, True)
+    problem = Problem((Buffer("full", 16, (0, 0), (1, 0)), Buffer("empty", 0, (0, 0), (1, 0))))
+    plan = memory.plan(problem)
+    memory.validate(problem, plan)
+    assert plan == Plan({"full": 0, "empty": 0}, 16, 16, True)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The same plan, always
+
+
+def plans_of_a_fresh_interpreter(hash_seed: str) -> str:
+    """Plans of some problems, printed by another process."""
+    code = (
+        "import test_memory as t\n"
+        "problems = [t.random_problem(seed) for seed in range(40)]\n"
+        "print([t.memory.plan(p, seconds=0.1) for p in problems])\n"
+        "print([t.memory.plan(p, effort=t.Effort.QUICK) for p in problems])\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    here = Path(__file__).parent
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=here, env=environment
+    ).stdout
+
+
+def test_plans_do_not_depend_on_the_process() -> None:
+    first = plans_of_a_fresh_interpreter("1")
+    assert first.count("Plan(") == 80
+    assert first == plans_of_a_fresh_interpreter("2")
+
+
+def test_the_clock_ends_a_search_that_takes_far_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    hard = random_problem(next(s for s in itertools.count() if not memory.plan(random_problem(s), 0.01).optimal))
+    ticks = itertools.count(step=10.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
+    plan = memory.plan(hard, seconds=1000.0)
+    memory.validate(hard, plan)
+    assert 400 <= next(ticks) / 10.0 <= 500
+
+
+def test_more_work_never_makes_a_plan_worse() -> None:
+    for seed in range(30):
+        problem = random_problem(seed)
+        peaks = [memory.plan(problem, seconds).peak for seconds in (0.0, 0.02, 0.2)]
+        assert peaks == sorted(peaks, reverse=True), seed
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The validator
+
+
+def test_the_validator_agrees_with_sets_of_bytes_on_any_offsets() -> None:
+    rng = random.Random(5)
+    verdicts = []
+    for seed in range(600):
+        problem = tiny_problem(seed)
+        at = {b.name: b.align * rng.randint(0, 12 // b.align) for b in problem.buffers}
+        top = max((at[b.name] + b.size for b in problem.buffers if b.size), default=0)
+        pairs = itertools.combinations(problem.buffers, 2)
+        clashes = [{a.name, b.name} for a, b in pairs if not may_lie(problem, a, at[a.name], b, at[b.name])]
+        plan = Plan(at, top, 0, top == 0)
+        if clashes:
+            with pytest.raises(CortadoError, match="share bytes") as caught:
+                memory.validate(problem, plan)
+            assert {word.strip("'") for word in str(caught.value).split() if word.startswith("'b")} in clashes
+        else:
+            memory.validate(problem, plan)
+        verdicts.append(bool(clashes))
+    assert 100 < sum(verdicts) < 500
+
+
+PAIR = Problem(live_together(32, 32))
+OVERLAID = Problem(live_together(32, 32), (Overlay("a", "b", 16),))
+
+
+@pytest.mark.parametrize(
+    ("problem", "plan", "message"),
+    [
+        (PAIR, Plan({"a": 0, "b": 16}, 48, 48, True), r"'a' at 0\.\.32 and 'b' at 16\.\.48 share bytes .* no overlay"),
+        (OVERLAID, Plan({"a": 16, "b": 16}, 48, 48, True), "'a' must start at least 16 bytes before 'b'"),
+        (OVERLAID, Plan({"a": 16, "b": 0}, 48, 48, True), "'a' must start at least 16 bytes before 'b'"),
+        (PAIR, Plan({"a": 0, "b": 40}, 72, 64, False), "'b' lies at offset 40: expected a multiple of 16"),
+        (PAIR, Plan({"a": -32, "b": 0}, 32, 32, True), "'a' lies at offset -32"),
+        (PAIR, Plan({"a": 0}, 32, 32, True), "'b' has no offset"),
+        (PAIR, Plan({"a": 0, "b": 32, "c": 64}, 64, 64, True), "'c' has an offset but"),
+        (PAIR, Plan({"a": 0, "b": 32}, 65, 64, False), "peak is 65 bytes, but its buffers end at 64"),
+        (PAIR, Plan({"a": 0, "b": 32}, 64, 60, True), "contradict"),
+        (PAIR, Plan({"a": 0, "b": 32}, 64, 64, False), "contradict"),
+        (PAIR, Plan({"a": 0, "b": 32}, 64, 65, False), "contradict"),
+    ],
+)
+def test_the_validator_refuses(problem: Problem, plan: Plan, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        memory.validate(problem, plan)
+
+
+def test_the_validator_accepts_what_an_overlay_allows() -> None:
+    memory.validate(OVERLAID, Plan({"a": 0, "b": 16}, 48, 48, True))
+
+
+def test_the_validator_shares_no_code_with_the_solver() -> None:
+    tree = ast.parse(Path(memory.__file__).read_text())
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    used: set[str] = set()
+    for name in ("validate", "_validate_pair"):
+        used |= {node.id for node in ast.walk(functions[name]) if isinstance(node, ast.Name)}
+    assert used & functions.keys() == {"_validate_pair"}
+    assert not any(name.startswith("_") for name in used - {"_validate_pair"})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Problems that are none
+
+
+@pytest.mark.parametrize(
+    ("buffer", "message"),
+    [
+        (Buffer("", 1, (0, 0), (1, 0)), "called ''"),
+        (Buffer(" a", 1, (0, 0), (1, 0)), "called ' a'"),
+        (Buffer("a", -1, (0, 0), (1, 0)), "'a' has size -1"),
+        (Buffer("a", 1, (1, 0), (1, 0)), r"'a' lives from \(1, 0\) to \(1, 0\)"),
+        (Buffer("a", 1, (1, 2), (1, 1)), r"'a' lives from \(1, 2\) to \(1, 1\)"),
+        (Buffer("a", 1, (0, 0), (1, 0), 12), "'a' has alignment 12"),
+        (Buffer("a", 1, (0, 0), (1, 0), 0), "'a' has alignment 0"),
+    ],
+)
+def test_a_problem_refuses_a_buffer(buffer: Buffer, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        Problem((buffer,))
+
+
+@pytest.mark.parametrize(
+    ("overlays", "message"),
+    [
+        ((Overlay("a", "c", 0),), "names 'c', which is no buffer"),
+        ((Overlay("c", "a", 0),), "names 'c', which is no buffer"),
+        ((Overlay("a", "a", 0),), "'a' is laid over itself"),
+        ((Overlay("a", "b", 0), Overlay("a", "b", 16)), "'a' is laid over 'b' twice"),
+    ],
+)
+def test_a_problem_refuses_overlays(overlays: tuple[Overlay, ...], message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        Problem(live_together(16, 16), overlays)
+
+
+def test_a_problem_refuses_two_buffers_of_one_name() -> None:
+    with pytest.raises(CortadoError, match="two buffers are called 'a'"):
+        Problem(live_together(16) + live_together(32))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Over time
+
+
+def test_the_timeline_counts_shared_bytes_once_and_holes_in_the_top() -> None:
+    problem = Problem(
+        (
+            Buffer("in", 64, (0, 0), (1, 0)),
+            Buffer("out", 32, (0, 1), (3, 0)),
+            Buffer("high", 10, (1, 0), (2, 0)),
+            Buffer("late", 16, (4, 0), (5, 0)),
+        ),
+        (Overlay("out", "in", 16),),
+    )
+    plan = Plan({"in": 16, "out": 0, "high": 70 // 16 * 16, "late": 0}, 80, 80, True)
+    memory.validate(problem, plan)
+    assert memory.timeline(problem, plan) == (
+        Moment((0, 0), (0, 1), ("in",), 64, 80),
+        Moment((0, 1), (1, 0), ("in", "out"), 80, 80),
+        Moment((1, 0), (2, 0), ("out", "high"), 42, 74),
+        Moment((2, 0), (3, 0), ("out",), 32, 32),
+        Moment((3, 0), (4, 0), (), 0, 0),
+        Moment((4, 0), (5, 0), ("late",), 16, 16),
+    )
+    # Two moments reach the peak; the fuller one explains it.
+    assert [b.name for b in memory.peak_buffers(problem, plan)] == ["out", "in"]
+    assert memory.peak_buffers(Problem(()), memory.plan(Problem(()))) == ()
+
+
+def test_the_peak_is_on_the_timeline_of_every_plan() -> None:
+    for seed in range(40):
+        problem = random_problem(seed)
+        plan = memory.plan(problem, effort=Effort.QUICK)
+        assert max(moment.top for moment in memory.timeline(problem, plan)) == plan.peak
+        tops = [plan.offsets[b.name] + b.size for b in memory.peak_buffers(problem, plan)]
+        assert max(tops) == plan.peak
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# CSV
+
+
+def same(one: Problem, other: Problem) -> bool:
+    """Equal, whatever the order of the overlays."""
+    return one.buffers == other.buffers and set(one.overlays) == set(other.overlays)
+
+
+def test_csv_comes_back_as_it_went() -> None:
+    for problem in [*map(random_problem, range(60)), *map(tiny_problem, range(60)), Problem(())]:
+        assert same(memory.read_csv(memory.write_csv(problem)), problem)
+        plan = memory.plan(problem, effort=Effort.QUICK)
+        assert same(memory.read_csv(memory.write_csv(problem, plan)), problem)
+
+
+def test_csv_shows_overlays_on_the_output_and_offsets_last() -> None:
+    problem = Problem(live_together(64, 32, 16), (Overlay("a", "b", 0), Overlay("a", "c", 16)))
+    plan = Plan({"a": 0, "b": 0, "c": 64}, 80, 80, True)
+    assert memory.write_csv(problem, plan) == (
+        "id,lower_stage,lower_pos,upper_stage,upper_pos,size,align,overlay_of,lead,offset\n"
+        "a,0,0,1,0,64,16,b,0,0\n"
+        "a,,,,,,,c,16,\n"
+        "b,0,0,1,0,32,16,,,0\n"
+        "c,0,0,1,0,16,16,,,64\n"
+    )
+    assert memory.write_csv(PAIR).splitlines()[0] == "id,lower_stage,lower_pos,upper_stage,upper_pos,size,align"
+
+
+def test_csv_takes_names_with_commas_quotes_and_line_breaks() -> None:
+    names = ('conv "a", row 1', "x;y", "two\nlines", "größe")
+    problem = Problem(tuple(Buffer(name, 16, (0, 0), (1, 0)) for name in names), (Overlay(names[0], names[2], 0),))
+    assert same(memory.read_csv(memory.write_csv(problem)), problem)
+
+
+def test_csv_takes_the_plain_four_columns() -> None:
+    text = "\ufeffid,lower,upper,size\r\nb1,0,3,4\r\n\r\nb2, 3 ,9,4\r\n"
+    assert memory.read_csv(text) == Problem((Buffer("b1", 4, (0, 0), (3, 0), 1), Buffer("b2", 4, (3, 0), (9, 0), 1)))
+    aligned = memory.read_csv("size,id,upper,lower,alignment,offset\n4,b1,3,0,8,0\n4,b2,3,0,,8\n")
+    assert [b.align for b in aligned.buffers] == [8, 1]
+
+
+STAGED = "id,lower_stage,lower_pos,upper_stage,upper_pos,size"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: column 'id' is missing"),
+        ("id,lower,size\n", "line 1: column 'upper' is missing: expected id,lower,upper,size"),
+        ("id,lower_stage,lower_pos,upper_stage,size\n", "line 1: column 'upper_pos' is missing"),
+        ("id,lower,upper,size,gaps\n", "line 1, column 5: found 'gaps', expected one of id,"),
+        ("id,lower,upper,size,size\n", "line 1, column 5: 'size' is there twice"),
+        ("id,lower,upper,size,lead\n", "'overlay_of' and 'lead' only make sense together"),
+        ("id,lower,upper,size\na,0,1\n", "line 2: found 3 cells, expected the 4"),
+        ("id,lower,upper,size\na,0,1,16\n\nb,0,x,16\n", "line 4, column 'upper': found 'x', expected a whole number"),
+        ("id,lower,upper,size\na,0,1,1.5\n", r"line 2, column 'size': found '1\.5'"),
+        ("id,lower,upper,size\na,0,1,\n", "line 2, column 'size': found ''"),
+        ("id,lower,upper,size\na,0,1,-1\n", "line 2, column 'size': buffer 'a' has size -1"),
+        ("id,lower,upper,size\na,1,1,1\n", "line 2, column 'upper': buffer 'a' lives from"),
+        ("id,lower,upper,size\n,0,1,1\n", "line 2, column 'id': found a buffer called ''"),
+        ("id,lower,upper,size\na,0,1,1\na,0,1,1\n", "line 3, column 'id': 'a' is already the buffer of line 2"),
+        ("id,lower,upper,size,alignment\na,0,1,1,3\n", "line 2, column 'alignment': buffer 'a' has alignment 3"),
+        (f"{STAGED},align\na,0,0,1,0,16,24\n", "line 2, column 'align': buffer 'a' has alignment 24"),
+        (f"{STAGED}\na,1,0,0,9,16\n", "line 2, column 'upper_stage': buffer 'a' lives from"),
+        (f"{STAGED},overlay_of,lead\na,0,0,1,0,16,b,0\n", "line 2, column 'overlay_of': 'b' is no buffer"),
+        (f"{STAGED},overlay_of,lead\na,0,0,1,0,16,a,0\n", "line 2, column 'overlay_of': 'a' is laid over itself"),
+        (f"{STAGED},overlay_of,lead\na,0,0,1,0,16,b,\n", "line 2, column 'lead': found ''"),
+        (f"{STAGED},overlay_of,lead\na,0,0,1,0,16,,0\n", "line 2, column 'overlay_of': found nothing"),
+        (f"{STAGED},overlay_of,lead\na,0,0,1,0,16,,\nc,,,,,,a,0\n", "line 3, column 'id': 'c' is no buffer"),
+        (f"{STAGED},overlay_of,lead\na,0,0,1,0,16,,\nb,0,0,1,0,16,a,0\nb,,,,,,a,0\n", "line 4.*'b' is laid over 'a'"),
+        ('id,lower,upper,size\n"a,0,1,1\n', "line 2: this is not CSV"),
+    ],
+)
+def test_csv_errors_name_line_and_column(text: str, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        memory.read_csv(text)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Its place in the project
+
+
+def test_imports_only_the_standard_library_and_the_errors() -> None:
+    tree = ast.parse(Path(memory.__file__).read_text())
+    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {m for m in modules if m.split(".")[0] not in sys.stdlib_module_names} == {"cortado.errors"}

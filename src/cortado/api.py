@@ -1,6 +1,7 @@
 """cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
 
 import io
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado import runner
-from cortado.artifact import EXAMPLE, REFERENCE, Artifact, Checked, write_folder
+from cortado import checks, runner
+from cortado.artifact import CHECKS, EXAMPLE, REFERENCE, Artifact, Checked, write_folder
 from cortado.emit_c import Bundle, c_identifier, emit_c
 from cortado.emit_pte import Pte, emit_pte
 from cortado.errors import CortadoError
@@ -67,6 +68,7 @@ class Compiled:
         if self.pte is not None:
             files[f"{self.data['prefix']}.pte"] = self.pte.data
         files[REFERENCE] = to_bytes(self.graph)
+        files[CHECKS] = json.dumps(checks.as_json(self.planned))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
         write_folder(path, files, self.data)
         return Artifact.open(path)

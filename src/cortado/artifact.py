@@ -4,20 +4,19 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from cortado.errors import CortadoError
-from cortado.runner import IO, ArrayType, BundleInfo, RunResult, bundle_sources, run_bundle
+from cortado.runner import IO, ArrayType, BundleInfo, RunResult, StoreRules, bundle_sources, run_bundle
 from cortado.target import from_target_string
 
-REPORT, REFERENCE, EXAMPLE = "report.json", "reference.npz", "example.npz"
+REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------
@@ -25,18 +24,22 @@ REPORT, REFERENCE, EXAMPLE = "report.json", "reference.npz", "example.npz"
 
 def check_folder(folder: Path) -> None:
     """Raises unless a compiled model may be written here: to a new folder, an empty one, or over an older model."""
-    path = Path(os.path.realpath(folder))
-    if path.exists() and not path.is_dir():
-        raise CortadoError(f"can't write to {folder}: it is a file, expected a folder")
-    foreign = _foreign_file(path)
+    check_writable(folder)
+    foreign = _foreign_file(Path(os.path.realpath(folder)))
     if foreign is not None:
         raise CortadoError(
             f"can't write to {folder}: it holds '{foreign}', which is not part of a compiled model; "
             "choose another folder, or empty this one"
         )
+
+
+def check_writable(folder: Path) -> None:
+    """Raises unless files can be written into this folder, which may not exist yet."""
+    path = Path(os.path.realpath(folder))
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     if not existing.is_dir():
-        raise CortadoError(f"can't write to {folder}: {existing} is a file, expected a folder")
+        place = "it" if existing == path else str(existing)
+        raise CortadoError(f"can't write to {folder}: {place} is a file, expected a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise CortadoError(f"can't write to {folder}: no permission in {existing}; choose a folder you may write to")
 
@@ -85,9 +88,9 @@ def _replace_files(new: Path, folder: Path) -> None:
         os.replace(new / name, path)
     for name in stale:
         (folder / name).unlink(missing_ok=True)
-    for name in sorted({parent for name in stale for parent in PurePosixPath(name).parents}, reverse=True):
-        if (folder / name).is_dir() and not any((folder / name).iterdir()):
-            (folder / name).rmdir()
+    for inner in sorted({parent for name in stale for parent in PurePosixPath(name).parents}, reverse=True):
+        if (folder / inner).is_dir() and not any((folder / inner).iterdir()):
+            (folder / inner).rmdir()
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -125,14 +128,18 @@ def _foreign_file(folder: Path) -> str | None:
 
 # ---- reading ------------------------------------------------------------------------------------------------------
 
-_TENSOR_KEYS = {"name": str, "node": str, "shape": list, "dtype": str}
+_TENSOR_KEYS = {"name": str, "node": str, "shape": list, "model_shape": list, "layout": list, "dtype": str}
 _REPORT_KEYS = {"model": str, "target": str, "prefix": str, "inputs": list, "outputs": list, "artifacts": dict}
 
 
 def _checked_report(report: Any, path: Path) -> dict[str, Any]:
-    """A report.json with everything that running its model needs. It may be anybody's file: nothing in it is trusted."""
+    """A report.json with everything that running its model needs; it may be anybody's file."""
+
+    def refuse(what: str) -> NoReturn:
+        raise CortadoError(f"{path} is not a report of Cortado's ({what}); compile the model again")
+
     if not isinstance(report, dict):
-        raise CortadoError(f"{path} is not a report of Cortado's (a {type(report).__name__}); compile the model again")
+        refuse(f"a {type(report).__name__}")
     records = [(report, _REPORT_KEYS)]
     for kind in ("inputs", "outputs"):
         tensors = report.get(kind)
@@ -140,13 +147,11 @@ def _checked_report(report: Any, path: Path) -> dict[str, Any]:
     for record, keys in records:
         for key, expected in keys.items():
             if not isinstance(record, dict) or not isinstance(record.get(key), expected):
-                raise CortadoError(
-                    f"{path} is not a report of Cortado's ('{key}' is not a {expected.__name__}); compile the model again"
-                )
+                refuse(f"no '{key}' that is a {expected.__name__}")
     # The prefix becomes part of C source, the names part of paths.
     inside = all(".." not in PurePosixPath(name).parts and not name.startswith("/") for name in report["artifacts"])
     if not inside or not re.fullmatch(r"[^\W\d]\w*", report["prefix"]):
-        raise CortadoError(f"{path} is not a report of Cortado's (impossible names); compile the model again")
+        refuse("impossible names")
     return report
 
 
@@ -238,15 +243,33 @@ class Artifact:
             self.check_input(position, array, str(path))
         return ordered
 
-    def run(self, samples: Sequence[Sequence[ArrayType]], on: str | None = None) -> Checked:
-        """Runs float (or already quantized int8) samples, beside the reference."""
+    def store_rules(self) -> StoreRules:
+        """What every kernel call may write, as the compiler planned it."""
+        table = json.loads((self.folder / CHECKS).read_text())
+        calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
+        return StoreRules(tuple(table["steps"]), calls)
+
+    def run(
+        self,
+        samples: Sequence[Sequence[ArrayType]],
+        on: str | None = None,
+        *,
+        check_stores: bool = False,
+        flags: Sequence[str] = (),
+    ) -> Checked:
+        """Runs float (or already quantized int8) samples, beside the reference.
+
+        With `check_stores`, an emulated board also compares every store with what its step may write. `flags` are
+        added to the compiler's (runner.RUNTIME_CHECKS builds the bundle with its checks).
+        """
         for number, sample in enumerate(samples):
             if len(sample) != len(self.report["inputs"]):
                 raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report['inputs'])}")
             for position, value in enumerate(sample):
                 self.check_input(position, value, f"input {position} of sample {number}")
         feeds, expected = self.reference(samples)
-        return Checked(run_bundle(self.folder, self.info, feeds, on), expected)
+        stores = self.store_rules() if check_stores else None
+        return Checked(run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags), expected)
 
     def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
         """(what the bundle is fed, what it must give back), computed by the exact integer reference."""

@@ -118,7 +118,7 @@ def _compile_arguments(commands: Any) -> None:
         "--target",
         metavar="TARGET",
         default="cortex-m",
-        help="a core, several with commas between them, or cortex-m for one artifact that is right on all (the default)",
+        help="a core, several with commas between them, or cortex-m (the default): one artifact that is right on all",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write (default: build/NAME)")
     parser.add_argument(
@@ -237,7 +237,7 @@ def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
 
 def _check_places(folders: list[Path], intermediates: Path | None) -> None:
     """Places that can't be written are found out before the work, not after it."""
-    from cortado.artifact import REPORT, check_folder
+    from cortado.artifact import REPORT, check_folder, check_writable
 
     for folder in folders:
         check_folder(folder)
@@ -245,8 +245,7 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
         raise CortadoError(f"can't write several targets into {folders[0].parent}: it holds one compiled model")
     if intermediates is None:
         return
-    if intermediates.exists() and not intermediates.is_dir():
-        raise CortadoError(f"can't write the graphs to {intermediates}: it is a file, expected a folder")
+    check_writable(intermediates)
     for folder in folders:
         if intermediates.resolve().is_relative_to(folder.resolve()):
             raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
@@ -258,7 +257,7 @@ def _summary(folder: Path, report: dict[str, Any]) -> str:
     rows = [
         ("model", f"{report['model']} for {report['target']}, {report['macs']:,} multiply-accumulates"),
         ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
-        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)} of code"),
+        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)}"),
     ]
     if pte is not None:
         rows.append((".pte", f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"))
@@ -273,8 +272,9 @@ def _summary(folder: Path, report: dict[str, Any]) -> str:
 def _code(report: dict[str, Any]) -> str:
     size = report["flash"]["code_bytes"]
     if size is not None:
-        return f"{size:,} bytes"
-    return "an amount that depends on the core" if report["target"] == "cortex-m" else "unknown (no arm-none-eabi-gcc)"
+        return f"{size:,} bytes of code"
+    why = "it depends on the core" if report["target"] == "cortex-m" else "unknown without arm-none-eabi-gcc"
+    return f"code ({why})"
 
 
 # ---- run -----------------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:
-    """The outputs of the only sample as real numbers, by name."""
+    """The outputs of the only sample as real numbers in the model's layout, by name."""
     import numpy as np
 
     values = {}
@@ -310,7 +310,7 @@ def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:
         real = codes.astype(np.float32)
         if tensor["scale"] is not None:
             real = (real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])
-        values[tensor["name"]] = real
+        values[tensor["name"]] = real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)])
     return values
 
 
@@ -375,7 +375,7 @@ def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
     return [f"{prefix}top-1: {named[best[0]]}", *(f"  {flat[i]:9.4f}  {named[i]}" for i in best)]
 
 
-# ---- small commands ---------------------------------------------------------------------------------------------------
+# ---- small commands ------------------------------------------------------------------------------------------------
 
 
 def _print_rows(

@@ -13,7 +13,7 @@ from cortado.errors import CortadoError
 from cortado.memory import Plan
 from cortado.op import Array, Field, Kernel
 from cortado.program import Port, Program, Step, Tensor, Walk
-from cortado.schedule import Planned, scratch_name
+from cortado.schedule import GUARD_BYTES, Planned, scratch_name
 from cortado.target import CortexM, Isa
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -93,7 +93,11 @@ extern "C" {{
 #endif
 
 #define {upper}_TARGET "{self.program.target.target_string}"
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define {upper}_ARENA_BYTES {max(self.planned.checked.peak, 1)}
+#else
 #define {upper}_ARENA_BYTES {max(self.plan.peak, 1)}
+#endif
 #define {upper}_ARENA_ALIGN {ALIGNMENT}
 #define {upper}_INPUTS {len(self.program.inputs)}
 #define {upper}_OUTPUTS {len(self.program.outputs)}
@@ -136,6 +140,15 @@ void {name}_dequantize_output(const void *arena, int i, float *values);
 #include "{self.name}_data.h"
 
 {_isa_guard(self.program)}
+/* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define AT(release, checked) checked
+#define CHECKED(...) , __VA_ARGS__
+#else
+#define AT(release, checked) release
+#define CHECKED(...)
+#endif
+
 /* ---- kernels and layers ---- */
 
 {chr(10).join(self.call_texts)}
@@ -153,7 +166,8 @@ static const cortado_stage_t stages[] = {{
 {stages},
 }};
 
-static const cortado_program_t program = {{steps, ports}};
+{self._guarded()}
+static const cortado_program_t program = {{steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0])}};
 
 /* ---- the network ---- */
 
@@ -163,7 +177,7 @@ int {self.name}_run(void *arena)
     cortado_state_t state[{longest}];
     const int8_t *rows[{widest}];
     for (unsigned i = 0; i < {len(self.program.stages)}u; i++) {{
-        cortado_run_stage(&program, &stages[i], (uint8_t *)arena, state, rows);
+        cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }}
     return 0;
 }}
@@ -182,7 +196,7 @@ void *{self.name}_default_arena(void)
 
     def _accessor(self, verb: str, tensors: tuple[Tensor, ...], const: str) -> str:
         """MODEL_input and MODEL_output: an offset table into the arena."""
-        offsets = ", ".join(f"{self.plan.offsets[tensor.buffer]}u" for tensor in tensors)
+        offsets = ", ".join(self._at(tensor.buffer) for tensor in tensors)
         pointer = _pointer(tensors)
         return f"""{const}{pointer}{self.name}_{verb}({const}void *arena, int i)
 {{
@@ -220,7 +234,7 @@ void *{self.name}_default_arena(void)
             size = int(np.prod(tensor.shape))
             scale = _float_text(tensor.qparams.scale)
             text = call.format("int8_t *", size, scale, tensor.qparams.zero_point)
-            offset = self.plan.offsets[tensor.buffer]
+            offset = self._at(tensor.buffer)
             cases.append(f"    if (i == {number}) {{\n        {at} + {offset};\n        {text};\n    }}")
         if not cases:
             cases = ["    (void)arena;\n    (void)i;\n    (void)values;"]
@@ -236,22 +250,67 @@ void *{self.name}_default_arena(void)
                 layer, call = self._layer(f"{number}_{position}", step)
                 numbers = self._step_numbers(number, position, step, len(ports))
                 where = f" {step.module}" if step.module else ""
-                steps.append(f"    /* {step.name}{where} */ {{{call}, {layer}, {numbers}}}")
+                checked = self._checked_fields(f"{number}_{position}", step)
+                steps.append(f"    /* {step.name}{where} */ {{{call}, {layer}, {numbers} CHECKED({checked})}}")
                 ports += [f"    {self._port(port, producers)}" for port in step.inputs]
             stages.append(f"    {{{first}, {stage.steps[0].images}, {len(stage.steps)}}}")
         empty = not stages
         return (
-            "    {NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}" if empty else ",\n".join(steps),
+            "    {NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 CHECKED(NULL, 0, NULL)}" if empty else ",\n".join(steps),
             "    {NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}" if empty else ",\n".join(ports),
             "    {0, 0, 0}" if empty else ",\n".join(stages),
         )
 
+    def _at(self, buffer: str) -> str:
+        """A buffer's offset in both builds."""
+        return f"AT({self.plan.offsets[buffer]}u, {self.planned.checked.offsets[buffer] + GUARD_BYTES}u)"
+
+    def _guarded(self) -> str:
+        """The buffers of the checks build."""
+        rows = []
+        for buffer in self.planned.problem.buffers:
+            at = self.planned.checked.offsets[buffer.name] + GUARD_BYTES
+            last = buffer.end[0] - (buffer.end[1] == 0)
+            rows.append(f'    {{"{buffer.name}", {at}, {buffer.size}, {buffer.start[0]}, {last}}}')
+        table = ",\n".join(rows)
+        declaration = f"static const cortado_guarded_t guarded[] = {{\n{table},\n}};"
+        return f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{declaration}\n#endif\n"
+
+    def _checked_fields(self, tag: str, step: Step) -> str:
+        """Name, planned scratch and the function that works out the kernel's need again, for each ISA."""
+        label = f'"{step.name} ({step.operator})"'
+        needs = {isa: (kernel.scratch, self._need(tag, isa, kernel)) for isa, kernel in step.kernels.items()}
+        if len(set(needs.values())) == 1:
+            size, need = next(iter(needs.values()))
+            return f"{label}, {size}, {need}"
+        texts = []
+        for isa, (size, need) in sorted(needs.items(), reverse=True):
+            test = "#if" if isa is Isa.MVE else "#elif"
+            texts.append(f"{test} {_ISA_TEST[isa]}\n#define NEED{tag} {size}, {need}")
+        self.call_texts.append("\n".join(texts) + "\n#endif\n")
+        return f"{label}, NEED{tag}"
+
+    def _need(self, tag: str, isa: Isa, kernel: Kernel) -> str:
+        """The function that works out a kernel's scratch from its layer."""
+        if not kernel.scratch:
+            return "NULL"
+        if kernel.scratch_check is None or kernel.struct is None:
+            raise CortadoError(f"{kernel.call}: a kernel with scratch must say how to check its size")
+        key = f"need|{kernel.struct}|{kernel.scratch_check}"
+        if key not in self.calls:
+            name = f"need_{len(self.calls)}"
+            self.calls[key] = name
+            body = f"{{\n    const {kernel.struct} *L = layer;\n    return {kernel.scratch_check};\n}}"
+            text = f"static int32_t {name}(const void *layer)\n{body}"
+            self.call_texts.append(f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{text}\n#endif\n")
+        return self.calls[key]
+
     def _step_numbers(self, stage: int, position: int, step: Step, port: int) -> str:
         accumulates = step.kind is Walk.ACCUMULATE
-        numbers = [
-            self.plan.offsets[step.output],
+        numbers: list[int | str] = [
+            self._at(step.output),
             step.row_bytes,
-            self.plan.offsets.get(scratch_name(step), 0),
+            self._at(scratch_name(step)) if step.scratch else 0,
             step.n,
             _fits(self.planned.rows_needed(stage, position), 16, step.name),
             1 if accumulates else _fits(self.planned.ring_rows(step.output, step.rows), 16, step.name),
@@ -264,11 +323,11 @@ void *{self.name}_default_arena(void)
     def _port(self, port: Port, producers: Mapping[str, tuple[int, Step]]) -> str:
         rule = port.rule
         wait, limit = (rule.taps - 1) * rule.dilation + 1, port.height
-        constant, offset, ring, producer = "NULL", 0, port.height, "CORTADO_COMPLETE"
+        constant, offset, ring, producer = "NULL", "0", port.height, "CORTADO_COMPLETE"
         if isinstance(port.source, Array):
             constant = self.arrays.add(port.source, "operand")
         else:
-            offset = self.plan.offsets[port.source]
+            offset = self._at(port.source)
             ring = self.planned.ring_rows(port.source, port.height)
             position, maker = producers.get(port.source, (None, None))
             producer = "CORTADO_COMPLETE" if position is None else str(position)

@@ -978,8 +978,12 @@ def read_csv(text: str) -> Problem:
             overlays.append((row, Overlay(row.text("id"), row.text("overlay_of"), row.integer("lead"))))
         elif row.text("lead"):
             raise row.error("overlay_of", "found nothing, but column 'lead' is filled: name the buffer to lie over")
+    pairs: set[tuple[str, str]] = set()
     for row, overlay in overlays:
-        _read_check(row, overlay, lines)
+        _check_read_overlay(row, overlay, lines)
+        if (overlay.out, overlay.inp) in pairs:
+            raise row.error("overlay_of", f"'{overlay.out}' is laid over '{overlay.inp}' twice: keep the lower lead")
+        pairs.add((overlay.out, overlay.inp))
     return Problem(tuple(buffers), tuple(overlay for _, overlay in overlays))
 
 
@@ -1035,7 +1039,7 @@ def _read_buffer(row: _Row) -> Buffer:
     return buffer
 
 
-def _read_check(row: _Row, overlay: Overlay, names: Mapping[str, int]) -> None:
+def _check_read_overlay(row: _Row, overlay: Overlay, names: Mapping[str, int]) -> None:
     """Refuse an overlay that names no buffer of the file."""
     for column, name in (("id", overlay.out), ("overlay_of", overlay.inp)):
         if name not in names:

@@ -285,7 +285,7 @@ def _from_data_file(path: Path, example: Inputs) -> list[Inputs]:
 
 
 def _count(array: Tensor, example: Tensor) -> int:
-    """How many inputs lie behind each other in an array: [100, 3, 32, 32] is 100 inputs of a model for [1, 3, 32, 32]."""
+    """How many inputs lie behind each other: [100, 3, 32, 32] is 100 inputs of a model for [1, 3, 32, 32]."""
     same = array.dim() == example.dim() > 0 and array.shape[1:] == example.shape[1:]
     whole = same and array.shape[0] > 0 and array.shape[0] % example.shape[0] == 0
     return array.shape[0] // example.shape[0] if whole else 1

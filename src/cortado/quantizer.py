@@ -1,7 +1,6 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,10 +18,10 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from cortado.canonical import canonicalize
-from cortado.graph import bind, sole_user
+from cortado.graph import Bound, bind, sole_user
 from cortado.numerics import QParams
 from cortado.op import Match, Pattern, Quantization, Role, SharedWith, find
-from cortado.pointwise import is_clamp
+from cortado.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION = "quantization_annotation"
 
@@ -30,15 +29,40 @@ ANNOTATION = "quantization_annotation"
 SMALLEST_WEIGHT_SCALE = 2.0**-20
 SMALLEST_ACTIVATION_SCALE = 2.0**-20
 
+Spec = QuantizationSpecBase
+
+
+class RangeObserver(MinMaxObserver):  # type: ignore[misc]
+    """The smallest and largest finite value seen.
+
+    log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
+    """
+
+    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
+        x = x_orig.detach()
+        if x.numel() == 0:
+            return x_orig
+        low, high = torch.aminmax(x)
+        if not (torch.isfinite(low) and torch.isfinite(high)):
+            x = x[torch.isfinite(x)]
+            if x.numel() == 0:
+                return x_orig
+            low, high = torch.aminmax(x)
+        self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
+        self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
+        return x_orig
+
+
 ACTIVATION = QuantizationSpec(
     dtype=torch.int8,
-    observer_or_fake_quant_ctr=MinMaxObserver.with_args(eps=SMALLEST_ACTIVATION_SCALE),
+    observer_or_fake_quant_ctr=RangeObserver.with_args(eps=SMALLEST_ACTIVATION_SCALE),
     quant_min=-128,
     quant_max=127,
     qscheme=torch.per_tensor_affine,
 )
 
 
+@functools.cache
 def weight_spec(axis: int) -> QuantizationSpec:
     """Weights stay within +-127: two int8 products then fit an int16."""
     return QuantizationSpec(
@@ -71,7 +95,7 @@ def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantization
 
 
 @functools.cache
-def _fixed(qparams: QParams) -> FixedQParamsQuantizationSpec:
+def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
     return FixedQParamsQuantizationSpec(
         dtype=torch.int8,
         scale=qparams.scale,
@@ -86,27 +110,26 @@ class CortexMQuantizer(Quantizer):  # type: ignore[misc]
     """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases."""
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
-        return canonicalize(model)
+        canonicalize(model)
+        hoist_clamps(model, lambda node: isinstance(match := _match(node), Match) and match.pattern.fuses_clamp)
+        merge_pieces(model, cut=_fused_clamps(model))
+        return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
+        annotator = _Annotator()
         for node in model.graph.nodes:
-            match = find(node) if node.op == "call_function" else None
+            match = _match(node) if ANNOTATION not in node.meta else None
             if isinstance(match, Match):
-                self._annotate_node(node, match)
+                annotator.annotate(node, match)
         return model
 
     def validate(self, model: GraphModule) -> None:
         """Nothing to check here: what can't be lowered is reported by the lowering, with its reason."""
 
-    def _annotate_node(self, node: Node, match: Match) -> None:
-        last = fused_clamp(node, match.pattern) or node
-        inputs = _input_specs(node, match.quantization)
-        output = _output_spec(node, match.quantization)
-        if last is node:
-            node.meta[ANNOTATION] = QuantizationAnnotation(inputs, output, _annotated=True)
-        else:
-            node.meta[ANNOTATION] = QuantizationAnnotation(inputs, None, _annotated=True)
-            last.meta[ANNOTATION] = QuantizationAnnotation({}, output, _annotated=True)
+
+def _match(node: Node) -> Match | None:
+    match = find(node) if node.op == "call_function" else None
+    return match if isinstance(match, Match) else None
 
 
 def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
@@ -115,30 +138,77 @@ def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
     return user if pattern.fuses_clamp and user is not None and is_clamp(user) is not None else None
 
 
-def _input_specs(node: Node, quantization: Quantization) -> dict[Node, QuantizationSpecBase | None]:
-    bound = bind(node)
-    by_role: Mapping[str, Role] = quantization.inputs
-    activation = next(bound[name] for name, role in by_role.items() if role is Role.ACTIVATION)
-    specs: dict[Node, QuantizationSpecBase | None] = {}
-    for name, role in by_role.items():
-        for operand in bound.nodes(name):
-            specs[operand] = _spec(role, node, quantization, activation, bound.values)
-    return specs
+def _fused_clamps(model: GraphModule) -> set[Node]:
+    """The clamps that kernels carry: they belong to no pointwise piece. (A kernel inside a piece is none.)"""
+    pieces = sources(model.graph)
+    clamps = [node for node in model.graph.nodes if is_clamp(node) is not None]
+    kernels = [clamp.all_input_nodes[0] for clamp in clamps]
+    matches = [_match(kernel) if kernel not in pieces else None for kernel in kernels]
+    return {
+        clamp
+        for clamp, kernel, match in zip(clamps, kernels, matches, strict=True)
+        if match is not None and fused_clamp(kernel, match.pattern) is clamp
+    }
 
 
-def _spec(
-    role: Role, node: Node, quantization: Quantization, activation: Node, values: Mapping[str, Any]
-) -> QuantizationSpecBase:
-    if role is Role.ACTIVATION:
-        return ACTIVATION
-    if role is Role.WEIGHT:
-        return weight_spec(quantization.weight_axis)
-    weight = next(values[name] for name, other in quantization.inputs.items() if other is Role.WEIGHT)
-    return bias_spec(node, activation, weight)
+class _Annotator:
+    """Annotates nodes in order and knows of each the specification its output ends up with.
+
+    An operand is asked for in the very parameters it has, so nothing is rescaled by accident: a specification is
+    either ACTIVATION (observed) or fixed, and PT2E gives equal ones of one tensor the same observer.
+    """
+
+    def __init__(self) -> None:
+        self.specs: dict[Node, Spec] = {}
+
+    def annotate(self, node: Node, match: Match) -> None:
+        last = fused_clamp(node, match.pattern) or node
+        if isinstance(match.quantization.output, SharedWith):
+            inputs, output = self._shared(node, match.quantization)
+        else:
+            inputs = self._inputs(node, match.quantization)
+            fixed = match.quantization.output
+            output = self.specs[last] = fixed_spec(fixed) if isinstance(fixed, QParams) else ACTIVATION
+        if last is not node:
+            node.meta[ANNOTATION] = QuantizationAnnotation(inputs, None, _annotated=True)
+            inputs = {}
+        last.meta[ANNOTATION] = QuantizationAnnotation(inputs, output, _annotated=True)
+
+    def _operand(self, operand: Node) -> Spec:
+        return self.specs.get(operand, ACTIVATION)
+
+    def _inputs(self, node: Node, quantization: Quantization) -> dict[Node, Spec]:
+        bound = bind(node)
+        return {
+            operand: self._spec(role, bound, quantization, operand)
+            for name, role in quantization.inputs.items()
+            for operand in bound.nodes(name)
+        }
+
+    def _spec(self, role: Role, bound: Bound, quantization: Quantization, operand: Node) -> Spec:
+        if role is Role.ACTIVATION:
+            return self._operand(operand)
+        if role is Role.WEIGHT:
+            return weight_spec(quantization.weight_axis)
+        return bias_spec(bound.node, _first(bound, quantization, Role.ACTIVATION), _first(bound, quantization, Role.WEIGHT))
+
+    def _shared(self, node: Node, quantization: Quantization) -> tuple[dict[Node, Spec], Spec]:
+        """All operands and the output have the parameters of one operand, the leader.
+
+        An operand with fixed parameters leads only where all are alike; elsewhere it is rescaled.
+        """
+        bound = bind(node)
+        operands = list(dict.fromkeys(operand for name in quantization.inputs for operand in bound.nodes(name)))
+        wanted = [self._operand(operand) for operand in operands]
+        alike = all(spec is wanted[0] for spec in wanted)
+        leader = operands[0] if alike else next((o for o in operands if self._operand(o) is ACTIVATION), operands[0])
+        spec = wanted[0] if alike else ACTIVATION
+        shared = SharedQuantizationSpec((leader, node))
+        inputs: dict[Node, Spec] = {leader: spec}  # first: PT2E makes observers in this order
+        inputs.update({operand: shared for operand in operands if operand is not leader})
+        self.specs[node] = spec
+        return inputs, shared
 
 
-def _output_spec(node: Node, quantization: Quantization) -> QuantizationSpecBase:
-    output = quantization.output
-    if isinstance(output, SharedWith):
-        return SharedQuantizationSpec((bind(node).nodes(output.argument)[0], node))
-    return _fixed(output) if isinstance(output, QParams) else ACTIVATION
+def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:
+    return next(bound[name] for name, other in quantization.inputs.items() if other is role)

@@ -53,6 +53,17 @@ class BundleInfo:
 
 
 @dataclass(frozen=True)
+class StoreRules:
+    """What every kernel call of a run may write (see checks.py): (step, ranges of arena offsets), and steps' names."""
+
+    steps: tuple[str, ...]
+    calls: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+
+    def table(self) -> boards.StoreTable:
+        return boards.StoreTable(base="arena", calls=tuple(boards.Call(step, ranges) for step, ranges in self.calls))
+
+
+@dataclass(frozen=True)
 class RunResult:
     """Outputs per sample, and what the emulated board counted."""
 
@@ -97,6 +108,7 @@ def board_flags(target: CortexMTargetConfig, board: Machine) -> tuple[str, ...]:
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 BUNDLE_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+RUNTIME_CHECKS = "-DCORTADO_ENABLE_RUNTIME_CHECKS"
 _PLACEMENT = (
     '-DCORTADO_WEIGHTS=__attribute__((section(".cortado.weights")))',
     '-DCORTADO_ARENA=__attribute__((section(".bss.arena")))',
@@ -130,6 +142,20 @@ static const void *output(const void *a, int i) {{ return {name}_output(a, i); }
 const cortado_harness_model_t cortado_harness_model = {{
     "{name}", arena, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes, input, output, {name}_run,
 }};
+
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#include "cortado_run.h"
+#include "port.h"
+
+void cortado_check_failed(const char *step, const char *what, const char *buffer)
+{{
+    const char *const words[] = {{"check failed: ", step, " ", what, " ", buffer, "\\n"}};
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {{
+        cortado_port_print(words[i]);
+    }}
+    cortado_port_exit(1);
+}}
+#endif
 """
 
 
@@ -197,16 +223,22 @@ def run_bundle(
     *,
     count: bool = True,
     flags: Sequence[str] = (),
+    stores: StoreRules | None = None,
 ) -> RunResult:
-    """Runs every sample in one boot. `samples` hold the bundle's own dtypes; `flags` are added to the compiler's."""
+    """Runs every sample in one boot. `samples` hold the bundle's own dtypes; `flags` are added to the compiler's.
+
+    With `stores`, every store on the emulated board is compared with the rules; the first stray one is an error.
+    """
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     data = b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
     if board is None:
         done = boards.run_host(program, data, len(samples))
         return RunResult(HOST, _split(done.outputs, info, len(samples)), stack_bytes=done.stack_bytes)
-    watch = boards.Watch(count=True) if count else None
+    watch = _watch(program, count, stores)
     done = boards.run_harness(program, boards.board(board), data, len(samples), plugin=watch)
+    if stores is not None and done.board.stores is not None:
+        done.board.stores.check(stores.steps)
     counts = done.board.counts
     first = counts.samples[0] if counts is not None and counts.samples else None
     return RunResult(
@@ -216,6 +248,14 @@ def run_bundle(
         stack_bytes=done.stack_bytes,
         functions=counts.functions if counts is not None else None,
     )
+
+
+def _watch(program: Path, count: bool, stores: StoreRules | None) -> boards.Watch | None:
+    """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
+    if stores is None:
+        return boards.Watch(count=True) if count else None
+    calls = tuple(f.name for f in boards.load_image(program).functions if f.name.startswith("call_"))
+    return boards.Watch(count=count, stores=stores.table(), steps=calls)
 
 
 def _split(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:

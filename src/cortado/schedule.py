@@ -10,12 +10,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from cortado import memory
 from cortado.memory import Effort, Overlay, Plan, Problem
 from cortado.program import Port, Program, Stage, Step, Walk
 
 ALIGNMENT = 16
+GUARD_BYTES = 16
 ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
 BALANCED_EXTRA = 0.10  # more instructions than layer by layer that `balanced` may spend
 LONGEST_STAGE = 64
@@ -389,6 +391,18 @@ class Planned:
     runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
+
+    @cached_property
+    def checked(self) -> Plan:
+        """The plan of the checks build: guards around every buffer, all of them alive for whole stages, no overlays."""
+        wide = [
+            replace(b, size=b.size + 2 * GUARD_BYTES, start=(b.start[0], 0), end=(b.end[0] + (b.end[1] > 0), 0))
+            for b in self.problem.buffers
+        ]
+        problem = Problem(tuple(wide))
+        plan = memory.plan(problem, effort=Effort.QUICK)
+        memory.validate(problem, plan)
+        return plan
 
     def ring_rows(self, buffer: str, height: int) -> int:
         """The rows of a tensor that are held in memory: all of them unless it is a ring."""

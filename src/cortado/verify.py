@@ -80,9 +80,10 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
 def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
         operator, value = operator_of(node.target), node.meta.get("val")
-        if operator is not None and isinstance(value, torch.Tensor) and not operator.view:
-            if value.dtype != operator.dtype:
-                yield f"{describe(node)}: {value.dtype}, expected {operator.dtype}"
+        if operator is None or operator.view or not isinstance(value, torch.Tensor):
+            continue
+        if value.dtype != operator.dtype:
+            yield f"{describe(node)}: {value.dtype}, expected {operator.dtype}"
 
 
 def _no_output(program: ExportedProgram) -> Iterator[str]:

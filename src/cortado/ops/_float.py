@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.graph import add_call, fake_mode_of, is_call, shape, sole_user
-from cortado.pointwise import is_clamp
+from cortado.graph import add_call, fake_mode_of, is_call, shape
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -52,29 +51,6 @@ def add_view(like: Node, node: Node, sizes: Sequence[int]) -> Node:
 
 def add_permute(like: Node, node: Node, order: Sequence[int]) -> Node:
     return node if list(order) == sorted(order) else add_call(like, aten.permute.default, node, list(order))
-
-
-def view_behind_clamp(node: Node, result: Node) -> Node:
-    """`result` under the shape of `node`, which it stands for.
-
-    A relu or clamp behind `node` goes in front of the view, where the kernel can still carry it.
-    """
-    user = sole_user(node)
-    if user is not None and user.op == "call_function":
-        make_out_of_place(user)
-        if is_clamp(user) is not None and user.args[0] is node:
-            clamped = add_call(user, user.target, result, *user.args[1:], **user.kwargs)
-            user.replace_all_uses_with(add_view(user, clamped, shape(user)))
-    return add_view(node, result, shape(node))
-
-
-def make_out_of_place(node: Node) -> None:
-    """relu_ computes what relu does: in an exported graph nobody else sees the tensor it overwrites."""
-    name = str(node.target.__name__) if isinstance(node.target, torch._ops.OpOverload) else ""
-    packet, _, overload = name.partition(".")
-    plain = getattr(getattr(aten, packet.removesuffix("_"), None), overload, None) if packet.endswith("_") else None
-    if plain is not None:
-        node.target = plain
 
 
 def values_only(node: Node) -> list[Node] | None:

@@ -11,7 +11,20 @@ from torch.fx import Node
 from cortado.errors import Reject
 from cortado.graph import Bound, add_call, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, RowRule, Rows, SharedWith
+from cortado.op import (
+    ONE_ROW,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Quantization,
+    Rewrite,
+    Role,
+    RowRule,
+    Rows,
+    SharedWith,
+)
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, pair
 from cortado.target import Isa
 
@@ -151,6 +164,7 @@ def kernel(call: Call, isa: Isa) -> Kernel:
             struct="cortado_pool2d_t",
             fields=fields,
             scratch=4 * call.out_shape[3],
+            scratch_check="4 * L->channels",
         )
     return Kernel(
         call="cortado_avg_pool2d_s8(L, rows, out, scratch);",

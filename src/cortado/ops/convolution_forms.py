@@ -1,4 +1,4 @@
-"""Other spellings of convolutions: 1-D ones, unbatched ones, padding="same", a zero padding in front, convolution.
+"""Other spellings of convolutions: 1-D ones, unbatched ones, padding="same", zeros padded in front.
 
 Each becomes aten.conv2d on a batch of images; a 1-D signal is an image of height 1.
 """
@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from cortado.graph import Bound, add_call, bind, is_call, shape
 from cortado.op import Rewrite
-from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair, view_behind_clamp
+from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 
 aten = torch.ops.aten
 
@@ -99,8 +99,9 @@ def to_conv2d(bound: Bound) -> Node | None:
     """A conv2d of a batch, its padding in numbers, zeros in front of it folded in where they are even."""
     result = add_conv2d(bound, images(bound.node, bound["input"], 2), bound["weight"], 2)
     if bound.node.target == aten.conv2d.default and bind(result).values == bound.values:
+        result.graph.erase_node(result)  # nothing to change
         return None
-    return view_behind_clamp(bound.node, result)
+    return add_view(bound.node, result, shape(bound.node))
 
 
 def conv1d_to_conv2d(bound: Bound) -> Node | None:
@@ -110,20 +111,8 @@ def conv1d_to_conv2d(bound: Bound) -> Node | None:
         return None
     wide = add_constant(bound.node, "weight", constant_data(weight).unsqueeze(2))
     result = add_conv2d(bound, images(bound.node, bound["input"], 1), wide, 1)
-    return view_behind_clamp(bound.node, result)
-
-
-def convolution_to_conv2d(bound: Bound) -> Node | None:
-    """aten.convolution, as decomposed graphs have it."""
-    spatial = len(shape(bound["weight"])) - 2
-    if spatial not in (1, 2) or bound["transposed"]:
-        return None
-    target, rewrite = ((aten.conv1d.default, conv1d_to_conv2d), (aten.conv2d.default, to_conv2d))[spatial - 1]
-    names = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
-    named = add_call(bound.node, target, *(bound[name] for name in names))
-    return rewrite(bind(named)) or named
+    return add_view(bound.node, result, shape(bound.node))
 
 
 CONV2D_REWRITE = Rewrite(aten=(aten.conv2d.default, aten.conv2d.padding), rewrite=to_conv2d)
 CONV1D_REWRITE = Rewrite(aten=(aten.conv1d.default, aten.conv1d.padding), rewrite=conv1d_to_conv2d)
-CONVOLUTION_REWRITE = Rewrite(aten=(aten.convolution.default,), rewrite=convolution_to_conv2d)

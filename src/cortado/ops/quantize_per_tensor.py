@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
 from cortado.errors import Reject
@@ -11,8 +12,6 @@ from cortado.graph import Bound
 from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.target import Isa
-
-import torch.ao.quantization.fx._decomposed  # noqa: F401, I001  registers quantized_decomposed
 
 
 def reference(

@@ -5,17 +5,14 @@ from torch.fx import Node
 
 from cortado.graph import Bound, add_call, is_call, shape
 from cortado.numerics import Tensor
-from cortado.op import Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
+from cortado.op import Lowering, Operator, Pattern, Rewrite
+from cortado.ops._movement import shared
 
 aten = torch.ops.aten
 
 
 def reference(*, self: Tensor, size: list[int]) -> Tensor:
     return self.reshape(size)
-
-
-def match(bound: Bound) -> Quantization:
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -42,20 +39,26 @@ VIEW = Operator(
     tensors=("self",),
 )
 
-RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=match, lower=lower)
+RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=shared, lower=lower)
 
 RESHAPE_REWRITE = Rewrite(
     aten=(
         aten.view.default,
         aten.view_copy.default,
+        aten.view_as.default,
         aten._unsafe_view.default,
+        aten.reshape.default,
+        aten.reshape_as.default,
+        aten.ravel.default,
         aten.flatten.using_ints,
         aten.unflatten.int,
         aten.squeeze.default,
         aten.squeeze.dim,
         aten.squeeze.dims,
         aten.unsqueeze.default,
-        aten.reshape.default,
+        aten.atleast_1d.default,
+        aten.atleast_2d.default,
+        aten.atleast_3d.default,
     ),
     rewrite=to_reshape,
 )

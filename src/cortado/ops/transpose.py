@@ -1,7 +1,6 @@
 """out = input with its dimensions in another order: a layout change that no pass could remove."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,64 +8,75 @@ from torch.fx import Node
 
 from cortado.errors import Reject
 from cortado.graph import Bound, shape
-from cortado.numerics import Tensor, int_list
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, SharedWith
+from cortado.numerics import Tensor
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
+from cortado.ops.reshape import VIEW
 from cortado.target import Isa
 
 aten = torch.ops.aten
-MAX_RANK = 6
+PTE_MAX_RANK = 4
 
 
 def reference(*, input: Tensor, perm: list[int]) -> Tensor:
     return input.permute(perm).contiguous()
 
 
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
 def permutation(bound: Bound) -> tuple[int, ...]:
-    """The order of dimensions that permute, transpose or t asks for."""
-    rank = len(shape(bound["self"]))
-    if bound.node.target == aten.permute.default:
-        return tuple(dim % rank for dim in int_list(bound["dims"]))
-    order = list(range(rank))
-    first, second = (bound["dim0"] % rank, bound["dim1"] % rank) if bound.get("dim0") is not None else (0, rank - 1)
-    order[first], order[second] = order[second], order[first]
-    return tuple(order)
+    """The order of dimensions a call asks for, found by making it on a tensor whose sizes tell its dimensions apart."""
+    probe = torch.empty([2 + dim for dim in range(len(shape(bound["self"])))], device="meta")
+    target: Any = bound.node.target
+    result = target(probe, *bound.node.args[1:], **bound.node.kwargs)
+    return tuple(int(size) - 2 for size in result.shape)
+
+
+def walk(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The output's dimensions, each with the stride it walks the input with, in as few loops as possible."""
+    strides = strides_of(sizes)
+    return loops([sizes[dim] for dim in perm], [strides[dim] for dim in perm])
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    rank = len(shape(bound["self"]))
-    if rank > MAX_RANK:
-        return Reject(f"transposes at most rank {MAX_RANK}, got rank {rank}")
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+    count = len(walk(shape(bound["self"]), permutation(bound))[0])
+    if count > MAX_LOOPS:
+        return Reject(f"transposes at most {MAX_LOOPS} groups of dimensions, got {count}")
+    return shared(bound)
 
 
 def lower(lowering: Lowering) -> Node:
     return lowering.transpose(lowering.node("self"), permutation(lowering.bound))
 
 
-def strides_of(sizes: Sequence[int]) -> list[int]:
-    """Elements between neighbours along each dimension of a contiguous tensor."""
-    return [math.prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+# ---- the .pte ------------------------------------------------------------------------------------------------
 
 
-def six(values: Sequence[int], fill: int) -> tuple[int, ...]:
-    """A descriptor's fixed-length array."""
-    return tuple([*values, *[fill] * (MAX_RANK - len(values))])
+def merged(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Input shape and permutation with the dimensions that stay together made one."""
+    turns, steps = walk(sizes, perm)
+    by_stride = sorted(range(len(turns)), key=lambda position: -steps[position])
+    return [turns[position] for position in by_stride], [by_stride.index(position) for position in range(len(turns))]
+
+
+def pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+    """The runtime's kernel knows four dimensions; more are merged, or are left to the portable kernel."""
+    source, perm = arguments["input"], arguments["perm"]
+    if len(perm) <= PTE_MAX_RANK:
+        return add(TRANSPOSE, **arguments)
+    sizes, fewer = merged(shape(source), perm)
+    if len(fewer) > PTE_MAX_RANK:
+        return add(PERMUTE_COPY, self=source, dims=perm)
+    result = add(TRANSPOSE, input=add(VIEW, self=source, size=sizes), perm=fewer)
+    return add(VIEW, self=result, size=[shape(source)[dim] for dim in perm])
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
 
 
 def kernel(call: Call, isa: Isa) -> Kernel:
-    """The output's dimensions, each with the stride it walks the input with."""
-    sizes, perm = call.shape("input"), call["perm"]
-    strides = strides_of(sizes)
-    return Kernel(
-        call="cortado_transpose_s8(L, rows[0], out);",
-        sources=("transpose_s8.c",),
-        struct="cortado_transpose_t",
-        fields={
-            "rank": len(perm),
-            "shape": six([sizes[dim] for dim in perm], 1),
-            "stride": six([strides[dim] for dim in perm], 0),
-        },
-    )
+    return strided_kernel(*walk(call.shape("input"), call["perm"]))
 
 
 def samples() -> Any:
@@ -76,8 +86,8 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        rank = draw(st.integers(1, 4))
-        shape = tuple(draw(st.integers(1, 9)) for _ in range(rank))
+        rank = draw(st.integers(1, 6))
+        shape = tuple(draw(st.integers(1, 9 if rank < 5 else 4)) for _ in range(rank))
         return {
             "input": sampling.codes(draw(sampling.SEEDS), shape),
             "perm": draw(st.permutations(list(range(rank)))),
@@ -86,15 +96,48 @@ def samples() -> Any:
     return draw_case()
 
 
+def output_shape(call: Call, source: str, order: str) -> tuple[int, ...]:
+    return tuple(call.shape(source)[dim] for dim in call[order])
+
+
 TRANSPOSE = Operator(
     name="cortex_m::transpose",
     summary="permute, transpose: dimensions in another order",
     arguments="Tensor input, int[] perm",
     reference=reference,
-    shape=lambda call: tuple(call.shape("input")[p] for p in call["perm"]),
+    shape=lambda call: output_shape(call, "input", "perm"),
     kernel=kernel,
-    constraints="rank up to 6 in C, up to 4 in the .pte",
+    pte=pte,
+    constraints="at most 6 groups of dimensions that stay together",
     samples=samples,
 )
 
-PERMUTE_PATTERN = Pattern(aten=(aten.permute.default, aten.transpose.int, aten.t.default), match=match, lower=lower)
+PERMUTE_COPY = Operator(
+    name="aten::permute_copy",
+    summary="a transpose of more than four groups of dimensions, in the .pte",
+    arguments="Tensor self, int[] dims",
+    reference=lambda *, self, dims: self.permute(dims).contiguous(),
+    shape=lambda call: output_shape(call, "self", "dims"),
+    kernel=None,
+    tensors=("self",),
+    places=frozenset({Place.PTE}),
+)
+
+PERMUTE_PATTERN = Pattern(
+    aten=(
+        aten.permute.default,
+        aten.transpose.int,
+        aten.t.default,
+        aten.numpy_T.default,
+        aten.mT.default,
+        aten.movedim.int,
+        aten.movedim.intlist,
+        aten.moveaxis.int,
+        aten.moveaxis.intlist,
+        aten.swapaxes.default,
+        aten.swapdims.default,
+        aten.adjoint.default,
+    ),
+    match=match,
+    lower=lower,
+)

@@ -115,7 +115,9 @@ class LoweringContext:
         return value
 
     def data(self, name: str) -> Tensor | None:
-        return constant_value(self.program, self.bound[name])
+        """The constant behind an argument, or the first one in a list."""
+        nodes = self.bound.nodes(name)
+        return constant_value(self.program, nodes[0]) if nodes else None
 
     def bounds(self) -> tuple[int, int]:
         """The clamp in output codes."""

@@ -56,11 +56,12 @@ Error check_weight(const Tensor &weight)
 /* OHWI weights: they see all input channels, or those of one of several equal groups. */
 Error read_groups(const Tensor &weight, const Image &in, int32_t &groups)
 {
-    const int32_t out_channels = weight.size(0), depth = weight.size(3);
+    const auto depth = static_cast<int32_t>(weight.size(3));
     CORTADO_REQUIRE(in.channels % depth == 0, InvalidArgument,
                     "weight: its input channels don't divide the input's");
     groups = in.channels / depth;
-    CORTADO_REQUIRE(out_channels % groups == 0, InvalidArgument, "weight: its output channels don't divide into groups");
+    CORTADO_REQUIRE(weight.size(0) % groups == 0, InvalidArgument,
+                    "weight: its output channels don't divide into groups");
     return Error::Ok;
 }
 

@@ -14,15 +14,6 @@ namespace {
 
 /* ---- linear ------------------------------------------------------------------------------------------------------- */
 
-/* A program may carry the bias, or kernel_sum = bias + input_offset * (sum of the weights), or both: CMSIS-NN's DSP and
- * scalar kernels read the bias, its MVE kernel reads the sums. Here the bias is read if there is one. A build with
- * CORTADO_ET_PREFER_KERNEL_SUM reads the sums if there are any, as a core with MVE does. */
-#ifdef CORTADO_ET_PREFER_KERNEL_SUM
-constexpr bool prefer_kernel_sum = true;
-#else
-constexpr bool prefer_kernel_sum = false;
-#endif
-
 /* Output channels that are computed together, so that their multipliers, shifts and biases fit on the stack. */
 constexpr int32_t block = 32;
 
@@ -42,34 +33,35 @@ int32_t sum(const int8_t *x, int32_t n)
     return total;
 }
 
-/* `offset` is what a weight offset adds to every output of one pixel. */
-void run_block(const Linear &linear, const int8_t *in, int32_t first, int32_t count, int32_t offset, int8_t *out)
+/* `layer` has `block` multipliers and shifts; `offset` is what a weight offset adds to every output of one pixel. */
+void run_block(const Linear &linear, cortado_conv1x1_t layer, const int8_t *in, int32_t first, int32_t count,
+               int32_t offset, int8_t *out)
 {
     int32_t bias[block];
     for (int32_t i = 0; i < count; i++) {
         bias[i] = offset + (linear.bias != nullptr ? linear.bias[first + i] : 0);
     }
-    cortado_conv1x1_t layer = linear.layer;
     layer.out_c = count;
     layer.weights += static_cast<size_t>(first) * static_cast<size_t>(linear.in_c);
     layer.bias = bias;
     cortado_conv1x1_s8(&layer, in, out, 1, nullptr);
 }
 
-void run_linear(Linear &linear, const int8_t *in, int8_t *out, int32_t multiplier, int32_t shift)
+void run_linear(const Linear &linear, const int8_t *in, int8_t *out, int32_t multiplier, int32_t shift)
 {
     int32_t multipliers[block], shifts[block];
     std::fill_n(multipliers, block, multiplier);
     std::fill_n(shifts, block, shift);
-    linear.layer.multiplier = multipliers;
-    linear.layer.shift = shifts;
+    cortado_conv1x1_t layer = linear.layer;
+    layer.multiplier = multipliers;
+    layer.shift = shifts;
     for (int32_t pixel = 0; pixel < linear.pixels; pixel++) {
         int32_t offset = 0;
         if (linear.filter_offset != 0) {
             offset = linear.filter_offset * (sum(in, linear.in_c) + linear.layer.in_offset * linear.in_c);
         }
         for (int32_t first = 0; first < linear.out_c; first += block) {
-            run_block(linear, in, first, std::min(block, linear.out_c - first), offset, out + first);
+            run_block(linear, layer, in, first, std::min(block, linear.out_c - first), offset, out + first);
         }
         in += linear.in_c;
         out += linear.out_c;
@@ -94,7 +86,8 @@ Error read_linear(const Tensor &input, const Tensor &weights, Linear &linear, Te
     return check_plain(out, ScalarType::Char, "the output");
 }
 
-/* Chooses between bias and kernel_sum. The sums hold the input offset already. */
+/* A program may carry the bias, or kernel_sum = bias + input_offset * (sum of the weights), or both: CMSIS-NN's DSP and
+ * scalar kernels read the bias, its MVE kernel reads the sums. Here the bias is read if there is one. */
 Error read_sums(const std::optional<Tensor> &bias, const std::optional<Tensor> &kernel_sum, int64_t input_offset,
                 Linear &linear)
 {
@@ -102,7 +95,7 @@ Error read_sums(const std::optional<Tensor> &bias, const std::optional<Tensor> &
     CORTADO_TRY(read_bias(bias, linear.out_c, "bias", linear.bias));
     CORTADO_TRY(read_bias(kernel_sum, linear.out_c, "kernel_sum", sums));
     linear.layer.in_offset = static_cast<int32_t>(input_offset);
-    if (sums != nullptr && (prefer_kernel_sum || linear.bias == nullptr)) {
+    if (sums != nullptr && linear.bias == nullptr) {
         CORTADO_REQUIRE(linear.filter_offset == 0, NotSupported, "kernel_sum with a filter_offset");
         linear.layer.in_offset = 0;
         linear.bias = sums;

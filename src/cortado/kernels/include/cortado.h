@@ -106,6 +106,23 @@ typedef struct {
 void cortado_transpose_conv2d_s8(const cortado_transpose_conv2d_t *L, const int8_t *const rows[], int8_t *out,
                                  void *scratch);
 
+/* The same over whole images. pad_top and pad_left may be negative: the first tap then reaches past the first output.
+ * scratch holds kernel_h pointers. */
+typedef struct {
+    int32_t images, in_h, in_w, in_c;
+    int32_t out_h, out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+    int32_t groups;
+    int32_t in_offset, out_offset, act_min, act_max;
+    const int8_t *weights; /* [out_c][kernel_h][kernel_w][in_c / groups] */
+    const int32_t *bias;   /* [out_c], or NULL */
+    const int32_t *multiplier, *shift; /* [out_c] */
+} cortado_transpose_conv2d_all_t;
+
+void cortado_transpose_conv2d_all_s8(const cortado_transpose_conv2d_all_t *L, const int8_t *in, int8_t *out,
+                                     void *scratch);
+
 /* out[b][i][j] = clamp(requant(sum over k of (lhs[b][i][k] - lhs_zero) * (rhs[b][j][k] - rhs_zero)) + out_zero). */
 typedef struct {
     int32_t batches, rows, cols, depth; /* lhs [batches][rows][depth], rhs [batches][cols][depth] (transposed) */
@@ -130,9 +147,14 @@ typedef struct {
 
 void cortado_avg_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_max_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
+/* For at least 4 channels, and kernel_h * kernel_w <= 256. No scratch. */
+void cortado_avg_pool2d_s8__dsp(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+/* For at least 4 channels. */
+void cortado_max_pool2d_s8__dsp(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
 
 /* Global average, row by row: acc[c] += the sum over `pixels` pixels of channel c; then divide by `count`. */
 void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
+void cortado_sum_rows_s8__dsp(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 
 /* The average over one window that starts at the image's first pixel, one input row per call: row y of kernel_h rows.
@@ -152,6 +174,9 @@ typedef struct {
 } cortado_add_t;
 
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* For a_shift <= 0, b_shift <= 0 and (a' + b') * 2^max(out_shift, 0) < 2^30; __scalar not on Armv6-M and Baseline. */
+void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 
 /* out = clamp(requant((a - a_zero) * (b - b_zero), out_multiplier, out_shift) + out_zero). May be in place. */
 typedef struct {

@@ -54,7 +54,26 @@ typedef struct {
     uint16_t port;     /* its first port in the program's table */
     uint8_t ports;
     uint8_t accumulates; /* every call writes the same row */
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+    const char *name;
+    int32_t scratch_bytes;                 /* as planned */
+    int32_t (*scratch_need)(const void *); /* the kernel's own sum over its layer; NULL: it needs none */
+#endif
 } cortado_step_t;
+
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+/* Built with checks, every buffer of the plan has guard bytes on both sides. They are painted when the buffer's life
+ * begins and looked at after every kernel call of its life. Zero cost when off. */
+#define CORTADO_GUARD_BYTES 16
+typedef struct {
+    const char *name;
+    uint32_t offset, size;
+    uint16_t first, last; /* the stages of its life */
+} cortado_guarded_t;
+
+/* What a failed check calls; it must not return. Yours to define: print, log, halt. */
+void cortado_check_failed(const char *step, const char *what, const char *buffer);
+#endif
 
 typedef struct {
     uint16_t first; /* step of the program's table */
@@ -65,6 +84,10 @@ typedef struct {
 typedef struct {
     const cortado_step_t *steps;
     const cortado_port_t *ports;
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+    const cortado_guarded_t *guarded;
+    int32_t guarded_count;
+#endif
 } cortado_program_t;
 
 /* Where a step stands: the next row to make, and the ring slots of that row and of its ports' first rows. */
@@ -75,9 +98,9 @@ typedef struct {
     uint16_t slot[CORTADO_MAX_PORTS];
 } cortado_state_t;
 
-/* Runs one stage in the arena. `state` holds one entry per step, `rows` one pointer per tap of the widest step. */
-void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint8_t *arena,
-                       cortado_state_t *state, const int8_t **rows);
+/* Runs stage `number` in the arena. `state` holds one entry per step, `rows` a pointer per tap of the widest step. */
+void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
+                       uint8_t *arena, cortado_state_t *state, const int8_t **rows);
 
 #ifdef __cplusplus
 }

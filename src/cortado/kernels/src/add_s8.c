@@ -44,20 +44,8 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
     const operand_t right = operand(L->b_zero, L->b_multiplier, L->b_shift);
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
     const int32_t zero = L->out_zero, low = L->act_min, high = L->act_max;
-    /* Four at a time, one operand after the other: few cores have registers for all factors at once. */
-    for (; n >= 4; n -= 4, a += 4, b += 4, out += 4) {
-        int32_t s0 = rescale(&left, a[0]), s1 = rescale(&left, a[1]);
-        int32_t s2 = rescale(&left, a[2]), s3 = rescale(&left, a[3]);
-        s0 += rescale(&right, b[0]);
-        s1 += rescale(&right, b[1]);
-        s2 += rescale(&right, b[2]);
-        s3 += rescale(&right, b[3]);
-        out[0] = (int8_t)cortado_clamp(cortado_scale(s0, factor) + zero, low, high);
-        out[1] = (int8_t)cortado_clamp(cortado_scale(s1, factor) + zero, low, high);
-        out[2] = (int8_t)cortado_clamp(cortado_scale(s2, factor) + zero, low, high);
-        out[3] = (int8_t)cortado_clamp(cortado_scale(s3, factor) + zero, low, high);
-    }
-    for (; n > 0; n--) {
-        *out++ = add_one(L, *a++, *b++);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t v = cortado_scale(rescale(&left, a[i]) + rescale(&right, b[i]), factor) + zero;
+        out[i] = (int8_t)cortado_clamp(v, low, high);
     }
 }

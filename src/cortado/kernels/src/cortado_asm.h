@@ -68,8 +68,8 @@
 
 #else
 
-/* Scales \acc. r8 multiplier, r9 shift word, r0 right shift, r10 offset, lr free. */
-    .macro scale acc
+/* Scales \acc and adds \offset. r8 multiplier, r9 shift word, r0 right shift; lr is lost. */
+    .macro scale acc, offset=r10
     lsl     \acc, \acc, r9
 #if defined(__ARM_FEATURE_DSP)
     smmulr  \acc, \acc, r8
@@ -81,7 +81,7 @@
     and     lr, \acc, r9
     adds    \acc, \acc, lr, asr #31
     asrs    \acc, \acc, r0
-    adc     \acc, \acc, r10
+    adc     \acc, \acc, \offset
     .endm
 
     .macro limit acc

@@ -85,10 +85,69 @@ static void reset(const cortado_step_t *step, const cortado_port_t *port, cortad
     }
 }
 
-void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint8_t *arena,
-                       cortado_state_t *state, const int8_t **rows)
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+
+static uint8_t guard_byte(uint32_t i)
+{
+    return (uint8_t)(0xA5u + 7u * i);
+}
+
+/* Paints the guards of the buffers whose life begins with this stage. */
+static void paint(const cortado_program_t *program, uint32_t stage, uint8_t *arena)
+{
+    for (int32_t b = 0; b < program->guarded_count; b++) {
+        const cortado_guarded_t *buffer = &program->guarded[b];
+        if (buffer->first == stage) {
+            for (uint32_t i = 0; i < CORTADO_GUARD_BYTES; i++) {
+                arena[buffer->offset - 1u - i] = guard_byte(i);
+                arena[buffer->offset + buffer->size + i] = guard_byte(i);
+            }
+        }
+    }
+}
+
+static void check(const cortado_program_t *program, const cortado_step_t *step, uint32_t stage, const uint8_t *arena)
+{
+    for (int32_t b = 0; b < program->guarded_count; b++) {
+        const cortado_guarded_t *buffer = &program->guarded[b];
+        if (buffer->first <= stage && stage <= buffer->last) {
+            for (uint32_t i = 0; i < CORTADO_GUARD_BYTES; i++) {
+                if (arena[buffer->offset - 1u - i] != guard_byte(i)) {
+                    cortado_check_failed(step->name, "wrote before the start of buffer", buffer->name);
+                }
+                if (arena[buffer->offset + buffer->size + i] != guard_byte(i)) {
+                    cortado_check_failed(step->name, "wrote past the end of buffer", buffer->name);
+                }
+            }
+        }
+    }
+}
+
+static void check_scratch(const cortado_step_t *step, uint32_t steps)
+{
+    for (; steps > 0; steps--, step++) {
+        const int32_t need = step->scratch_need == NULL ? 0 : step->scratch_need(step->layer);
+        if (need != step->scratch_bytes) {
+            cortado_check_failed(step->name, "needs another size than planned for buffer", "scratch");
+        }
+    }
+}
+
+#define PAINT(program, stage, arena) paint(program, stage, arena)
+#define CHECK(program, step, stage, arena) check(program, step, stage, arena)
+#define CHECK_SCRATCH(step, steps) check_scratch(step, steps)
+#else
+#define PAINT(program, stage, arena) ((void)(stage))
+#define CHECK(program, step, stage, arena) ((void)0)
+#define CHECK_SCRATCH(step, steps) ((void)0)
+#endif
+
+void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
+                       uint8_t *arena, cortado_state_t *state, const int8_t **rows)
 {
     const cortado_step_t *steps = program->steps + stage->first;
+    PAINT(program, number, arena);
+    CHECK_SCRATCH(steps, stage->steps);
     for (uint32_t image = 0; image < stage->images; image++) {
         reset(steps, program->ports + steps->port, state, stage->steps);
         uint32_t s = stage->steps;
@@ -98,6 +157,7 @@ void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *
             const cortado_port_t *port = program->ports + step->port;
             if (state[s].y < step->rows && ready(step, port, state, state[s].y)) {
                 run_row(step, port, &state[s], image, arena, rows);
+                CHECK(program, step, number, arena);
                 s = stage->steps; /* whatever became possible behind it goes first */
             }
         }

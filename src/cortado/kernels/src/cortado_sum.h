@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The heart of elementwise addition on cores with a long multiply. Internal.
+ */
+#ifndef CORTADO_SUM_H
+#define CORTADO_SUM_H
+
+#include "cortado.h"
+#include "cortado_math.h"
+
+#if !CORTADO_SMALL_CORE
+
+#if defined(__ARM_FEATURE_DSP)
+#define CORTADO_SUM_NAME(kernel) kernel##__dsp
+#else
+#define CORTADO_SUM_NAME(kernel) kernel##__scalar
+#endif
+
+/* sum.S knows these offsets. A shift word is that of cortado_asm.h. */
+typedef struct {
+    int32_t right, multiplier, shifts, zero; /* zero: what to add to the operand, or to the output */
+    int32_t low, high;                       /* output only */
+} cortado_sum_factor_t;
+
+typedef struct {
+    cortado_sum_factor_t a, b, out;
+} cortado_sum_t;
+
+/* Four elements at a time: n is a multiple of 4, and not 0. */
+void cortado_sum_fours(const cortado_sum_t *S, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+
+#endif
+#endif /* CORTADO_SUM_H */

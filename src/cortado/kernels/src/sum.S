@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cortado_sum_fours of cortado_sum.h.
+ *
+ *   void cortado_sum_fours(const cortado_sum_t *S, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+ */
+#if defined(__thumb__) && !defined(__ARM_ARCH_6M__) && !defined(__ARM_ARCH_8M_BASE__)
+#include "cortado_asm.h"
+
+/* Frame: S, saved registers, end of the output where n was passed. */
+#define SUM 0
+#define OUT_END 40
+
+/* An operand, to \acc: r11 is added to it. On DSP cores byte \number of r12. */
+    .macro operand acc, number, from
+#if defined(__ARM_FEATURE_DSP)
+    .if \number == 0
+    sxtab   \acc, r11, r12
+    .else
+    sxtab   \acc, r11, r12, ror #(8 * \number)
+    .endif
+#else
+    ldrsb   \acc, [\from], #1
+    add     \acc, \acc, r11
+#endif
+    scale   \acc, #0
+    .endm
+
+    .macro four_bytes from
+#if defined(__ARM_FEATURE_DSP)
+    ldr     r12, [\from], #4
+#endif
+    .endm
+
+    .macro add_operand sum, number
+    operand r10, \number, r2
+    add     \sum, \sum, r10
+    .endm
+
+    function cortado_sum_fours
+    push    {r0, r4-r11, lr}
+    ldr     r4, [sp, #OUT_END]
+    add     r4, r4, r3
+    str     r4, [sp, #OUT_END]
+1:  ldr     r0, [sp, #SUM]
+    four_bytes r1
+    ldm     r0, {r0, r8, r9, r11}
+    operand r4, 0, r1
+    operand r5, 1, r1
+    operand r6, 2, r1
+    operand r7, 3, r1
+    ldr     r0, [sp, #SUM]
+    four_bytes r2
+    add     r0, r0, #24
+    ldm     r0, {r0, r8, r9, r11}
+    add_operand r4, 0
+    add_operand r5, 1
+    add_operand r6, 2
+    add_operand r7, 3
+    ldr     r0, [sp, #SUM]
+    add     r0, r0, #48
+    ldm     r0, {r0, r8-r12}
+    scale   r4, r10
+    scale   r5, r10
+    scale   r6, r10
+    scale   r7, r10
+    sub     r0, r12, r11
+    cmp     r0, #255
+    bne     2f
+    ssat    r4, #8, r4
+    ssat    r5, #8, r5
+    ssat    r6, #8, r6
+    ssat    r7, #8, r7
+    b       3f
+2:  limit   r4
+    limit   r5
+    limit   r6
+    limit   r7
+3:  ldr     r0, [sp, #OUT_END]
+    strb    r4, [r3], #1
+    strb    r5, [r3], #1
+    strb    r6, [r3], #1
+    strb    r7, [r3], #1
+    cmp     r3, r0
+    bne     1b
+    pop     {r0, r4-r11, pc}
+    .size   cortado_sum_fours, . - cortado_sum_fours
+#endif
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack, "", %progbits
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cortado_sum_fours in C, for machines that sum.S has no code for.
+ */
+#include "cortado_sum.h"
+
+#if !CORTADO_SMALL_CORE && !defined(__thumb__)
+
+static int32_t scale(const cortado_sum_factor_t *f, int32_t v)
+{
+    return cortado_requant(v, f->multiplier, f->right > 0 ? -f->right : (f->shifts & 0xFF) - 1);
+}
+
+void cortado_sum_fours(const cortado_sum_t *S, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t left = cortado_requant((a[i] + S->a.zero) * (1 << 20), S->a.multiplier, -S->a.right);
+        const int32_t right = cortado_requant((b[i] + S->b.zero) * (1 << 20), S->b.multiplier, -S->b.right);
+        out[i] = (int8_t)cortado_clamp(scale(&S->out, left + right) + S->out.zero, S->out.low, S->out.high);
+    }
+}
+
+#else
+typedef int cortado_sum_is_assembly; /* an empty translation unit is not C */
+#endif

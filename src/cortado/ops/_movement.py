@@ -1,0 +1,86 @@
+"""What the operators that only move data have in common: quantization, strided loops in C, dimensions in another order."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cortado.errors import Reject
+from cortado.graph import Bound, shape
+from cortado.op import Kernel, Quantization, Role, SharedWith
+
+MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
+
+
+def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
+    """The output holds the input's codes, so it has the input's scale and zero point."""
+    if 0 in shape(bound.node):
+        return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
+    return Quantization({argument: Role.ACTIVATION}, SharedWith(argument))
+
+
+# ---- strided reads in C --------------------------------------------------------------------------------------
+
+
+def strides_of(sizes: Sequence[int]) -> list[int]:
+    """Elements between neighbours along each dimension of a contiguous tensor."""
+    strides, step = [], 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= size
+    return strides[::-1]
+
+
+def loops(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The same walk in as few loops as possible: loops of one turn go, loops that continue each other become one."""
+    found: list[tuple[int, int]] = []
+    for size, stride in zip(sizes, strides, strict=True):
+        if size == 1:
+            continue
+        if found and found[-1][1] == stride * size:
+            found[-1] = (found[-1][0] * size, stride)
+        else:
+            found.append((size, stride))
+    found = found or [(1, 1)]
+    return [size for size, _ in found], [stride for _, stride in found]
+
+
+def strided_kernel(sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Kernel:
+    """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
+    turns, steps = loops(sizes, strides)
+    return Kernel(
+        call="cortado_transpose_s8(L, rows[0], out);",
+        sources=("transpose_s8.c",),
+        struct="cortado_transpose_t",
+        fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
+    )
+
+
+def six(values: Sequence[int], fill: int) -> tuple[int, ...]:
+    """A descriptor's array of fixed length."""
+    return tuple([*values, *[fill] * (MAX_LOOPS - len(values))])
+
+
+# ---- dimensions in another order -----------------------------------------------------------------------------
+
+Relayout = Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any]]
+
+
+def unpermuted(values: Sequence[int], perm: Sequence[int]) -> list[int]:
+    """One number per dimension of x.permute(perm), as numbers of the dimensions of x."""
+    result = [0] * len(perm)
+    for position, dim in enumerate(perm):
+        result[dim] = values[position]
+    return result
+
+
+def relayout_dim(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
+    """For operators that work along one dimension."""
+    return {**arguments, "dim": perm[arguments["dim"]]}
+
+
+def relayout_lists(*names: str) -> Relayout:
+    """For operators with a number per dimension in each of these arguments."""
+
+    def relayout(arguments: Mapping[str, Any], perm: tuple[int, ...]) -> Mapping[str, Any]:
+        return {**arguments, **{name: unpermuted(arguments[name], perm) for name in names}}
+
+    return relayout

@@ -1,0 +1,134 @@
+"""out = every `step`-th element from `start` to `end` along one dimension: slice, narrow, select."""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.graph import shape
+from cortado.numerics import Tensor
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
+from cortado.ops._movement import relayout_dim, shared, strided_kernel
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+
+def reference(*, self: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
+    taken: Tensor = aten.slice.Tensor(self, dim, start, end, step)
+    return taken.contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    sizes = list(call.shape("self"))
+    sizes[call["dim"]] = -(-(call["end"] - call["start"]) // call["step"])
+    return tuple(sizes)
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def take(lowering: Lowering, node: Node, dim: int, start: int, end: int, step: int = 1) -> Node:
+    """node[start:end:step] along dim; the node itself when that is all of it."""
+    size = shape(node)[dim]
+    if (start, end, step) == (0, size, 1):
+        return node
+    return lowering.call(SLICE, self=node, dim=dim, start=start, end=end, step=step)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"] % len(shape(source))
+    size = shape(source)[dim]
+    start, end, step = slice(bound["start"], bound["end"], bound["step"]).indices(size)
+    return take(lowering, source, dim, start, end, step)
+
+
+def lower_narrow(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"] % len(shape(source))
+    start = bound["start"] % shape(source)[dim]
+    return take(lowering, source, dim, start, start + bound["length"])
+
+
+def lower_select(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"] % len(shape(source))
+    index = bound["index"] % shape(source)[dim]
+    return lowering.view(take(lowering, source, dim, index, index + 1), shape(bound.node))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """Channels are taken pixel by pixel, columns row by row; rows from the first one on are a stride."""
+    dim, rank = call["dim"], len(call.shape("self"))
+    if call["step"] == 1 and dim == rank - 1:
+        return Rows((ONE_ROW,), pixelwise=True)
+    if rank == 4 and dim == 2 and call["step"] == 1:
+        return Rows((ONE_ROW,))
+    if rank == 4 and dim == 1 and call["start"] == 0:
+        return Rows((RowRule(stride=call["step"]),))
+    return None
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    sizes, dim = call.shape("self"), call["dim"]
+    inner = math.prod(sizes[dim + 1 :])
+    rule = rows(call)
+    if rule is None:
+        outer, count = math.prod(sizes[:dim]), call.out_shape[dim]
+        return strided_kernel(
+            [outer, count, inner], [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner
+        )
+    by_row = not rule.pixelwise
+    width = math.prod(call.out_shape[2:]) if by_row else call.out_shape[dim]
+    return Kernel(
+        call=f"cortado_copy2d(rows[0] + L->offset, L->in_stride, out, L->width, L->width, {'1' if by_row else 'n'});",
+        sources=("copy2d.c",),
+        struct="cortado_slice_t",
+        fields={"offset": call["start"] * inner, "in_stride": sizes[dim] * inner, "width": width},
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
+        shape = tuple(draw(st.integers(1, 9)) for _ in range(rank))
+        dim = draw(st.integers(0, rank - 1))
+        start = draw(st.sampled_from([0, draw(st.integers(0, shape[dim] - 1))]))
+        return {
+            "self": sampling.codes(draw(sampling.SEEDS), shape),
+            "dim": dim,
+            "start": start,
+            "end": draw(st.integers(start + 1, shape[dim])),
+            "step": draw(st.sampled_from([1, 1, 2, 3])),
+        }
+
+    return draw_case()
+
+
+SLICE = Operator(
+    name="aten::slice_copy",
+    overload_name="Tensor",
+    summary="slice, narrow, select, split, chunk: a part of one dimension",
+    arguments="Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    tensors=("self",),
+    relayout=relayout_dim,
+    samples=samples,
+)
+
+SLICE_PATTERN = Pattern(aten=(aten.slice.Tensor,), match=shared, lower=lower)
+NARROW_PATTERN = Pattern(aten=(aten.narrow.default,), match=shared, lower=lower_narrow)
+SELECT_PATTERN = Pattern(aten=(aten.select.int,), match=shared, lower=lower_select)

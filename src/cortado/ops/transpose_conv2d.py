@@ -1,0 +1,390 @@
+"""acc = bias + sum of (x + input_offset) * w over the taps that reach an output pixel; out = clamp(requant(acc) + ...).
+
+Input pixel (i, j) reaches the output pixels (i * stride + ky * dilation - padding, ...). NHWC input, OHWI weights.
+
+One form of call serves the .pte and the C bundle. CMSIS-NN's kernel is right only for some shapes and knows neither
+dilation nor groups, so a layer is lowered to an equal one that it computes rightly: more taps, all zero. The C kernel
+skips those: a tap row or column of zeros, and blocks of zeros between groups, never reach the bundle.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, shape
+from cortado.numerics import Tensor
+from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ops import conv2d
+from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
+from cortado.ops.convolution_forms import images
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+# CMSIS-NN turns the layer into a convolution with reversed weights for strides up to 2 and more channels than this.
+REVERSE_CHANNELS = 16
+
+
+def reference(
+    *,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    dilation: list[int],
+    input_offset: int,
+    output_offset: int,
+    requantize_multipliers: Tensor,
+    requantize_shifts: Tensor,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    """The sums over all taps in float64, which holds them exactly, then cut to the output."""
+    x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
+    w = weight.to(torch.float64).permute(3, 0, 1, 2)
+    every = torch.conv_transpose2d(x, w, None, stride, dilation=dilation)
+    sizes = [
+        out_size(*axis)
+        for axis in zip(input.shape[1:3], weight.shape[1:3], stride, padding, output_padding, dilation, strict=True)
+    ]
+    ends = [pad + size - full for pad, size, full in zip(padding, sizes, every.shape[2:], strict=True)]
+    every = torch.nn.functional.pad(every, (-padding[1], ends[1], -padding[0], ends[0]))
+    acc = every.permute(TO_NHWC).to(torch.int64)
+    return conv2d.finish(
+        acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max
+    )
+
+
+def out_size(size: int, kernel: int, stride: int, pad: int, extra: int, dilation: int) -> int:
+    return (size - 1) * stride - 2 * pad + dilation * (kernel - 1) + 1 + extra
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    n, height, width, _ = call.shape("input")
+    out_c, kh, kw, _ = call.shape("weight")
+    (sh, sw), (ph, pw), (oh, ow), (dh, dw) = (
+        call[name] for name in ("stride", "padding", "output_padding", "dilation")
+    )
+    return n, out_size(height, kh, sh, ph, oh, dh), out_size(width, kw, sw, pw, ow, dw), out_c
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def to_conv_transpose2d(bound: Bound) -> Node | None:
+    """A batch of images, one group. A signal is an image of height 1.
+
+    The quantizer scales weights per output channel, so that has to be an axis of the weight: groups are written as
+    one group with zeros between them.
+    """
+    weight, groups = bound["weight"], int(bound["groups"])
+    spatial = len(shape(weight)) - 2
+    source = images(bound.node, bound["input"], spatial)
+    if not is_constant(weight) or (spatial == 2 and groups == 1 and source is bound["input"]):
+        return None
+    data = constant_data(weight)
+    data = dense(data if spatial == 2 else data.unsqueeze(2), groups)
+    wide = (lambda value, fill: pair(value)) if spatial == 2 else height_one
+    fills = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1}
+    stride, padding, extra, dilation = (wide(bound[name], fill) for name, fill in fills.items())
+    arguments = (source, add_constant(bound.node, "weight", data), bound["bias"], stride, padding, extra, 1, dilation)
+    result = add_call(bound.node, aten.conv_transpose2d.input, *arguments)
+    return add_view(bound.node, result, shape(bound.node))
+
+
+def dense(weight: Tensor, groups: int) -> Tensor:
+    """[in_c, out_c / groups, kh, kw] as one group: [in_c, out_c, kh, kw]."""
+    in_c, group_out, kh, kw = weight.shape
+    if groups == 1:
+        return weight
+    blocks = weight.new_zeros(groups, in_c // groups, groups, group_out, kh, kw)
+    for group, block in enumerate(weight.reshape(groups, in_c // groups, group_out, kh, kw)):
+        blocks[group, :, group] = block
+    return blocks.reshape(in_c, groups * group_out, kh, kw)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if len(shape(bound["input"])) != 4 or bound["groups"] != 1:
+        return Reject(f"needs constant weights, got the result of {bound['weight'].name}")
+    return conv2d.check_constants(bound) or Quantization(WEIGHTED, weight_axis=1)
+
+
+# ---- shapes that CMSIS-NN computes rightly ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a transposed convolution without dilation."""
+
+    kernel: int
+    stride: int
+    pad: int
+    extra: int  # output padding
+
+    def with_zeros(self, front: int, back: int) -> "Axis":
+        """The same layer with zero taps before and behind its own: what they reach is cut off or added again."""
+        taps = self.kernel + front + back
+        return replace(self, kernel=taps, pad=self.pad + front, extra=self.extra + front - back)
+
+
+def rolling_rows(axis: Axis) -> tuple[int, int]:
+    """Zero taps (front, back) for the rows of CMSIS-NN's rolling buffer.
+
+    It writes out stride rows for every input row, counted from the padding, which has to be a multiple of the stride;
+    all of them must be rows of the output, and what is left after the last must be in the kernel_h - stride rows that
+    follow.
+    """
+    back = max(0, axis.extra - axis.pad)
+    front = max(0, axis.stride + axis.pad - axis.kernel - axis.extra)
+    return front + -(axis.pad + front) % axis.stride, back
+
+
+def rolling_columns(axis: Axis, stride_h: int) -> tuple[int, int]:
+    """Zero taps (front, back) for its columns: a row holds as many as the taps reach, max(kernel, stride) per pixel.
+
+    Its size function takes the vertical stride for the horizontal one.
+    """
+    return max(0, axis.stride - max(axis.kernel, stride_h)), max(0, axis.extra - axis.pad)
+
+
+def uses_reversed_weights(in_c: int, stride: list[int]) -> bool:
+    return max(stride) <= 2 and in_c > REVERSE_CHANNELS
+
+
+def zero_taps(rows: Axis, columns: Axis, in_c: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Zero taps (front, back) per axis that make CMSIS-NN right."""
+    if uses_reversed_weights(in_c, [rows.stride, columns.stride]):
+        return (0, max(0, rows.pad - rows.kernel + 1)), (0, max(0, columns.pad - columns.kernel + 1))
+    return rolling_rows(rows), rolling_columns(columns, rows.stride)
+
+
+def spread(weight: Tensor, dilation: list[int]) -> Tensor:
+    """OHWI weights with the gaps of their dilation filled with zeros."""
+    out_c, kh, kw, in_c = weight.shape
+    sizes = [d * (k - 1) + 1 for k, d in zip((kh, kw), dilation, strict=True)]
+    wide = weight.new_zeros(out_c, *sizes, in_c)
+    wide[:, :: dilation[0], :: dilation[1]] = weight
+    return wide
+
+
+def lower(lowering: Lowering) -> Node:
+    data, bound = lowering.data("weight"), lowering.bound
+    assert data is not None
+    weight = spread(data.permute(1, 2, 3, 0), pair(bound["dilation"]))
+    stride, padding, extra = (pair(bound[name]) for name in ("stride", "padding", "output_padding"))
+    axes = [Axis(*numbers) for numbers in zip(weight.shape[1:3], stride, padding, extra, strict=True)]
+    taps = zero_taps(axes[0], axes[1], weight.shape[3])
+    axes = [axis.with_zeros(*zeros) for axis, zeros in zip(axes, taps, strict=True)]
+    source = lowering.transpose(lowering.node("input"), TO_NHWC)
+    # The road over reversed weights was never seen to be right for more than one image.
+    several = shape(source)[0] > 1 and uses_reversed_weights(weight.shape[3], stride)
+    result = lowering.call(
+        TRANSPOSE_CONV2D_BATCH if several else TRANSPOSE_CONV2D,
+        input=source,
+        weight=lowering.constant("weight", torch.nn.functional.pad(weight, (0, 0, *taps[1], *taps[0]))),
+        stride=stride,
+        padding=[axis.pad for axis in axes],
+        output_padding=[axis.extra for axis in axes],
+        dilation=[1, 1],
+        **conv2d.requantization(lowering, weight),
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    shared = {
+        "input_nhwc": call.shape("input"),
+        "filter_nhwc": call.shape("weight"),
+        "padding_hw": call["padding"],
+        "stride_hw": call["stride"],
+        "dilation_hw": call["dilation"],
+        "padding_offsets_hw": call["output_padding"],
+        "input_offset": call["input_offset"],
+        "output_offset": call["output_offset"],
+        "activation_min": call["activation_min"],
+        "activation_max": call["activation_max"],
+    }
+    kind = cmsis_nn.DataType.A8W8
+    rolling = cmsis_nn.transpose_conv_buffer_size(backend, kind, output_nhwc=call.out_shape, **shared)
+    reverse = cmsis_nn.transpose_conv_reverse_conv_buffer_size(backend, kind, **shared)
+    return int(rolling), int(reverse)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Taps:
+    """The taps of one axis that are not zero: first, first + step, ..."""
+
+    first: int
+    step: int
+    count: int
+
+    @staticmethod
+    def of(used: np.ndarray[Any, np.dtype[np.bool_]]) -> "Taps":
+        places = [int(place) for place in np.flatnonzero(used)] or [0]
+        step = math.gcd(*(place - places[0] for place in places)) or 1
+        return Taps(places[0], step, (places[-1] - places[0]) // step + 1)
+
+    @property
+    def slice(self) -> slice:
+        return slice(self.first, self.first + (self.count - 1) * self.step + 1, self.step)
+
+
+def group_count(weights: np.ndarray[Any, Any]) -> int:
+    """The most groups that OHWI weights split into, everything between them being zero."""
+    used = (weights != 0).any(axis=(1, 2))
+    out_c, in_c = used.shape
+    for groups in range(math.gcd(out_c, in_c), 1, -1):
+        if out_c % groups == 0 and in_c % groups == 0:
+            blocks = used.reshape(groups, out_c // groups, groups, in_c // groups).any(axis=(1, 3))
+            if not (blocks & ~np.eye(groups, dtype=bool)).any():
+                return groups
+    return 1
+
+
+def split_groups(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, Any]:
+    """[out_c, kh, kw, in_c / groups] of dense weights."""
+    out_c, kh, kw, in_c = weights.shape
+    blocks = weights.reshape(groups, out_c // groups, kh, kw, groups, in_c // groups)
+    return np.concatenate([blocks[group, :, :, :, group] for group in range(groups)])
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    weights = call.array("weight")
+    used = weights != 0
+    ky, kx = Taps.of(used.any(axis=(0, 2, 3))), Taps.of(used.any(axis=(0, 1, 3)))
+    weights = weights[:, ky.slice, kx.slice]
+    groups = group_count(weights)
+    (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
+    n, in_h, in_w, in_c = call.shape("input")
+    fields = {
+        "images": n,
+        "in_h": in_h,
+        "in_w": in_w,
+        "in_c": in_c,
+        "out_h": call.out_shape[1],
+        "out_w": call.out_shape[2],
+        "out_c": call.out_shape[3],
+        "kernel_h": ky.count,
+        "kernel_w": kx.count,
+        "stride_h": sh,
+        "stride_w": sw,
+        "pad_top": ph - ky.first * dh,
+        "pad_left": pw - kx.first * dw,
+        "dilation_h": dh * ky.step,
+        "dilation_w": dw * kx.step,
+        "groups": groups,
+        "in_offset": call["input_offset"],
+        "out_offset": call["output_offset"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "weights": Array(split_groups(weights, groups)),
+        "bias": None if call["bias"] is None else Array(call.array("bias")),
+        "multiplier": Array(call.array("requantize_multipliers")),
+        "shift": Array(call.array("requantize_shifts")),
+    }
+    return Kernel(
+        call="cortado_transpose_conv2d_all_s8(L, rows[0], out, scratch);",
+        sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c"),
+        struct="cortado_transpose_conv2d_all_t",
+        fields=fields,
+        scratch=8 * ky.count,  # a pointer for each tap row, on any machine
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def samples() -> Any:
+    """Any kernel, stride, padding, output padding and dilation; some taps zero, some layers in groups."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kernel = [draw(st.integers(1, 5)) for _ in range(2)]
+        stride = [draw(st.integers(1, 4)) for _ in range(2)]
+        dilation = [draw(st.sampled_from([1, 1, 1, 2, 3])) for _ in range(2)]
+        extra = [draw(st.integers(0, 3)) for _ in range(2)]
+        sizes = [draw(st.integers(1, 7)) for _ in range(2)]
+        full = [out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)]
+        padding = [draw(st.integers(0, min(k, (size - 1) // 2))) for k, size in zip(kernel, full, strict=True)]
+        groups = draw(st.sampled_from([1, 1, 2, 3]))
+        in_c, out_c = (groups * draw(st.integers(1, 6)) for _ in range(2))
+        seed = draw(sampling.SEEDS)
+        weight = sampling.codes(seed, (out_c, *kernel, in_c), -127, 127)
+        weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
+        multipliers, shifts = sampling.fixed_points(seed + 1, out_c)
+        low, high = draw(sampling.activation_bounds())
+        bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
+        return {
+            "input": sampling.codes(seed + 3, (draw(st.sampled_from([1, 1, 2])), *sizes, in_c)),
+            "weight": weight.contiguous(),
+            "bias": bias if draw(st.booleans()) else None,
+            "stride": stride,
+            "padding": padding,
+            "output_padding": extra,
+            "dilation": dilation,
+            "input_offset": -draw(sampling.ZERO_POINTS),
+            "output_offset": draw(sampling.ZERO_POINTS),
+            "requantize_multipliers": multipliers,
+            "requantize_shifts": shifts,
+            "activation_min": low,
+            "activation_max": high,
+        }
+
+    return draw_case()
+
+
+TRANSPOSE_CONV2D = Operator(
+    name="cortex_m::quantized_transpose_conv2d_nhwc",
+    summary="2-D transposed convolution with bias and clamp",
+    arguments=(
+        "Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] output_padding, "
+        "int[] dilation, int input_offset, int output_offset, Tensor requantize_multipliers, "
+        "Tensor requantize_shifts, int activation_min, int activation_max, Tensor scratch, Tensor output_scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    pte_scratch=pte_scratch,
+    constraints=(
+        "constant weights and bias; sums that fit 32 bits; in the .pte dilation and groups are written out as zeros in "
+        "the weights"
+    ),
+    samples=samples,
+)
+
+TRANSPOSE_CONV2D_BATCH = replace(
+    TRANSPOSE_CONV2D,
+    name="cortado::transpose_conv2d_nhwc",
+    arguments=TRANSPOSE_CONV2D.arguments.removesuffix(", Tensor scratch, Tensor output_scratch"),
+    summary="2-D transposed convolution of several images with more than 16 channels and strides up to 2",
+    places=frozenset({Place.C}),
+    pte_scratch=lambda call, backend: (),
+    constraints="CMSIS-NN's kernel for such layers takes one image: compile for batch 1 to have them in a .pte",
+)
+
+CONV_TRANSPOSE2D_PATTERN = Pattern(
+    aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True
+)
+CONV_TRANSPOSE_REWRITE = Rewrite(
+    aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input), rewrite=to_conv_transpose2d
+)
+
