@@ -15,11 +15,13 @@ import torch
 
 from cortado import checks, runner
 from cortado.artifact import CHECKS, EXAMPLE, REFERENCE, Artifact, Checked, write_folder
+from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, c_identifier, emit_c
 from cortado.emit_pte import Pte, emit_pte
 from cortado.errors import CortadoError
 from cortado.export import Inputs, Quantized, capture, check_batches, quantize
 from cortado.lowered import LoweredGraph, lowered_graph, to_bytes
+from cortado.options import Options
 from cortado.passes import CortexMPassManager
 from cortado.program import build_program
 from cortado.report import build_report
@@ -28,6 +30,7 @@ from cortado.target import CortexMTargetConfig, from_target_string
 
 Tensor = torch.Tensor
 Progress = Callable[[str], None]
+DEFAULTS = Options()
 
 
 @dataclass
@@ -98,14 +101,17 @@ class Model:
     seconds: Mapping[str, float]
     progress: Progress
 
-    def compile(self, target: CortexMTargetConfig, intermediates: Path | None = None) -> Compiled:
+    def compile(
+        self, target: CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
+    ) -> Compiled:
         clock = Clock(dict(self.seconds), self.progress)
         with clock.phase("lower"):
             program = self.quantized.program()
             CortexMPassManager(program, target_config=target, intermediates=intermediates).transform()
             graph = lowered_graph(program)
         with clock.phase("plan"):
-            planned = schedule(build_program(self.name, program, target))
+            planned = schedule(build_program(self.name, program, target, options.border), options.optimize)
+            check_ram(planned, options)
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("emit pte"):
@@ -114,6 +120,7 @@ class Model:
         with clock.phase("measure code"):
             info = runner.BundleInfo(prefix, target, (), ())
             size = runner.code_bytes(bundle.files, info)
+        check_flash(self.name, bundle.weights_bytes, size, options)
         data = build_report(
             planned=planned,
             graph=graph,
@@ -122,6 +129,7 @@ class Model:
             code_bytes=size,
             seconds=clock.seconds,
             labels=self.labels,
+            options=options,
         )
         return Compiled(
             name=self.name,
@@ -187,12 +195,13 @@ def compile(
     target: str | CortexMTargetConfig = "cortex-m",
     calibration: Sequence[Sequence[Tensor]] = (),
     name: str | None = None,
+    options: Options = DEFAULTS,
 ) -> Compiled:
     """A model for one target; `calibration` are a few typical inputs, each a tuple of tensors."""
     if not isinstance(target, str | CortexMTargetConfig):
         raise CortadoError(f"target must be a string such as 'cortex-m55', found {type(target).__name__}")
     config = from_target_string(target) if isinstance(target, str) else target
-    return prepare(model, example_inputs, calibration, name).compile(config)
+    return prepare(model, example_inputs, calibration, name).compile(config, options)
 
 
-__all__ = ["Compiled", "Model", "compile", "prepare"]
+__all__ = ["Compiled", "Model", "Options", "compile", "prepare"]

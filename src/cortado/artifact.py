@@ -36,7 +36,7 @@ def check_folder(folder: Path) -> None:
 def check_writable(folder: Path) -> None:
     """Raises unless files can be written into this folder, which may not exist yet."""
     path = Path(os.path.realpath(folder))
-    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    existing = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
     if not existing.is_dir():
         place = "it" if existing == path else str(existing)
         raise CortadoError(f"can't write to {folder}: {place} is a file, expected a folder")
@@ -128,8 +128,15 @@ def _foreign_file(folder: Path) -> str | None:
 
 # ---- reading ------------------------------------------------------------------------------------------------------
 
-_TENSOR_KEYS = {"name": str, "node": str, "shape": list, "model_shape": list, "layout": list, "dtype": str}
-_REPORT_KEYS = {"model": str, "target": str, "prefix": str, "inputs": list, "outputs": list, "artifacts": dict}
+_TEXTS, _LISTS = dict.fromkeys(("name", "node", "dtype"), str), dict.fromkeys(("shape", "model_shape", "layout"), list)
+_TENSOR_KEYS: dict[str, type] = {**_TEXTS, **_LISTS, "scale": object, "zero_point": object}
+_REPORT_KEYS: dict[str, type] = {
+    **dict.fromkeys(("model", "target", "prefix"), str),
+    **dict.fromkeys(("inputs", "outputs"), list),
+    **dict.fromkeys(("memory", "flash", "artifacts"), dict),
+    "macs": int,
+    "labels": object,
+}
 
 
 def _checked_report(report: Any, path: Path) -> dict[str, Any]:
@@ -146,8 +153,8 @@ def _checked_report(report: Any, path: Path) -> dict[str, Any]:
         records += [(tensor, _TENSOR_KEYS) for tensor in (tensors if isinstance(tensors, list) else [])]
     for record, keys in records:
         for key, expected in keys.items():
-            if not isinstance(record, dict) or not isinstance(record.get(key), expected):
-                refuse(f"no '{key}' that is a {expected.__name__}")
+            if not isinstance(record, dict) or key not in record or not isinstance(record[key], expected):
+                refuse(f"no '{key}', or not a {expected.__name__}")
     # The prefix becomes part of C source, the names part of paths.
     inside = all(".." not in PurePosixPath(name).parts and not name.startswith("/") for name in report["artifacts"])
     if not inside or not re.fullmatch(r"[^\W\d]\w*", report["prefix"]):

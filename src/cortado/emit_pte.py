@@ -4,24 +4,39 @@ The ExportedProgram is built directly in the edge dialect, with ExecuTorch's ver
 `memory.alloc` nodes here, after the last retracing, with the size CMSIS-NN asks for on the target's instruction set.
 """
 
+import copy
+import io
 import json
-from dataclasses import dataclass
-from functools import partial
+import math
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Node
 
-from cortado.graph import fake_mode_of, output_node
+from cortado.errors import CortadoError
+from cortado.graph import constant_names, describe, fake_mode_of, output_node, outputs, user_inputs
 from cortado.lowered import call_of
 from cortado.memory import Buffer, Problem, plan, validate
-from cortado.op import Operator, operator_of, overload
-from cortado.passes.lower import shaped_call
+from cortado.numerics import QParams
+from cortado.op import Call, Operator, Place, operator_of
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.pte_reader import METADATA_METHOD, IoQParams, metadata_text
 from cortado.target import CortexMTargetConfig
 
-METADATA_METHOD = "cortado"
+METHOD = "forward"
+LAYOUT = "as in the model"
+ALIGNMENT = 16  # of constants, segments and planned tensors: what ExecuTorch's runtime promises its kernels
+ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -30,9 +45,169 @@ class Pte:
 
     data: bytes
     arena_bytes: int
-    scratch_bytes: int
+    scratch_bytes: int  # the most that one call needs; they share their memory
     portable_operators: tuple[str, ...]
-    metadata: dict[str, Any]
+    metadata: Mapping[str, Any]
+    etrecord: bytes | None = field(default=None, repr=False)
+
+
+def emit_pte(
+    program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any], *, etrecord: bool = False
+) -> Pte:
+    """Serializes a lowered program. The file holds one JSON text: `metadata`, target, version, layout, I/O qparams.
+
+    With `etrecord`, the result also holds the ETRecord that ExecuTorch's Inspector reads.
+    """
+    refuse_c_only(program)
+    edge, scratch = to_edge(program, target)
+    before = copy.deepcopy(edge) if etrecord else None
+    facts = _facts(program, target, metadata)
+    finished = _to_executorch(edge, json.dumps(facts, separators=(",", ":")))
+    method = finished.executorch_program.execution_plan[0]
+    share_values(method)
+    _check_calls(program, method)
+    return Pte(
+        data=_serialize(finished.executorch_program),
+        arena_bytes=sum(method.non_const_buffer_sizes),
+        scratch_bytes=scratch,
+        portable_operators=tuple(sorted({name for name in _calls(method) if not name.startswith("cortex_m::")})),
+        metadata=facts,
+        etrecord=None if before is None else _etrecord(before, finished),
+    )
+
+
+def _to_executorch(edge: ExportedProgram, text: str) -> Any:
+    """ExecuTorch's own last steps: out variants, views without copies, memory planning, emission."""
+    from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchBackendConfig
+    from executorch.exir.passes import MemoryPlanningPass
+
+    manager = EdgeProgramManager(
+        {METHOD: edge},
+        constant_methods={METADATA_METHOD: text},
+        compile_config=EdgeCompileConfig(_check_ir_validity=True),
+    )
+    return manager.to_executorch(
+        ExecutorchBackendConfig(
+            memory_planning_pass=MemoryPlanningPass(memory_planning_algo=plan_specs, alignment=ALIGNMENT),
+            extract_delegate_segments=False,
+        )
+    )
+
+
+def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    from cortado import __version__
+
+    text = metadata_text(
+        target=target.target_string,
+        version=__version__,
+        layout=LAYOUT,
+        inputs=tuple(_input_qparams(node) for node in user_inputs(program)),
+        outputs=tuple(_output_qparams(node) for node in outputs(program)),
+    )
+    return {**metadata, **json.loads(text)}
+
+
+def _input_qparams(node: Node) -> IoQParams | None:
+    """How an input is quantized: its own parameters, or those of the quantize behind it."""
+    found = {_io(user) for user in node.users if operator_of(user.target) is QUANTIZE}
+    return found.pop() if len(found) == 1 else _own_qparams(node)
+
+
+def _output_qparams(node: Node) -> IoQParams | None:
+    return _io(node) if operator_of(node.target) is DEQUANTIZE else _own_qparams(node)
+
+
+def _io(node: Node) -> IoQParams:
+    return IoQParams(float(node.kwargs["scale"]), int(node.kwargs["zero_point"]))  # type: ignore[arg-type]
+
+
+def _own_qparams(node: Node) -> IoQParams | None:
+    qparams = node.meta.get("qparams")
+    return IoQParams(qparams.scale, qparams.zero_point) if isinstance(qparams, QParams) else None
+
+
+# ---- what a .pte can't hold ----------------------------------------------------------------------------------
+
+
+def refuse_c_only(program: ExportedProgram) -> None:
+    """Some operators exist in the C bundle only."""
+    refused = [
+        f"{describe(node)}: {operator.name} exists in the C bundle only"
+        + (f" ({operator.constraints})" if operator.constraints else "")
+        for node, operator in _operator_nodes(program)
+        if Place.PTE not in operator.places
+    ]
+    if refused:
+        raise CortadoError("can't be a .pte:\n  " + "\n  ".join(refused))
+
+
+def runtime_limits(program: ExportedProgram) -> tuple[str, ...]:
+    """Calls that ExecuTorch 1.5.1's own kernels can't make, each with the reason.
+
+    Cortado's operator library can; a .pte with such calls needs it.
+    """
+    found = []
+    for node, operator in _operator_nodes(program):
+        limit = _LIMITS.get(operator.name)
+        reason = limit(call_of(node, program)) if limit is not None else None
+        if reason is not None:
+            found.append(f"{describe(node)}: {operator.name} {reason}")
+    return tuple(found)
+
+
+def _operator_nodes(program: ExportedProgram) -> Iterator[tuple[Node, Operator]]:
+    for node in program.graph_module.graph.nodes:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is not None:
+            yield node, operator
+
+
+def _rank_4(call: Call) -> str | None:
+    rank = len(call.shape("input"))
+    return f"takes at most rank 4, found rank {rank}" if rank > 4 else None
+
+
+def _batch_1(call: Call) -> str | None:
+    batch = call.shape("input")[0]
+    return f"takes one image at a time, found a batch of {batch}" if batch > 1 else None
+
+
+def _has_bias(call: Call) -> str | None:
+    grouped = call.shape("input")[3] != call.shape("weight")[3]
+    return "needs a bias when it is grouped" if grouped and call["bias"] is None else None
+
+
+def _plain_pool(call: Call) -> str | None:
+    plain = not call["ceil_mode"] and list(call["dilation"]) == [1, 1]
+    return None if plain else "knows neither ceil_mode nor dilation"
+
+
+def _equal_shapes(call: Call) -> str | None:
+    mine, other = call.shape("self"), call.shape("other")
+    return None if mine == other else f"takes equal shapes, found {list(mine)} and {list(other)}"
+
+
+def _equal_or_per_channel(call: Call) -> str | None:
+    mine, other = call.shape("self"), call.shape("other")
+    ranked = len(mine) > 1 and len(other) > 1 and mine[1] == other[1]
+    if mine == other or (ranked and mine[1] in (math.prod(mine), math.prod(other))):
+        return None
+    return f"takes equal shapes or one value per element of dimension 1, found {list(mine)} and {list(other)}"
+
+
+_LIMITS: Mapping[str, Callable[[Call], str | None]] = {
+    "cortex_m::transpose": _rank_4,
+    "cortex_m::pad": _rank_4,
+    "cortex_m::quantized_depthwise_conv2d_nhwc": _batch_1,
+    "cortex_m::quantized_conv2d_nhwc": _has_bias,
+    "cortex_m::quantized_max_pool2d_nhwc": _plain_pool,
+    "cortex_m::quantized_add": _equal_or_per_channel,
+    "cortex_m::quantized_mul": _equal_or_per_channel,
+    "cortex_m::quantized_div": _equal_shapes,
+}
+
+
+# ---- edge dialect --------------------------------------------------------------------------------------------
 
 
 def scratch_sizes(node: Node, program: ExportedProgram, target: CortexMTargetConfig) -> tuple[int, ...]:
@@ -42,107 +217,80 @@ def scratch_sizes(node: Node, program: ExportedProgram, target: CortexMTargetCon
     return tuple(max(column) for column in zip(*sizes, strict=True))
 
 
-def emit_pte(program: ExportedProgram, target: CortexMTargetConfig, metadata: dict[str, Any]) -> Pte:
-    """Serializes a lowered program. `metadata` is stored in the file as one JSON string."""
-    from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchBackendConfig
-    from executorch.exir.passes import MemoryPlanningPass
-
-    edge, scratch = to_edge(program, target)
-    text = json.dumps(metadata, sort_keys=True)
-    manager = EdgeProgramManager(
-        {"forward": edge},
-        constant_methods={METADATA_METHOD: text},
-        compile_config=EdgeCompileConfig(_check_ir_validity=True),
-    )
-    executorch = manager.to_executorch(
-        ExecutorchBackendConfig(
-            memory_planning_pass=MemoryPlanningPass(memory_planning_algo=plan_specs),
-            extract_delegate_segments=False,
-        )
-    )
-    plan = executorch.executorch_program.execution_plan[0]
-    operators = {f"{op.name}.{op.overload}" if op.overload else op.name for op in plan.operators}
-    portable = tuple(sorted(name for name in operators if not name.startswith("cortex_m::")))
-    return Pte(
-        data=bytes(executorch.buffer),
-        arena_bytes=sum(plan.non_const_buffer_sizes),
-        scratch_bytes=scratch,
-        portable_operators=portable,
-        metadata=metadata,
-    )
-
-
-# ---- edge dialect --------------------------------------------------------------------------------------------
-
-
 def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> tuple[ExportedProgram, int]:
-    """A copy of the lowered program in the edge dialect, scratch allocations included; and the bytes of scratch."""
-    builder = _EdgeBuilder(program, target)
+    """A copy of the lowered program in the edge dialect, scratch included; and the most scratch one call needs."""
+    graph = torch.fx.Graph()
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    new: dict[Node, Node] = {}
+    most = 0
     for node in program.graph_module.graph.nodes:
-        builder.copy(node)
-    return _edge_program(program, builder.module), builder.scratch_bytes
-
-
-class _EdgeBuilder:
-    """Copies a lowered graph node by node into edge operators."""
-
-    def __init__(self, program: ExportedProgram, target: CortexMTargetConfig) -> None:
-        from executorch.exir.dialects._ops import ops as exir_ops
-
-        self.edge = exir_ops.edge
-        self.program, self.target = program, target
-        self.mode = fake_mode_of(program.graph_module.graph)
-        self.module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
-        self.new: dict[Node, Node] = {}
-        self.scratch_bytes = 0
-
-    def copy(self, node: Node) -> None:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is None:
-            self.new[node] = self.module.graph.node_copy(node, lambda n: self.new[n])
-            return
-        kwargs = {name: torch.fx.node.map_arg(value, lambda n: self.new[n]) for name, value in node.kwargs.items()}
-        if operator.pte is not None:
-            self.new[node] = operator.pte(kwargs, partial(self._add_part, node))
-            return
-        if operator.scratch_names:
-            sizes = scratch_sizes(node, self.program, self.target)
-            kwargs |= {name: self._alloc(size) for name, size in zip(operator.scratch_names, sizes, strict=True)}
-            self.scratch_bytes += sum(sizes)
-        self.new[node] = self._call(operator, kwargs, node.meta)
+            new[node] = graph.node_copy(node, lambda n: new[n])
+            continue
+        sizes = scratch_sizes(node, program, target) if operator.scratch_names else ()
+        scratch = {name: _alloc(module, size, node) for name, size in zip(operator.scratch_names, sizes, strict=True)}
+        most = max(most, sum(sizes))
+        new[node] = _edge_call(graph, node, operator, scratch, new)
+    return _edge_program(program, module), most
 
-    def _add_part(self, like: Node, operator: Operator, **arguments: Any) -> Node:
-        """One call of those that stand for a call of the lowered graph."""
-        assert self.mode is not None
-        call = shaped_call(operator, arguments)
-        with self.mode:
-            value = torch.empty(operator.shape(call), dtype=like.meta["val"].dtype)
-        return self._call(operator, arguments, {**like.meta, "val": value})
 
-    def _call(self, operator: Operator, kwargs: dict[str, Any], meta: dict[str, Any]) -> Node:
-        overload(operator)  # registers it: an operator that only the .pte holds was in no graph so far
-        packet = getattr(getattr(self.edge, operator.namespace), operator.base)
-        args = tuple(kwargs[name] for name in operator.argument_names)
-        node = self.module.graph.call_function(getattr(packet, operator.overload_name), args)
-        node.meta = dict(meta)
-        return node
+def _edge_call(
+    graph: torch.fx.Graph, node: Node, operator: Operator, scratch: Mapping[str, Node], new: Mapping[Node, Node]
+) -> Node:
+    """The call as an edge operator: arguments by position, in the order of the schema."""
+    from executorch.exir.dialects._ops import ops as exir_ops
 
-    def _alloc(self, size: int) -> Node:
-        """A scratch buffer of its final size. ExecuTorch plans no empty allocation, so 0 bytes stays 0 elements."""
-        from executorch.exir.passes import make_alloc_node
+    packet = getattr(getattr(exir_ops.edge, operator.namespace), operator.base)
+    given = {**torch.fx.node.map_arg(node.kwargs, lambda n: new[n]), **scratch}
+    args = tuple(given.pop(name) for name in operator.argument_names if name in given)
+    copied = graph.call_function(getattr(packet, node.target._overloadname), args, given)  # type: ignore[union-attr]
+    copied.meta = dict(node.meta)
+    return copied
 
-        assert self.mode is not None
-        with self.mode:
-            value = torch.empty((size,), dtype=torch.uint8)
-        alloc: Node = make_alloc_node(self.module, value, None)
-        return alloc
+
+def _alloc(module: torch.fx.GraphModule, size: int, user: Node) -> Node:
+    """A scratch buffer of its final size; a kernel that needs none still takes the argument: 0 elements."""
+    from executorch.exir.passes import make_alloc_node
+
+    mode = fake_mode_of(user.graph)
+    assert mode is not None
+    with mode:
+        value = torch.empty((size,), dtype=torch.uint8)
+    node: Node = make_alloc_node(module, value, None)
+    node.meta = {**{key: user.meta[key] for key in _ORIGIN if key in user.meta}, **node.meta}
+    return node
+
+
+_ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+
+
+class _Signature(ExportGraphSignature):
+    """The signature of a finished program. exir asks for its dictionaries once per tensor: they are made once."""
+
+    @cached_property
+    def inputs_to_parameters(self) -> Mapping[str, str]:  # type: ignore[override]
+        return super().inputs_to_parameters
+
+    @cached_property
+    def inputs_to_buffers(self) -> Mapping[str, str]:  # type: ignore[override]
+        return super().inputs_to_buffers
+
+    @cached_property
+    def buffers_to_mutate(self) -> Mapping[str, str]:  # type: ignore[override]
+        return super().buffers_to_mutate
+
+    @cached_property
+    def inputs_to_lifted_tensor_constants(self) -> Mapping[str, str]:  # type: ignore[override]
+        return super().inputs_to_lifted_tensor_constants
 
 
 def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> ExportedProgram:
     from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 
-    signature = ExportGraphSignature(
-        input_specs=list(program.graph_signature.input_specs), output_specs=list(program.graph_signature.output_specs)
+    signature = _Signature(
+        input_specs=list(program.graph_signature.input_specs),
+        output_specs=copy.deepcopy(program.graph_signature.output_specs),
     )
     returned = output_node(module.graph).args[0]
     for spec, node in zip(signature.output_specs, returned, strict=True):  # type: ignore[arg-type]
@@ -153,13 +301,29 @@ def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> Exp
         root=module,
         graph=module.graph,
         graph_signature=signature,
-        state_dict=dict(program.state_dict),
+        state_dict=_plain_constants(program, module),
         range_constraints={},
         module_call_graph=program.module_call_graph,
         example_inputs=program.example_inputs,
         constants=dict(program.constants),
         verifiers=[EXIREdgeDialectVerifier(class_only=True)],
     )
+
+
+def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
+    """The constants with the strides of their shapes. Around a dimension of size 1 a permuted tensor may keep odd
+    strides, and the file would then say that its dimensions are in another order."""
+    names, state = constant_names(program), dict(program.state_dict)
+    mode = fake_mode_of(module.graph)
+    for node in module.graph.nodes:
+        target = names.get(node.name) if node.op == "placeholder" else None
+        data = state.get(target) if target is not None else None
+        if target is None or data is None or data.stride() == torch.empty(data.shape, device="meta").stride():
+            continue
+        state[target] = data.clone(memory_format=torch.contiguous_format)
+        assert mode is not None
+        node.meta["val"] = mode.from_tensor(state[target], static_shapes=True)
+    return state
 
 
 # ---- memory planning -----------------------------------------------------------------------------------------
@@ -184,3 +348,119 @@ def plan_specs(alignment: int, specs: Any, module: Any, signature: Any, extra_pa
     for number, spec in enumerate(ordered):
         spec.mem_id, spec.mem_obj_id, spec.mem_offset = 1, number, result.offsets[str(number)]
     return [0, result.peak]
+
+
+# ---- the emitted program -------------------------------------------------------------------------------------
+
+
+def share_values(method: Any) -> None:
+    """Numbers and lists of numbers that are equal become one value of the method.
+
+    exir writes a new value for every argument. A value costs the file about 36 bytes and the runtime 16 bytes of RAM.
+    """
+    from executorch.exir.schema import IntList
+
+    new: list[int] = []
+    kept: list[Any] = []
+    seen: dict[Any, int] = {}
+    for value in method.values:
+        if isinstance(value.val, IntList):  # its items are values that come before it
+            value.val.items = [new[item] for item in value.val.items]
+        key = _value_key(value.val)
+        place = seen.setdefault(key, len(kept)) if key is not None else len(kept)
+        if place == len(kept):
+            kept.append(value)
+        new.append(place)
+    method.values = kept
+    method.inputs = [new[index] for index in method.inputs]
+    method.outputs = [new[index] for index in method.outputs]
+    for chain in method.chains:
+        for instruction in chain.instructions:
+            instruction.instr_args.args = [new[index] for index in instruction.instr_args.args]
+
+
+def _value_key(value: Any) -> Any:
+    """What makes two values the same; None for those that stay apart."""
+    from executorch.exir.schema import Bool, Double, Int, IntList, Null
+
+    match value:
+        case Int():
+            return Int, value.int_val
+        case Bool():
+            return Bool, value.bool_val
+        case Double():
+            return Double, str(value.double_val)  # 0.0 and -0.0 are not the same
+        case IntList():
+            return IntList, tuple(value.items)
+        case Null():
+            return Null
+    return None
+
+
+def _calls(method: Any) -> list[str]:
+    """The names of the kernels that the method calls, in order."""
+    names = [f"{op.name}.{op.overload}" if op.overload else op.name for op in method.operators]
+    return [names[instruction.instr_args.op_index] for chain in method.chains for instruction in chain.instructions]
+
+
+def _check_calls(program: ExportedProgram, method: Any) -> None:
+    """Every call of the lowered graph is there under its own name, and nothing else is."""
+    wanted = [operator.name for _, operator in _operator_nodes(program) if not operator.view]
+    found = [name.split(".")[0] for name in _calls(method)]
+    found = [name for name in found if not name.startswith("executorch_prim::")]
+    if wanted != found:
+        raise CortadoError(
+            f"ExecuTorch changed the calls of the program: found {', '.join(found)}, expected {', '.join(wanted)}. "
+            "Cortado needs executorch 1.5.1; if that is what is installed, this is a bug of Cortado."
+        )
+
+
+def _serialize(program: Any) -> bytes:
+    from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
+
+    return bytes(
+        serialize_pte_binary(PTEFile(program=program), segment_alignment=ALIGNMENT, constant_tensor_alignment=ALIGNMENT)
+    )
+
+
+# ---- for ExecuTorch's developer tools ------------------------------------------------------------------------
+
+
+def _etrecord(edge: ExportedProgram, finished: Any) -> bytes:
+    """The edge graph and which of its nodes each instruction came from."""
+    from executorch.devtools import generate_etrecord
+    from executorch.exir import EdgeCompileConfig, EdgeProgramManager
+
+    manager = EdgeProgramManager({METHOD: edge}, compile_config=EdgeCompileConfig(_check_ir_validity=True))
+    stream = io.BytesIO()
+    generate_etrecord(stream, manager, finished)
+    return _without_times(stream.getvalue())
+
+
+def _without_times(archive: bytes) -> bytes:
+    """The same archive with all files from 1980, so that the same model gives the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in sorted(old.namelist()):
+            new.writestr(zipfile.ZipInfo(name), old.read(name))
+    return stream.getvalue()
+
+
+def bundle_pte(data: bytes, samples: Sequence[Sequence[ArrayType]], expected: Sequence[Sequence[ArrayType]]) -> bytes:
+    """A .bpte: the program with inputs and the outputs it must give, for ExecuTorch's runners to check on a device."""
+    from executorch.devtools import BundledProgram
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
+
+    def tensors(arrays: Sequence[ArrayType]) -> list[torch.Tensor]:
+        return [torch.from_numpy(np.array(array, order="C")) for array in arrays]
+
+    cases = [
+        MethodTestCase(inputs=tensors(given), expected_outputs=tensors(wanted))
+        for given, wanted in zip(samples, expected, strict=True)
+    ]
+    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
+        path = Path(folder) / "model.pte"
+        path.write_bytes(data)
+        bundled = BundledProgram(None, [MethodTestSuite(METHOD, cases)], str(path))
+        return bytes(serialize_from_bundled_program_to_flatbuffer(bundled))

@@ -113,3 +113,23 @@ def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, cor
     groups = len(tables) // together
     parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+
+def pack_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
+    """The stream of cortado_mve.h for conv2d, conv1x1 and linear layers: [out_c, ...] weights, four channels at a time."""
+    flat = _pad(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
+    fours = flat.reshape(-1, 4, flat.shape[2])
+    whole = flat.shape[2] & ~15
+    blocks = fours[:, :, :whole].reshape(len(fours), 4, -1, 16).transpose(0, 2, 1, 3).reshape(len(fours), -1)
+    rest = fours[:, :, whole:].reshape(len(fours), -1)
+    tables = [
+        _bytes(_pad(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
+    ]
+    mixed = _bytes(np.array([np.any(shift >= 0)])).reshape(-1)
+    stream = np.concatenate([blocks, rest, *tables], axis=1).reshape(-1)
+    return np.ascontiguousarray(np.concatenate([mixed, stream]))
+
+
+def scratch_conv2d_mve(depth: int) -> int:
+    """Bytes of scratch for conv2d `__mve`: two windows; depth = kernel_h * kernel_w * in_c / groups."""
+    return 2 * depth

@@ -16,7 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.graph import Bound, add_call, bind, fake_mode_of, is_call, sole_user
+from cortado.graph import Bound, add_call, bind, is_call, sole_user
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -151,21 +151,6 @@ def attribute(node: Node) -> Tensor | None:
     for part in str(node.target).split(".") if value is not None else ():
         value = getattr(value, part, None)
     return value.detach() if isinstance(value, Tensor) else None
-
-
-def add_attribute(like: Node, name: str, data: Tensor) -> Node:
-    """A new constant of the float graph that `like` is in, under a name of its own."""
-    graph, module = like.graph, like.graph.owning_module
-    mode = fake_mode_of(graph)
-    assert module is not None and mode is not None
-    unique, number = name, 0
-    while hasattr(module, unique):
-        number += 1
-        unique = f"{name}_{number}"
-    module.register_buffer(unique, data.detach().clone().contiguous())
-    node = graph.get_attr(unique)
-    node.meta["val"] = mode.from_tensor(data, static_shapes=True)
-    return node
 
 
 # ---- finding pieces ------------------------------------------------------------------------------------------

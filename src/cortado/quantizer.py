@@ -163,16 +163,16 @@ class _Annotator:
 
     def annotate(self, node: Node, match: Match) -> None:
         last = fused_clamp(node, match.pattern) or node
-        if isinstance(match.quantization.output, SharedWith):
-            inputs, output = self._shared(node, match.quantization)
+        output = match.quantization.output
+        if isinstance(output, SharedWith):
+            inputs, spec, self.specs[last] = self._shared(node, match.quantization)
         else:
             inputs = self._inputs(node, match.quantization)
-            fixed = match.quantization.output
-            output = self.specs[last] = fixed_spec(fixed) if isinstance(fixed, QParams) else ACTIVATION
+            spec = self.specs[last] = fixed_spec(output) if isinstance(output, QParams) else ACTIVATION
         if last is not node:
             node.meta[ANNOTATION] = QuantizationAnnotation(inputs, None, _annotated=True)
             inputs = {}
-        last.meta[ANNOTATION] = QuantizationAnnotation(inputs, output, _annotated=True)
+        last.meta[ANNOTATION] = QuantizationAnnotation(inputs, spec, _annotated=True)
 
     def _operand(self, operand: Node) -> Spec:
         return self.specs.get(operand, ACTIVATION)
@@ -190,10 +190,11 @@ class _Annotator:
             return self._operand(operand)
         if role is Role.WEIGHT:
             return weight_spec(quantization.weight_axis)
-        return bias_spec(bound.node, _first(bound, quantization, Role.ACTIVATION), _first(bound, quantization, Role.WEIGHT))
+        activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
+        return bias_spec(bound.node, activation, weight)
 
-    def _shared(self, node: Node, quantization: Quantization) -> tuple[dict[Node, Spec], Spec]:
-        """All operands and the output have the parameters of one operand, the leader.
+    def _shared(self, node: Node, quantization: Quantization) -> tuple[dict[Node, Spec], Spec, Spec]:
+        """All operands and the output have the parameters of one operand, the leader: (inputs, output, leader's own).
 
         An operand with fixed parameters leads only where all are alike; elsewhere it is rescaled.
         """
@@ -206,8 +207,7 @@ class _Annotator:
         shared = SharedQuantizationSpec((leader, node))
         inputs: dict[Node, Spec] = {leader: spec}  # first: PT2E makes observers in this order
         inputs.update({operand: shared for operand in operands if operand is not leader})
-        self.specs[node] = spec
-        return inputs, shared
+        return inputs, shared, spec
 
 
 def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:

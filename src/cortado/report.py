@@ -8,7 +8,9 @@ from cortado import __version__
 from cortado.emit_c import Bundle
 from cortado.emit_pte import Pte
 from cortado.lowered import LoweredGraph
+from cortado.memory import peak_buffers
 from cortado.op import registry
+from cortado.options import Options
 from cortado.program import Tensor
 from cortado.schedule import Planned
 
@@ -22,6 +24,7 @@ def build_report(
     code_bytes: int | None,
     seconds: Mapping[str, float],
     labels: Sequence[str] | None,
+    options: Options,
 ) -> dict[str, Any]:
     program, plan = planned.program, planned.plan
     counted = Counter(call.operator for call in graph.calls if not registry().operators[call.operator].view)
@@ -37,6 +40,12 @@ def build_report(
             "scratch_bytes": sum(step.scratch for step in program.steps),
             "lower_bound_bytes": plan.lower_bound,
             "optimal": plan.optimal,
+            "peak_buffers": [{"name": b.name, "bytes": b.size} for b in peak_buffers(planned.problem, plan)],
+        },
+        "options": {"optimize": options.optimize.value, "io": options.border.value},
+        "schedule": {
+            "stages": [[step.name for step in stage.steps] for stage in program.stages],
+            "row_calls": planned.row_calls,
         },
         "flash": {"weights_bytes": bundle.weights_bytes, "code_bytes": code_bytes},
         "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},

@@ -173,9 +173,10 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
         return boards.build_firmware(boards.board(board), sources, includes, flags, info.name)
 
 
-def code_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
+def code_bytes(files: Mapping[str, str], info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
     """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler."""
-    if toolchain.find(toolchain.Tool.ARM_GCC) is None or info.target.cpu is CortexM.ANY:
+    tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
+    if info.target.cpu is CortexM.ANY or any(toolchain.find(tool) is None for tool in tools):
         return None
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)
@@ -184,9 +185,11 @@ def code_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
         elf = toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
-            [*info.target.compiler_flags(), *WARNINGS, *BUNDLE_FLAGS],
+            [*info.target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
             [_code_script(info.name, files[f"{info.name}_data.h"])],
             info.name,
+            compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
+            machine_flags=info.target.compiler_flags(),
         )
         return boards.load_image(elf).sections[".text"]
 

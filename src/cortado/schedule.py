@@ -385,8 +385,9 @@ def _choose(search: _Search, optimize: Optimize, instructions: int) -> list[Segm
 
 @dataclass(frozen=True)
 class Planned:
-    """A program in stages, the memory problem they pose and the plan that solves it."""
+    """A program in stages, the memory problem they pose and the plan that solves it. `base` has no stages yet."""
 
+    base: Program
     program: Program
     runs: tuple[StageRun, ...]
     problem: Problem
@@ -445,7 +446,7 @@ def _planned(program: Program, search: _Search, segments: Sequence[Segment]) -> 
     problem = memory_problem(staged, runs, search.uses)
     plan = memory.plan(problem)
     memory.validate(problem, plan)
-    return Planned(staged, runs, problem, plan)
+    return Planned(program, staged, runs, problem, plan)
 
 
 def memory_problem(program: Program, runs: Sequence[StageRun], uses: _Uses) -> Problem:

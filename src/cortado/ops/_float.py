@@ -75,3 +75,12 @@ def pair(value: Any) -> list[int]:
 def height_one(value: Any, fill: int) -> list[int]:
     """A 1-D parameter as the width of a 2-D one."""
     return [fill, *([int(item) for item in value] if isinstance(value, list | tuple) else [int(value)])]
+
+
+def make_out_of_place(node: Node) -> None:
+    """relu_ computes what relu does: in an exported graph nobody else sees the tensor it overwrites."""
+    name = str(node.target.__name__) if isinstance(node.target, torch._ops.OpOverload) else ""
+    packet, _, overload = name.partition(".")
+    plain = getattr(getattr(aten, packet.removesuffix("_"), None), overload, None) if packet.endswith("_") else None
+    if plain is not None:
+        node.target = plain

@@ -1,4 +1,4 @@
-"""What the operators that only move data have in common: quantization, strided loops in C, dimensions in another order."""
+"""What the operators that only move data share: quantization, strided loops in C, dimensions in another order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from cortado.errors import Reject
-from cortado.graph import Bound, add_call, shape
+from cortado.graph import Bound
 from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
 from cortado.op import (
     ONE_ROW,
@@ -19,7 +19,6 @@ from cortado.op import (
     Operator,
     Pattern,
     Quantization,
-    Rewrite,
     Role,
     RowRule,
     Rows,
@@ -72,10 +71,9 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if bound["divisor_override"] is not None:
-        return Reject("divisor_override is not supported")
-    if bound["count_include_pad"] and any(pair(bound["padding"])):
-        return Reject("count_include_pad=True with padding is not supported; use count_include_pad=False")
+    """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
+    if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
+        return Reject("divides by something else than the number of pixels inside the image")
     return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
 
 
@@ -94,34 +92,6 @@ def lower(lowering: Lowering) -> Node:
         shift=_UNIT.shift,
     )
     return lowering.transpose(result, TO_NCHW)
-
-
-def match_mean(bound: Bound) -> Quantization | Reject:
-    """mean over height and width of an NCHW tensor is an average pool over the whole image."""
-    source = bound["self"]
-    rank = len(shape(source))
-    dims = sorted(dim % rank for dim in bound["dim"] or range(rank))
-    if rank != 4 or dims != [2, 3]:
-        return Reject(f"mean over dims {dims} of a rank {rank} tensor; supported: dims [2, 3] of a rank 4 tensor")
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
-
-
-def lower_mean(lowering: Lowering) -> Node:
-    source = lowering.node("self")
-    _, _, height, width = shape(source)
-    result = lowering.call(
-        AVG_POOL2D,
-        input=lowering.transpose(source, TO_NHWC),
-        kernel_size=[height, width],
-        stride=[height, width],
-        padding=[0, 0],
-        ceil_mode=False,
-        zero_point=lowering.out.zero_point,
-        multiplier=_UNIT.multiplier,
-        shift=_UNIT.shift,
-    )
-    result = lowering.transpose(result, TO_NCHW)
-    return lowering.view(result, shape(lowering.bound.node))
 
 
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
@@ -214,18 +184,3 @@ AVG_POOL2D = Operator(
 )
 
 AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower)
-MEAN_PATTERN = Pattern(aten=(aten.mean.dim,), match=match_mean, lower=lower_mean)
-
-
-def adaptive_to_avg_pool2d(bound: Bound) -> Node | None:
-    """An average pool, when the output divides the input: then every window has the same size."""
-    source: Node = bound["self"]
-    *_, height, width = shape(source)
-    *_, out_h, out_w = shape(bound.node)
-    if height % out_h or width % out_w:
-        return None
-    kernel = [height // out_h, width // out_w]
-    return add_call(bound.node, aten.avg_pool2d.default, source, kernel, kernel)
-
-
-ADAPTIVE_REWRITE = Rewrite(aten=(aten.adaptive_avg_pool2d.default,), rewrite=adaptive_to_avg_pool2d)

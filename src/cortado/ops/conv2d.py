@@ -116,13 +116,13 @@ def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int) -> tuple[Tensor
 def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
     """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its rescaling."""
     room = INT32_MAX >> shifts.clamp(min=0).to(torch.int64)
-    over = torch.maximum(high, -low) > room
-    if bool(over.any()):
-        channel = int(over.nonzero()[0])
+    most = torch.maximum(high, -low)
+    if bool((most > room).any()):
+        channel = int((most > room).nonzero()[0])
         raise CortadoError(
-            f"{describe(node)}: the sum of output channel {channel} may reach {int(torch.maximum(high, -low)[channel])}, "
-            f"expected at most {int(room[channel])} so that it fits 32 bits when it is rescaled; use calibration data "
-            "with the range the model really sees, or a smaller layer"
+            f"{describe(node)}: the sum of output channel {channel} may reach {int(most[channel])}, expected at most "
+            f"{int(room[channel])} so that it fits 32 bits when it is rescaled; use calibration data with the range "
+            "the model really sees, or a smaller layer"
         )
 
 

@@ -26,9 +26,7 @@ class Pads:
     right: int
 
     def __add__(self, other: "Pads") -> "Pads":
-        return Pads(
-            self.top + other.top, self.bottom + other.bottom, self.left + other.left, self.right + other.right
-        )
+        return Pads(self.top + other.top, self.bottom + other.bottom, self.left + other.left, self.right + other.right)
 
     @property
     def even(self) -> bool:
@@ -68,9 +66,7 @@ def zero_padding(node: Node) -> Pads | None:
 def pad_images(like: Node, source: Node, pads: Pads) -> Node:
     if pads == Pads(0, 0, 0, 0):
         return source
-    return add_call(
-        like, aten.constant_pad_nd.default, source, [pads.left, pads.right, pads.top, pads.bottom], 0.0
-    )
+    return add_call(like, aten.constant_pad_nd.default, source, [pads.left, pads.right, pads.top, pads.bottom], 0.0)
 
 
 def images(like: Node, source: Node, spatial: int) -> Node:

@@ -152,18 +152,23 @@ def rolling_columns(axis: Axis, stride_h: int) -> tuple[int, int]:
 
     Its size function takes the vertical stride for the horizontal one.
     """
-    return max(0, axis.stride - max(axis.kernel, stride_h)), max(0, axis.extra - axis.pad)
+    front = max(0, axis.stride - axis.kernel) if axis.stride > stride_h else 0
+    return front, max(0, axis.extra - axis.pad)
 
 
 def uses_reversed_weights(in_c: int, stride: list[int]) -> bool:
     return max(stride) <= 2 and in_c > REVERSE_CHANNELS
 
 
-def zero_taps(rows: Axis, columns: Axis, in_c: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Zero taps (front, back) per axis that make CMSIS-NN right."""
+def zero_taps(rows: Axis, columns: Axis, sizes: tuple[int, ...]) -> list[tuple[int, int]] | None:
+    """Zero taps (front, back) per axis that make CMSIS-NN right for an NHWC input; None if none do."""
+    images, height, _, in_c = sizes
     if uses_reversed_weights(in_c, [rows.stride, columns.stride]):
-        return (0, max(0, rows.pad - rows.kernel + 1)), (0, max(0, columns.pad - columns.kernel + 1))
-    return rolling_rows(rows), rolling_columns(columns, rows.stride)
+        # Its padding is what the taps reach beyond the layer's. For more than one image it was never seen to be right.
+        return [(0, max(0, axis.pad - axis.kernel + 1)) for axis in (rows, columns)] if images == 1 else None
+    taps = [rolling_rows(rows), rolling_columns(columns, rows.stride)]
+    # Input that ends within the padding leaves the rolling buffer at the wrong row.
+    return taps if rows.pad + taps[0][0] <= height * rows.stride else None
 
 
 def spread(weight: Tensor, dilation: list[int]) -> Tensor:
@@ -181,13 +186,12 @@ def lower(lowering: Lowering) -> Node:
     weight = spread(data.permute(1, 2, 3, 0), pair(bound["dilation"]))
     stride, padding, extra = (pair(bound[name]) for name in ("stride", "padding", "output_padding"))
     axes = [Axis(*numbers) for numbers in zip(weight.shape[1:3], stride, padding, extra, strict=True)]
-    taps = zero_taps(axes[0], axes[1], weight.shape[3])
-    axes = [axis.with_zeros(*zeros) for axis, zeros in zip(axes, taps, strict=True)]
     source = lowering.transpose(lowering.node("input"), TO_NHWC)
-    # The road over reversed weights was never seen to be right for more than one image.
-    several = shape(source)[0] > 1 and uses_reversed_weights(weight.shape[3], stride)
+    found = zero_taps(axes[0], axes[1], shape(source))
+    taps = found or [(0, 0), (0, 0)]
+    axes = [axis.with_zeros(*zeros) for axis, zeros in zip(axes, taps, strict=True)]
     result = lowering.call(
-        TRANSPOSE_CONV2D_BATCH if several else TRANSPOSE_CONV2D,
+        TRANSPOSE_CONV2D_C if found is None else TRANSPOSE_CONV2D,
         input=source,
         weight=lowering.constant("weight", torch.nn.functional.pad(weight, (0, 0, *taps[1], *taps[0]))),
         stride=stride,
@@ -323,7 +327,9 @@ def samples() -> Any:
         dilation = [draw(st.sampled_from([1, 1, 1, 2, 3])) for _ in range(2)]
         extra = [draw(st.integers(0, 3)) for _ in range(2)]
         sizes = [draw(st.integers(1, 7)) for _ in range(2)]
-        full = [out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)]
+        full = [
+            out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)
+        ]
         padding = [draw(st.integers(0, min(k, (size - 1) // 2))) for k, size in zip(kernel, full, strict=True)]
         groups = draw(st.sampled_from([1, 1, 2, 3]))
         in_c, out_c = (groups * draw(st.integers(1, 6)) for _ in range(2))
@@ -371,20 +377,20 @@ TRANSPOSE_CONV2D = Operator(
     samples=samples,
 )
 
-TRANSPOSE_CONV2D_BATCH = replace(
+TRANSPOSE_CONV2D_C = replace(
     TRANSPOSE_CONV2D,
     name="cortado::transpose_conv2d_nhwc",
     arguments=TRANSPOSE_CONV2D.arguments.removesuffix(", Tensor scratch, Tensor output_scratch"),
-    summary="2-D transposed convolution of several images with more than 16 channels and strides up to 2",
+    summary="2-D transposed convolution of a shape that CMSIS-NN gets wrong",
     places=frozenset({Place.C}),
     pte_scratch=lambda call, backend: (),
-    constraints="CMSIS-NN's kernel for such layers takes one image: compile for batch 1 to have them in a .pte",
+    constraints=(
+        "CMSIS-NN's kernel takes one image where strides are at most 2 and channels more than 16, elsewhere an input "
+        "whose height x stride is at least the padding"
+    ),
 )
 
-CONV_TRANSPOSE2D_PATTERN = Pattern(
-    aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True
-)
+CONV_TRANSPOSE2D_PATTERN = Pattern(aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True)
 CONV_TRANSPOSE_REWRITE = Rewrite(
     aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input), rewrite=to_conv_transpose2d
 )
-

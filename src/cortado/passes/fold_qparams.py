@@ -7,22 +7,26 @@ import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.graph import Bound, add_constant, bind, constant_value
+from cortado.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.numerics import ChannelQParams, QParams
+from cortado.op import Match, find
 from cortado.passes.base import CortexMPass
 from cortado.verify import Level
 
 _quantized = torch.ops.quantized_decomposed
-_QUANTIZE = (_quantized.quantize_per_tensor.default,)
-_DEQUANTIZE = (_quantized.dequantize_per_tensor.default,)
-_QUANTIZE_CHANNEL = (_quantized.quantize_per_channel.default,)
-_DEQUANTIZE_CHANNEL = (_quantized.dequantize_per_channel.default,)
+_QUANTIZE = _quantized.quantize_per_tensor.default
+_DEQUANTIZE = _quantized.dequantize_per_tensor.default
+_QUANTIZE_CHANNEL = _quantized.quantize_per_channel.default
+_DEQUANTIZE_CHANNEL = _quantized.dequantize_per_channel.default
+_BORDERS = (_QUANTIZE, _DEQUANTIZE, _QUANTIZE_CHANNEL, _DEQUANTIZE_CHANNEL)
 
 
 class FoldQParams(CortexMPass):
     """Constants become integers; a node behind which a quantize stood carries its parameters in meta["qparams"].
 
-    A quantize stays where the value before it is float (a graph input), a dequantize where a graph output is float.
+    A quantize stays where the value before it is float: a graph input, or a call that no integer operator takes. One
+    in front of other parameters than a tensor has stays too, as the rescaling that it is. A dequantize stays in front
+    of graph outputs and of calls that no integer operator takes.
     """
 
     name: ClassVar[str] = "fold-qparams"
@@ -34,15 +38,17 @@ class FoldQParams(CortexMPass):
 
     def run(self, module: GraphModule) -> bool:
         graph = module.graph
-        for node in list(graph.nodes):
-            if node.op != "call_function":
-                continue
-            if node.target in _QUANTIZE + _QUANTIZE_CHANNEL and self._constant(node) is not None:
+        for node in _calls(module, _QUANTIZE, _QUANTIZE_CHANNEL):
+            if self._constant(node) is not None:
                 self._fold_constant(node)
-            elif node.target in _QUANTIZE:
-                self._fold_quantize(node)
-            elif node.target in _DEQUANTIZE + _DEQUANTIZE_CHANNEL:
-                self._fold_dequantize(node)
+        graph.eliminate_dead_code()
+        # Only now: patterns look at constants, and these are constants only since.
+        integer = {node for node in graph.nodes if _is_integer(node)}
+        for node in _calls(module, _QUANTIZE, _DEQUANTIZE):
+            if node.target == _QUANTIZE:
+                _fold_quantize(node, integer)
+            else:
+                _fold_dequantize(node, integer)
         graph.eliminate_dead_code()
         return True
 
@@ -50,38 +56,53 @@ class FoldQParams(CortexMPass):
         return constant_value(self.program, bind(node)["input"])
 
     def _fold_constant(self, node: Node) -> None:
-        """A quantized weight or bias: the integers themselves, computed as PT2E would."""
+        """A quantized constant and the dequantizes behind it: the integers themselves, computed as PT2E would."""
         bound = bind(node)
         data = self._constant(node)
         assert data is not None
-        if node.target in _QUANTIZE_CHANNEL:
+        if node.target == _QUANTIZE_CHANNEL:
             scales = constant_value(self.program, bound["scales"])
-            zero_points = constant_value(self.program, bound["zero_points"])
-            assert scales is not None and zero_points is not None
+            assert scales is not None
             axis = int(bound["axis"])
             codes = _quantize_channels(data, scales, axis, bound)
             qparams: QParams | ChannelQParams = ChannelQParams(tuple(scales.tolist()), axis)
         else:
             qparams = _qparams(bound)
             args = (qparams.scale, qparams.zero_point, bound["quant_min"], bound["quant_max"], bound["dtype"])
-            codes = _quantized.quantize_per_tensor.default(data, *args)
+            codes = _QUANTIZE(data, *args)
         holder = add_constant(self.program, f"{bound['input'].name}_q", codes)
         holder.meta["qparams"] = qparams
+        for user in list(node.users):
+            if is_call(user, _DEQUANTIZE, _DEQUANTIZE_CHANNEL):
+                user.replace_all_uses_with(holder, delete_user_cb=lambda reader: reader.op != "output")
         node.replace_all_uses_with(holder)
 
-    def _fold_quantize(self, node: Node) -> None:
-        bound = bind(node)
-        source: Node = bound["input"]
-        qparams = _qparams(bound)
-        if source.op == "placeholder" or "qparams" in source.meta:
-            node.meta["qparams"] = qparams  # the border from float, or a change of scale
-            return
-        source.meta["qparams"] = qparams
-        node.replace_all_uses_with(source, delete_user_cb=lambda user: user is not node)
 
-    def _fold_dequantize(self, node: Node) -> None:
-        source: Node = bind(node)["input"]
-        node.replace_all_uses_with(source, delete_user_cb=lambda user: user.op != "output")
+def _calls(module: GraphModule, *targets: object) -> list[Node]:
+    return [node for node in module.graph.nodes if is_call(node, *targets)]
+
+
+def _is_integer(node: Node) -> bool:
+    """Whether an integer operator takes a call, and so reads and gives codes."""
+    return node.op == "call_function" and node.target not in _BORDERS and isinstance(find(node), Match)
+
+
+def _fold_quantize(node: Node, integer: set[Node]) -> None:
+    bound = bind(node)
+    source: Node = bound["input"]
+    qparams = _qparams(bound)
+    present = source.meta.get("qparams")
+    if present is None and source in integer:
+        present = source.meta["qparams"] = qparams
+    if present == qparams:
+        node.replace_all_uses_with(source, delete_user_cb=lambda user: user is not node)
+    else:
+        node.meta["qparams"] = qparams  # the border from float, or a change of scale
+
+
+def _fold_dequantize(node: Node, integer: set[Node]) -> None:
+    source: Node = bind(node)["input"]
+    node.replace_all_uses_with(source, delete_user_cb=lambda user: user in integer or is_call(user, _QUANTIZE))
 
 
 def _qparams(bound: Bound) -> QParams:

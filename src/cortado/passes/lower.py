@@ -130,7 +130,7 @@ class LoweringContext:
     def constant(self, name: str, data: Tensor) -> Node:
         return add_constant(self.program, f"{self._node.name}_{name}", data)
 
-    def call(self, operator: Operator, **arguments: Any) -> Node:
+    def call(self, operator: Operator, /, **arguments: Any) -> Node:
         return add_operator_call(self._node, self._mode, operator, arguments)
 
     def view(self, node: Node, shape: Sequence[int]) -> Node:

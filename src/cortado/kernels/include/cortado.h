@@ -45,6 +45,7 @@ void cortado_conv2d_s8(const cortado_conv2d_t *L, const int8_t *const rows[], in
 
 void cortado_conv2d_s8__scalar(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_conv2d_s8__dsp(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_conv2d_s8__mve(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
 /* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
 typedef struct {
@@ -60,6 +61,8 @@ void cortado_conv1x1_s8(const cortado_conv1x1_t *L, const int8_t *in, int8_t *ou
 void cortado_conv1x1_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                 void *scratch);
 void cortado_conv1x1_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                             void *scratch);
+void cortado_conv1x1_s8__mve(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                              void *scratch);
 
 /* The same as conv1x1, but best for one pixel: every linear layer. No scratch. (Its portable form is conv1x1.) */
@@ -174,6 +177,9 @@ typedef struct {
 } cortado_add_t;
 
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
+void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                            int32_t channels);
 /* For a_shift <= 0, b_shift <= 0 and (a' + b') * 2^max(out_shift, 0) < 2^30; __scalar not on Armv6-M and Baseline. */
 void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
@@ -186,6 +192,9 @@ typedef struct {
 } cortado_mul_t;
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
+void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                            int32_t channels);
 
 /* out = clamp(round_half_away(((a - a_zero) / (b - b_zero)) * factor) + out_zero), float32, unfused; a quotient with
  * denominator 0 is 0. factor = s_a / (s_b * s_out). May be in place. */
@@ -212,8 +221,23 @@ void cortado_softmax_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *ou
 /* The same bits from a table made at compile time: faster, and no exponential in the program. */
 void cortado_softmax_s8__table(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
+/* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
+ * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */
+typedef struct {
+    int32_t diff_min, slope;
+    int32_t log_multiplier, log_shift, fraction_bits;
+    int32_t out_zero, act_min, act_max;
+    const int32_t *exp_table; /* as softmax's */
+} cortado_log_softmax_t;
+
+void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
+
+typedef struct {
+    const int8_t *table; /* [256] */
+} cortado_table_t;
 
 /* ---- Data movement --------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,65 @@
+"""What the benchmarks share: the peers' figures, targets, tables, a history file."""
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
+
+FOLDER = Path(__file__).parent
+BASELINES: dict[str, Any] = json.loads((FOLDER / "baselines.json").read_text())
+# The peers' names of the cores they were measured on, as targets.
+TARGETS = {
+    "m0": "cortex-m0plus",
+    "m3": "cortex-m3",
+    "m4": "cortex-m4",
+    "m7": "cortex-m7",
+    "m33": "cortex-m33",
+    "m55": "cortex-m55",
+}
+NETWORKS = tuple(BASELINES["executorch_compile_cpu_seconds"])
+NOTE = "instructions are counted exactly by the emulator; they are not cycles"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Aligned text; the first column to the left, numbers to the right."""
+    cells = [[_text(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in cells
+    )
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:.2f}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def ratio(ours: float | None, theirs: float | None) -> float | None:
+    return None if ours is None or not theirs else ours / theirs
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def remember(name: str, record: Any, path: Path | None) -> None:
+    """Appends one line of JSON to a history file."""
+    if path is not None:
+        line = {"benchmark": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "result": record}
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")

@@ -1,0 +1,55 @@
+"""Code of the bundles: .text and descriptors with the bundle's own default flags; constants counted apart.
+
+python benchmarks/code_size.py [--networks ...] [--targets m4,m55] [--json]
+"""
+
+import argparse
+import json
+from typing import Any
+
+from _common import BASELINES, NETWORKS, TARGETS, progress, ratio, table
+from cortado import api, runner, zoo
+from cortado.target import Compiler, from_target_string
+
+PEERS: dict[str, Any] = BASELINES["executorch_models"]
+
+
+def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
+    network = zoo.get(name)
+    model = api.prepare(network.build(), network.example_inputs(), network.calibration(2), name=name)
+    found = []
+    for key in keys:
+        progress(f"{name} {key}")
+        target = from_target_string(TARGETS[key])
+        compiled = model.compile(target)
+        info = runner.BundleInfo(compiled.report()["prefix"], target, (), ())
+        sizes = {c.value: runner.code_bytes(compiled.bundle.files, info, c) for c in Compiler}
+        constants = compiled.bundle.weights_bytes
+        found.append({"network": name, "target": key, **sizes, "constants": constants})
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--targets", default="m4,m55")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    results = [r for n in arguments.networks.split(",") for r in measure(n, arguments.targets.split(","))]
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        return
+    rows = []
+    for r in results:
+        peer = PEERS[r["network"]].get(r["target"], {}).get("code_bytes_Os")
+        rows.append(
+            [f"{r['network']} {r['target']}", r["gcc"], r["clang"], peer, ratio(r["gcc"], peer), r["constants"]]
+        )
+    print(table(["network", "gcc 12", "clang 19", "peer -Os", "ratio", "constants"], rows))
+    print(
+        "\nratio: gcc 12 to ExecuTorch's runtime and kernels at -Os (baselines.json), about 5 KB of harness included."
+    )
+
+
+if __name__ == "__main__":
+    main()

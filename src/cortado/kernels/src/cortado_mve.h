@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Convolution with vector instructions (MVE). Internal.
+ *
+ * Four output channels at a time. The stream has, for each four: the weights, sixteen products of each channel in turn,
+ * then what is left of each; their biases; their multipliers; their shifts. Channels that make a four whole are zeros.
+ * Before all that, a word that says whether any channel has a shift that is not to the right.
+ */
+#ifndef CORTADO_MVE_H
+#define CORTADO_MVE_H
+
+#include "cortado.h"
+#include "cortado_math.h"
+
+/* mve_pixels.S knows these offsets. */
+typedef struct {
+    const int8_t *stream;
+    int32_t blocks, rest; /* sixteens of products, and those left */
+    int32_t channels;
+    int32_t offset, low, high;
+    int32_t mixed; /* whether any channel has a shift that is not to the right */
+} cortado_mve_t;
+
+/* A layer's descriptor; `size` products per output. */
+static inline cortado_mve_t cortado_mve_layer(const int8_t *weights, int32_t size, int32_t channels, int32_t offset,
+                                              int32_t low, int32_t high)
+{
+    const cortado_mve_t layer = {weights + 4, size >> 4, size & 15, channels, offset, low, high, cortado_load4(weights)};
+    return layer;
+}
+
+/* All output channels of one pixel; of two. Return the stream after them. */
+const int8_t *cortado_mve_pixel(const cortado_mve_t *M, const int8_t *x, int8_t *out);
+const int8_t *cortado_mve_pixels(const cortado_mve_t *M, const int8_t *x0, const int8_t *x1, int8_t *out0, int8_t *out1);
+
+#endif /* CORTADO_MVE_H */

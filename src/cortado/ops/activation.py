@@ -1,0 +1,210 @@
+"""out = table[x + 128]: every function of one int8 tensor, element by element, is 256 entries.
+
+The entry for code x is quantize(f(dequantize(x))), computed here in float32 exactly as the calibrated model computes
+it. Where f has no finite value the entry saturates: +inf becomes the largest code, -inf the smallest, NaN (the square
+root or logarithm of a negative number) the output's zero point.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
+from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows
+from cortado.ops import _binary
+from cortado.ops._float import add_constant
+from cortado.pointwise import (
+    COMBINATIONS,
+    FUNCTIONS,
+    POINTWISE,
+    attribute,
+    function_of,
+    last_call,
+    operand_name,
+    uniform_value,
+)
+from cortado.target import Isa
+
+aten = torch.ops.aten
+_quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
+
+UNIT_INTERVAL = QParams(1 / 256, -128)  # [0, 1): sigmoid, hardsigmoid, softmax
+PLUS_MINUS_ONE = QParams(1 / 128, 0)  # [-1, 1): tanh
+FIXED_OUTPUT = {
+    aten.sigmoid.default: UNIT_INTERVAL,
+    aten.hardsigmoid.default: UNIT_INTERVAL,
+    aten.tanh.default: PLUS_MINUS_ONE,
+}
+
+
+def reference(*, input: Tensor, lut: Tensor) -> Tensor:
+    return lut[input.to(torch.int64) + 128].contiguous()
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if bound.node.meta["val"].dtype not in (torch.float32, torch.int8):
+        return Reject(f"gives {bound.node.meta['val'].dtype}, and only float32 results are quantized")
+    if bound.get("training"):
+        return Reject("training=True makes it random; export the model in eval mode")
+    fixed = FIXED_OUTPUT.get(last_call(bound.node), Role.ACTIVATION)
+    return Quantization({operand_name(bound.node): Role.ACTIVATION}, fixed)
+
+
+def refuse(bound: Bound) -> Reject:
+    """What is left of comparisons and selections once every function of one tensor has become a table."""
+    if bound.node.meta["val"].dtype == torch.bool:
+        return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
+    return Reject(
+        "mixes several tensors element by element; supported are add, sub, mul, div, minimum and maximum, and any "
+        "function of a single tensor"
+    )
+
+
+def table(lowering: Lowering, name: str, codes: Tensor) -> Node:
+    """A call that looks every code of the operand up in these 256 entries."""
+    return lowering.call(ACTIVATION, input=lowering.node(name), lut=lowering.constant("table", codes))
+
+
+def entries(values: Tensor, out: QParams) -> Tensor:
+    """256 real numbers as codes, saturating."""
+    finite = torch.nan_to_num(values.to(torch.float32), nan=0.0, posinf=math.inf, neginf=-math.inf)
+    codes: Tensor = _quantize(finite, out.scale, out.zero_point, INT8_MIN, INT8_MAX, torch.int8)
+    return codes
+
+
+def all_codes() -> Tensor:
+    return torch.arange(INT8_MIN, INT8_MAX + 1, dtype=torch.int32)
+
+
+def lower(lowering: Lowering) -> Node:
+    name = operand_name(lowering.bound.node)
+    values = function_of(lowering.bound.node)(lowering.q(name).dequantize(all_codes()))
+    return table(lowering, name, entries(values, lowering.out))
+
+
+def match_rescale(bound: Bound) -> Quantization | Reject:
+    if "qparams" not in bound["input"].meta:
+        return Reject("a float tensor")
+    return Quantization({"input": Role.ACTIVATION})
+
+
+def lower_rescale(lowering: Lowering) -> Node:
+    """A tensor that is needed in other quantization parameters than its own: concatenation, minimum, maximum."""
+    return table(lowering, "input", entries(lowering.q("input").dequantize(all_codes()), lowering.out))
+
+
+def clamped(lowering: Lowering, node: Node) -> Node:
+    """A kernel's result within the clamp behind it, for kernels that have no bounds of their own.
+
+    Mostly int8 itself is the clamp: the scale was calibrated on clamped values. A bound next to the last code is as
+    good as the last code, being one rounding away from it.
+    """
+    low, high = lowering.bounds()
+    if low <= INT8_MIN + 1 and high >= INT8_MAX - 1:
+        return node
+    codes = all_codes().clamp(low, high).to(torch.int8)
+    return lowering.call(ACTIVATION, input=node, lut=lowering.constant("clamp", codes))
+
+
+# ---- other spellings -----------------------------------------------------------------------------------------
+
+
+def to_sigmoid(bound: Bound) -> Node:
+    return add_call(bound.node, aten.sigmoid.default, bound["self"])
+
+
+def to_clamp(bound: Bound) -> Node:
+    return add_call(bound.node, aten.clamp.default, bound["self"], bound["min"], bound["max"])
+
+
+def to_fewer_slopes(bound: Bound) -> Node | None:
+    """PReLU with a slope per channel, as operators that exist: one slope for all is a table and stays.
+
+    max(x, slope * x) where no slope is above 1, min(x, slope * x) where none is below, x + (slope - 1) * min(x, 0)
+    where there are both.
+    """
+    source, weight = bound["self"], bound["weight"]
+    slopes = attribute(weight)
+    if slopes is None or uniform_value(weight) is not None:
+        return None
+    node, sizes = bound.node, [-1 if dim == 1 else 1 for dim in range(max(len(shape(source)), 2))]
+
+    def scaled(operand: Node, factors: Tensor) -> Node:
+        constant = add_constant(node, "slopes", factors.reshape(sizes))
+        return add_call(node, aten.mul.Tensor, *_binary.broadcast(bound, operand, constant, by_channel=True))
+
+    if bool((slopes <= 1).all()):
+        return add_call(node, aten.maximum.default, source, scaled(source, slopes))
+    if bool((slopes >= 1).all()):
+        return add_call(node, aten.minimum.default, source, scaled(source, slopes))
+    negative = add_call(node, aten.clamp_max.default, source, 0)
+    return add_call(node, aten.add.Tensor, source, scaled(negative, slopes - 1))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    return Kernel(
+        call="cortado_table_s8(L->table, rows[0], out, n);",
+        sources=("table_s8.c",),
+        struct="cortado_table_t",
+        fields={"table": Array(call.array("lut"))},
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed = draw(sampling.SEEDS)
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        return {"input": sampling.codes(seed, sizes), "lut": sampling.codes(seed + 1, (256,))}
+
+    return draw_case()
+
+
+ACTIVATION = Operator(
+    name="cortex_m::quantized_activation",
+    summary="any function of one tensor, element by element, as a table of 256 entries",
+    arguments="Tensor input, Tensor lut",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    relayout=lambda arguments, perm: arguments,
+    constraints="infinite values saturate, undefined ones give the output's zero point",
+    samples=samples,
+)
+
+_WITH_OPERATORS_OF_THEIR_OWN = frozenset(
+    (
+        aten.add.Tensor,
+        aten.sub.Tensor,
+        aten.mul.Tensor,
+        aten.div.Tensor,
+        aten.minimum.default,
+        aten.maximum.default,
+    )
+)
+
+ACTIVATION_PATTERN = Pattern(aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower)
+RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale)
+REFUSED_PATTERN = Pattern(
+    aten=tuple(sorted(COMBINATIONS - _WITH_OPERATORS_OF_THEIR_OWN, key=str)), match=refuse, lower=lower
+)
+
+SIGMOID_REWRITE = Rewrite(aten=(aten.special_expit.default,), rewrite=to_sigmoid)
+CLAMP_REWRITE = Rewrite(aten=(aten.clip.default,), rewrite=to_clamp)
+PRELU_REWRITE = Rewrite(aten=(aten.prelu.default, aten._prelu_kernel.default), rewrite=to_fewer_slopes)

@@ -1,0 +1,197 @@
+"""a' = requant((a - a_zp) << 20, a_multiplier, a_shift), b' alike; out = clamp(requant(a' + b') + out_zp).
+
+A subtraction is an addition whose second multiplier is negative: the rounding of requant is defined for either sign,
+and the runtime takes any int32. `alpha` scales that multiplier, so it costs nothing either.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call
+from cortado.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ops import _binary
+from cortado.target import Isa
+
+aten = torch.ops.aten
+LEFT_SHIFT = 20
+LARGEST_SHIFT = 2  # |a' + b'| < 2^28, and kernels rely on 30 bits
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    self_multiplier: int,
+    self_shift: int,
+    other: Tensor,
+    other_zero_point: int,
+    other_multiplier: int,
+    other_shift: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    left = requant((self.to(torch.int64) - self_zero_point) << LEFT_SHIFT, self_multiplier, self_shift)
+    right = requant((other.to(torch.int64) - other_zero_point) << LEFT_SHIFT, other_multiplier, other_shift)
+    total = requant(left + right, output_multiplier, output_shift) + output_zero_point
+    return clamp_int8(total, activation_min, activation_max).contiguous()
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if bound.get("alpha", 1) == 0:
+        return Reject("alpha = 0 leaves one operand without a meaning; drop the addition")
+    return _binary.check(bound, by_channel=True) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+
+
+def lower(lowering: Lowering) -> Node:
+    alpha = float(lowering.bound.get("alpha", 1))
+    if lowering.bound.node.target == aten.sub.Tensor:
+        alpha = -alpha
+    return lower_sum(lowering, 1.0, alpha)
+
+
+def lower_sum(lowering: Lowering, self_factor: float, other_factor: float) -> Node:
+    """self_factor * self + other_factor * other, as one call."""
+    operands = _binary.prepare(lowering)
+    sides = [_term(lowering, "self", self_factor), _term(lowering, "other", other_factor)]
+    if operands.swapped:
+        sides.reverse()
+    twice_largest = 2 * max(abs(scale) for _, scale in sides)
+    names = ("self", "other")
+    arguments: dict[str, Any] = {}
+    for name, node, (zero_point, scale) in zip(names, (operands.first, operands.second), sides, strict=True):
+        factor = Fixed.of(abs(scale) / twice_largest)
+        arguments[name] = node
+        arguments[f"{name}_zero_point"] = zero_point
+        arguments[f"{name}_multiplier"] = factor.multiplier if scale > 0 else -factor.multiplier
+        arguments[f"{name}_shift"] = factor.shift
+    out = _binary.fixed(lowering, twice_largest / (2**LEFT_SHIFT * lowering.out.scale), LARGEST_SHIFT)
+    low, high = lowering.bounds()
+    result = lowering.call(
+        ADD,
+        **arguments,
+        output_zero_point=lowering.out.zero_point,
+        output_multiplier=out.multiplier,
+        output_shift=out.shift,
+        activation_min=low,
+        activation_max=high,
+    )
+    return operands.restore(result)
+
+
+def _term(lowering: Lowering, name: str, factor: float) -> tuple[int, float]:
+    """Zero point and scale of factor * operand."""
+    qparams = lowering.q(name)
+    return qparams.zero_point, factor * qparams.scale
+
+
+def to_add(bound: Bound) -> Node | None:
+    return _binary.rewritten(bound, aten.add.Tensor, by_channel=True, **_alpha(bound))
+
+
+def to_sub(bound: Bound) -> Node | None:
+    return _binary.rewritten(bound, aten.sub.Tensor, by_channel=True, **_alpha(bound))
+
+
+def to_reversed_sub(bound: Bound) -> Node | None:
+    """rsub(a, b) = b - alpha * a."""
+    if not isinstance(bound["other"], Node):
+        return None
+    new = _binary.broadcast(bound, bound["other"], bound["self"], by_channel=True)
+    return add_call(bound.node, aten.sub.Tensor, *new, **_alpha(bound))
+
+
+def _alpha(bound: Bound) -> dict[str, Any]:
+    alpha = bound.get("alpha", 1)
+    return {} if alpha == 1 else {"alpha": alpha}
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    fields = {
+        "a_zero": call["self_zero_point"],
+        "a_multiplier": call["self_multiplier"],
+        "a_shift": call["self_shift"],
+        "b_zero": call["other_zero_point"],
+        "b_multiplier": call["other_multiplier"],
+        "b_shift": call["other_shift"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+    }
+    channels = _binary.by_channel(call)
+    if channels is None:
+        text, source = "cortado_add_s8(L, rows[0], rows[1], out, n);", "add_s8.c"
+    else:
+        text, source = f"cortado_add_channel_s8(L, rows[0], rows[1], out, n, {channels});", "add_channel_s8.c"
+    return Kernel(call=text, sources=(source,), struct="cortado_add_t", fields=fields)
+
+
+def samples() -> Any:
+    """Any two scales, either sign, any output scale that fits; equal shapes and a channel operand."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        scales = [2.0 ** draw(st.floats(-8, 0)) for _ in range(2)]
+        twice_largest = 2 * max(scales)
+        left, right = (Fixed.of(scale / twice_largest) for scale in scales)
+        # 2^-16: sums of all kinds; 2^1: nearly cancelling operands, where almost every result saturates.
+        out = Fixed.of(2.0 ** draw(st.one_of(st.floats(-22, -16), st.floats(-16, 1.99))))
+        low, high = draw(sampling.activation_bounds())
+        sign = draw(st.sampled_from([1, -1]))
+        return {
+            **_binary.draw_operands(draw, by_channel=True),
+            "self_zero_point": draw(sampling.ZERO_POINTS),
+            "self_multiplier": left.multiplier,
+            "self_shift": left.shift,
+            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "other_multiplier": sign * right.multiplier,
+            "other_shift": right.shift,
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_multiplier": out.multiplier,
+            "output_shift": out.shift,
+            "activation_min": low,
+            "activation_max": high,
+        }
+
+    return draw_case()
+
+
+ADD = Operator(
+    name="cortex_m::quantized_add",
+    summary="sum or difference of two tensors, scaled, with clamp",
+    arguments=(
+        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor other, int other_zero_point, "
+        "int other_multiplier, int other_shift, int output_zero_point, int output_multiplier, int output_shift, "
+        "int activation_min, int activation_max"
+    ),
+    reference=reference,
+    shape=_binary.output_shape,
+    kernel=kernel,
+    rows=_binary.rows,
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes or one value per channel; other shapes are expanded first",
+    samples=samples,
+)
+
+ADD_PATTERN = Pattern(aten=(aten.add.Tensor, aten.sub.Tensor), match=match, lower=lower, fuses_clamp=True)
+ADD_REWRITE = Rewrite(aten=(aten.add.Tensor,), rewrite=to_add)
+SUB_REWRITE = Rewrite(aten=(aten.sub.Tensor, aten.subtract.Tensor), rewrite=to_sub)
+RSUB_REWRITE = Rewrite(aten=(aten.rsub.Tensor,), rewrite=to_reversed_sub)

@@ -1,0 +1,238 @@
+"""acc = sum over k of (lhs[b, i, k] + lhs_zero_point) * (rhs[b, j, k] + rhs_zero_point); out = clamp(requant(acc) + ...).
+
+Both zero points are negated, the right side is transposed. A constant matrix on the right is a linear layer instead.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, bind, is_call, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ops import conv2d
+from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+
+def reference(
+    *,
+    lhs: Tensor,
+    lhs_zero_point: int,
+    rhs_transposed: Tensor,
+    rhs_zero_point: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+) -> Tensor:
+    a, b = lhs.to(torch.float64) + lhs_zero_point, rhs_transposed.to(torch.float64) + rhs_zero_point
+    acc = torch.bmm(a, b.transpose(1, 2)).to(torch.int64)
+    return clamp_int8(requant(acc, output_multiplier, output_shift) + output_zero_point).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    batches, rows, _ = call.shape("lhs")
+    return batches, rows, call.shape("rhs_transposed")[1]
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def product(like: Node, lhs: Node, rhs: Node) -> Node:
+    """lhs @ rhs with all of matmul's broadcasting, as one linear layer or one aten.bmm between views."""
+    sizes_a, sizes_b = list(shape(lhs)), list(shape(rhs))
+    out = _product_shape(sizes_a, sizes_b)
+    if is_constant(rhs) and len(sizes_b) <= 2:
+        data = constant_data(rhs)
+        weight = data.reshape(1, -1) if len(sizes_b) == 1 else data.T
+        return add_view(like, add_call(like, aten.linear.default, lhs, add_constant(like, "weight", weight)), out)
+    a = [1, *sizes_a] if len(sizes_a) == 1 else sizes_a
+    b = [*sizes_b, 1] if len(sizes_b) == 1 else sizes_b
+    (rows, depth), cols = a[-2:], b[-1]
+    if math.prod(b[:-2]) == 1:  # one right side: the batches are only more rows
+        batches, rows = 1, math.prod(a[:-1])
+    else:
+        batch = list(torch.broadcast_shapes(a[:-2], b[:-2]))
+        lhs, rhs = _expand(like, lhs, a, batch), _expand(like, rhs, b, batch)
+        batches = math.prod(batch)
+    left, right = _matrices(like, lhs, (batches, rows, depth)), _matrices(like, rhs, (batches, depth, cols))
+    return add_view(like, add_call(like, aten.bmm.default, left, right), out)
+
+
+def _matrices(like: Node, node: Node, sizes: tuple[int, int, int]) -> Node:
+    """A view as [batch, rows, columns]; a transpose stays behind the view, where it meets the one the kernel needs."""
+    batches, rows, columns = sizes
+    if is_constant(node):
+        return add_constant(like, "matrices", constant_data(node).reshape(sizes))
+    if _swaps_last_two(node):
+        source = add_view(like, node.all_input_nodes[0], (batches, columns, rows))
+        return add_permute(like, source, (0, 2, 1))
+    return add_view(like, node, sizes)
+
+
+def _swaps_last_two(node: Node) -> bool:
+    rank = len(shape(node))
+    if is_call(node, aten.transpose.int):
+        return {bind(node)[name] % rank for name in ("dim0", "dim1")} == {rank - 2, rank - 1}
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    return is_call(node, aten.permute.default) and [dim % rank for dim in bind(node)["dims"]] == swapped
+
+
+def _product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    return tuple(torch.matmul(torch.empty(a, device="meta"), torch.empty(b, device="meta")).shape)
+
+
+def _expand(like: Node, node: Node, sizes: Sequence[int], batch: Sequence[int]) -> Node:
+    """A matrix of `sizes` for every entry of the batch."""
+    wanted = [*batch, *sizes[-2:]]
+    if math.prod(sizes) == math.prod(wanted):
+        return node
+    if is_constant(node):
+        return add_constant(like, "expanded", constant_data(node).reshape(sizes).expand(wanted))
+    return add_call(like, aten.expand.default, add_view(like, node, sizes), wanted)
+
+
+def to_product(bound: Bound) -> Node | None:
+    """matmul, mm and bmm. A bmm that is already in the one form stays."""
+    names = ("self", "other") if bound.node.target == aten.matmul.default else ("self", "mat2")
+    lhs, rhs = (bound[name] for name in names)
+    if bound.node.target == aten.bmm.default and shape(rhs)[0] > 1:
+        return None
+    return product(bound.node, lhs, rhs)
+
+
+def addmm_to_sum(bound: Bound) -> Node | None:
+    """beta * self + alpha * (mat1 @ mat2); a linear layer where the factors are 1 and bias and mat2 are constant."""
+    like, bias, rhs = bound.node, bound["self"], bound["mat2"]
+    if bound["alpha"] != 1 or bound["beta"] != 1:
+        return None
+    if is_constant(rhs) and is_constant(bias) and shape(bias) == (shape(rhs)[1],):
+        weight = add_constant(like, "weight", constant_data(rhs).T)
+        return add_call(like, aten.linear.default, bound["mat1"], weight, bias)
+    return add_call(like, aten.add.Tensor, product(like, bound["mat1"], rhs), bias)
+
+
+def computed_linear(bound: Bound) -> Node | None:
+    """A linear layer whose weights are computed is a product, and an addition."""
+    weight, bias = bound["weight"], bound["bias"]
+    if is_constant(weight):
+        return None
+    result = product(bound.node, bound["input"], add_permute(bound.node, weight, (1, 0)))
+    return result if bias is None else add_call(bound.node, aten.add.Tensor, result, bias)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION, "mat2": Role.ACTIVATION})
+
+
+def lower(lowering: Lowering) -> Node:
+    left, right, out = lowering.q("self"), lowering.q("mat2"), lowering.out
+    fixed = Fixed.of(left.scale * right.scale / out.scale)
+    depth = shape(lowering.node("self"))[2]
+    most = depth * _reach(left.zero_point) * _reach(right.zero_point)
+    conv2d.check_sums(lowering.bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([fixed.shift]))
+    constant = lowering.data("mat2")
+    return lowering.call(
+        BATCH_MATMUL,
+        lhs=lowering.node("self"),
+        lhs_zero_point=-left.zero_point,
+        rhs_transposed=(
+            lowering.transpose(lowering.node("mat2"), (0, 2, 1))
+            if constant is None
+            else lowering.constant("rhs", constant.transpose(1, 2))
+        ),
+        rhs_zero_point=-right.zero_point,
+        output_zero_point=out.zero_point,
+        output_multiplier=fixed.multiplier,
+        output_shift=fixed.shift,
+    )
+
+
+def _reach(zero_point: int) -> int:
+    """The largest magnitude of a code without its zero point."""
+    return max(INT8_MAX - zero_point, zero_point - INT8_MIN)
+
+
+# ---- the .pte and the C kernel -------------------------------------------------------------------------------
+
+
+def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
+    from executorch.backends.cortex_m.library import cmsis_nn
+
+    _, columns, depth = call.shape("rhs_transposed")
+    size = cmsis_nn.fully_connected_buffer_size(backend, cmsis_nn.DataType.A8W8, filter_nhwc=[depth, 1, 1, columns])
+    return (int(size),)
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    batches, rows, depth = call.shape("lhs")
+    fields = {
+        "batches": batches,
+        "rows": rows,
+        "cols": call.shape("rhs_transposed")[1],
+        "depth": depth,
+        "lhs_zero": -call["lhs_zero_point"],
+        "rhs_zero": -call["rhs_zero_point"],
+        "out_zero": call["output_zero_point"],
+        "multiplier": call["output_multiplier"],
+        "shift": call["output_shift"],
+        "act_min": INT8_MIN,
+        "act_max": INT8_MAX,
+    }
+    return Kernel(
+        call="cortado_batch_matmul_s8(L, rows[0], rows[1], out, scratch);",
+        sources=("batch_matmul_s8.c",),
+        struct="cortado_batch_matmul_t",
+        fields=fields,
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        batches, rows, cols = (draw(st.integers(1, most)) for most in (3, 9, 9))
+        depth, seed = draw(sampling.CHANNELS), draw(sampling.SEEDS)
+        multipliers, shifts = sampling.fixed_points(seed, 1)
+        return {
+            "lhs": sampling.codes(seed + 1, (batches, rows, depth)),
+            "lhs_zero_point": -draw(sampling.ZERO_POINTS),
+            "rhs_transposed": sampling.codes(seed + 2, (batches, cols, depth)),
+            "rhs_zero_point": -draw(sampling.ZERO_POINTS),
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_multiplier": int(multipliers[0]),
+            "output_shift": int(shifts[0]),
+        }
+
+    return draw_case()
+
+
+BATCH_MATMUL = Operator(
+    name="cortex_m::quantized_batch_matmul",
+    summary="product of two matrices, both computed, or the right one constant for each batch entry",
+    arguments=(
+        "Tensor lhs, int lhs_zero_point, Tensor rhs_transposed, int rhs_zero_point, int output_zero_point, "
+        "int output_multiplier, int output_shift, Tensor scratch"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    pte_scratch=pte_scratch,
+    tensors=("lhs", "rhs_transposed"),
+    constraints="sums that fit 32 bits",
+    samples=samples,
+)
+
+BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower)
+PRODUCT_REWRITE = Rewrite(aten=(aten.matmul.default, aten.mm.default, aten.bmm.default), rewrite=to_product)
+ADDMM_REWRITE = Rewrite(aten=(aten.addmm.default,), rewrite=addmm_to_sum)
+COMPUTED_LINEAR_REWRITE = Rewrite(aten=(aten.linear.default,), rewrite=computed_linear)

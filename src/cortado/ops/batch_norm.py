@@ -1,0 +1,106 @@
+"""Batch normalization is x * scale[c] + shift[c]: folded into the layer before it, or a 1x1 depthwise convolution."""
+
+import torch
+from torch.fx import Node
+
+from cortado.graph import Bound, add_call, bind, is_call, shape, sole_user
+from cortado.op import Rewrite
+from cortado.ops._float import (
+    add_constant,
+    add_permute,
+    add_view,
+    constant_data,
+    is_constant,
+    replace_values,
+    values_only,
+)
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_CONVOLUTIONS = (aten.conv2d.default, aten.conv_transpose2d.input)
+
+
+def affine(bound: Bound) -> tuple[Tensor, Tensor] | None:
+    """(scale, shift) per channel; None in training mode or with statistics that are not constant."""
+    if bound.get("training"):
+        return None
+    constants = [bound[name] for name in ("running_mean", "running_var", "weight", "bias")]
+    if not all(is_constant(node) for node in constants[:2]) or not all(
+        node is None or is_constant(node) for node in constants[2:]
+    ):
+        return None
+    mean, variance = constant_data(constants[0]), constant_data(constants[1])
+    scale = torch.rsqrt(variance.to(torch.float64) + float(bound["eps"]))
+    if constants[2] is not None:
+        scale = scale * constant_data(constants[2])
+    shift = -mean * scale
+    return scale, shift if constants[3] is None else shift + constant_data(constants[3])
+
+
+def layer_before(node: Node) -> Node | None:
+    """The convolution or linear layer whose output channels are the normalization's, if nothing else reads it."""
+    channels = shape(node)[1]
+    while is_call(node, aten.reshape.default) and sole_user(node) is not None and shape(node)[1] == channels:
+        node = node.all_input_nodes[0]
+    fits = is_call(node, *_CONVOLUTIONS) or (is_call(node, aten.linear.default) and len(shape(node)) == 2)
+    if not fits or sole_user(node) is None or shape(node)[1] != channels:
+        return None
+    bound = bind(node)
+    constant = is_constant(bound["weight"]) and (bound["bias"] is None or is_constant(bound["bias"]))
+    grouped = node.target == aten.conv_transpose2d.input and bound["groups"] != 1
+    return node if constant and not grouped else None
+
+
+def fold(layer: Node, scale: Tensor, shift: Tensor) -> None:
+    """Weights times scale, bias times scale plus shift, in place of the layer's own."""
+    bound = bind(layer)
+    weight = constant_data(bound["weight"]).to(torch.float64)
+    axis = 1 if layer.target == aten.conv_transpose2d.input else 0
+    sizes = [1] * weight.dim()
+    sizes[axis] = -1
+    bias = 0.0 if bound["bias"] is None else constant_data(bound["bias"]).to(torch.float64)
+    with layer.graph.inserting_before(layer):
+        new = {
+            "weight": add_constant(layer, "weight", (weight * scale.reshape(sizes)).to(torch.float32)),
+            "bias": add_constant(layer, "bias", (bias * scale + shift).to(torch.float32)),
+        }
+    layer.args, layer.kwargs = tuple({**bound.values, **new}.values()), {}
+
+
+def as_convolution(like: Node, source: Node, scale: Tensor, shift: Tensor) -> Node:
+    """x * scale + shift as a 1x1 depthwise convolution over the image that the tensor is."""
+    n, channels, *spatial = sizes = shape(source)
+    if spatial:
+        height = 1 if len(spatial) == 1 else torch.Size(spatial[:-1]).numel()
+        images = add_view(like, source, (n, channels, height, spatial[-1]))
+    else:
+        images = add_permute(like, add_view(like, source, (1, n, 1, channels)), (0, 3, 1, 2))
+    weight = add_constant(like, "weight", scale.to(torch.float32).reshape(-1, 1, 1, 1))
+    bias = add_constant(like, "bias", shift.to(torch.float32))
+    arguments = (images, weight, bias, [1, 1], [0, 0], [1, 1], channels)
+    result = add_call(like, aten.conv2d.default, *arguments)
+    return add_view(like, result if spatial else add_permute(like, result, (0, 2, 3, 1)), sizes)
+
+
+def _normalized(bound: Bound) -> Node | None:
+    source, factors = bound["input"], affine(bound)
+    if factors is None:
+        return None
+    layer = layer_before(source)
+    if layer is None:
+        return as_convolution(bound.node, source, *factors)
+    fold(layer, *factors)
+    return source  # type: ignore[no-any-return]
+
+
+def values_of_normalized(bound: Bound) -> None:
+    """The form of decomposed graphs gives its statistics too."""
+    users = values_only(bound.node)
+    values = _normalized(bound) if users else None
+    if users and values is not None:
+        replace_values(users, values)
+
+
+BATCH_NORM_REWRITE = Rewrite(aten=(aten.batch_norm.default,), rewrite=_normalized)
+DECOMPOSED_REWRITE = Rewrite(aten=(aten._native_batch_norm_legit_no_training.default,), rewrite=values_of_normalized)

@@ -1,0 +1,135 @@
+"""out = clamp(round_away(((a - a_zp) / (b - b_zp)) * factor) + out_zp), in float32; a zero denominator gives quotient 0.
+
+One of the three operators that are float32 by definition. factor = a_scale / (b_scale * out_scale).
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.errors import CortadoError, Reject
+from cortado.graph import Bound, add_call, describe
+from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ops import _binary
+from cortado.ops._float import add_constant
+from cortado.ops.activation import clamped
+from cortado.pointwise import attribute, uniform_value
+from cortado.target import Isa
+
+aten = torch.ops.aten
+LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runtime does without a check
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    other: Tensor,
+    other_zero_point: int,
+    output_zero_point: int,
+    output_scale: float,
+) -> Tensor:
+    top = (self.to(torch.int32) - self_zero_point).to(torch.float32)
+    bottom = (other.to(torch.int32) - other_zero_point).to(torch.float32)
+    quotient = torch.where(bottom == 0, torch.zeros_like(top), top / torch.where(bottom == 0, 1.0, bottom))
+    scaled = quotient * torch.tensor(output_scale, dtype=torch.float32)
+    whole = torch.trunc(scaled)
+    rest = scaled - whole  # exact: adding a half first would round
+    away = torch.where(rest >= 0.5, 1.0, 0.0) - torch.where(rest <= -0.5, 1.0, 0.0)
+    return clamp_int8((whole + away).to(torch.int64) + output_zero_point).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return _binary.check(bound, by_channel=False) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+
+
+def lower(lowering: Lowering) -> Node:
+    operands = _binary.prepare(lowering)
+    left, right = lowering.q("self"), lowering.q("other")
+    factor = left.scale / (right.scale * lowering.out.scale)
+    if not factor <= LARGEST_FACTOR:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: one step of the numerator is {factor:g} steps of the quotient; its output "
+            "was almost zero for every calibration input: use calibration inputs for which it is not"
+        )
+    result = lowering.call(
+        DIV,
+        self=operands.first,
+        self_zero_point=left.zero_point,
+        other=operands.second,
+        other_zero_point=right.zero_point,
+        output_zero_point=lowering.out.zero_point,
+        output_scale=float(np.float32(factor)),
+    )
+    return operands.restore(clamped(lowering, result))
+
+
+def to_div(bound: Bound) -> Node | None:
+    """A division by a constant tensor is a product with its reciprocals."""
+    other = bound["other"]
+    data = attribute(other) if isinstance(other, Node) and uniform_value(other) is None else None
+    if data is None or bool((data == 0).any()) or not isinstance(bound["self"], Node):
+        return _binary.rewritten(bound, aten.div.Tensor, by_channel=False)
+    inverse = add_constant(bound.node, "reciprocals", 1.0 / data)
+    return add_call(
+        bound.node, aten.mul.Tensor, *_binary.broadcast(bound, bound["self"], inverse, by_channel=True)
+    )
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    return Kernel(
+        call="cortado_div_s8(L, rows[0], rows[1], out, n);",
+        sources=("div_s8.c",),
+        struct="cortado_div_t",
+        fields={
+            "a_zero": call["self_zero_point"],
+            "b_zero": call["other_zero_point"],
+            "out_zero": call["output_zero_point"],
+            "factor": float(np.float32(call["output_scale"])),
+            "act_min": INT8_MIN,
+            "act_max": INT8_MAX,
+        },
+    )
+
+
+def samples() -> Any:
+    """Zero denominators, ties and saturation included."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        factor = draw(st.one_of(st.sampled_from([0.5, 1.0, 2.0, 64.0]), st.floats(2.0**-10, 2.0**22)))
+        return {
+            **_binary.draw_operands(draw, by_channel=False),
+            "self_zero_point": draw(sampling.ZERO_POINTS),
+            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_scale": float(np.float32(factor)),
+        }
+
+    return draw_case()
+
+
+DIV = Operator(
+    name="cortex_m::quantized_div",
+    summary="quotient of two tensors, in float32; a zero denominator gives quotient 0",
+    arguments=(
+        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, float output_scale"
+    ),
+    reference=reference,
+    shape=_binary.output_shape,
+    kernel=kernel,
+    rows=_binary.rows,
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes; other shapes are expanded first; a constant divisor becomes a product",
+    samples=samples,
+)
+
+DIV_PATTERN = Pattern(aten=(aten.div.Tensor,), match=match, lower=lower, fuses_clamp=True)
+DIV_REWRITE = Rewrite(aten=(aten.div.Tensor, aten.divide.Tensor, aten.true_divide.Tensor), rewrite=to_div)

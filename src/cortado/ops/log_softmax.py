@@ -1,0 +1,158 @@
+"""out = out_zp - round(((max - x) * slope + log(sum of exp)) / 2^fraction_bits), over the last dimension.
+
+The exponentials and their sum are softmax's. Their logarithm is found bit by bit: squaring a number in [1, 2) shows the
+next bit of its base-2 logarithm. Softmax followed by a table of logarithms would not do: all small probabilities are
+the same code there.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.errors import CortadoError, Reject
+from cortado.graph import Bound, describe, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ops import softmax
+from cortado.target import Isa
+
+aten = torch.ops.aten
+LOG_BITS = 20  # fractional bits of the base-2 logarithm
+UNIT_BITS = 31 - softmax.SUM_BITS  # a sum of 1.0 is 2^19
+LARGEST = 2**29  # of each of the two terms that are added
+FRACTION_BITS = 22  # at most: more would not be seen in 8 bits
+FEWEST_FRACTION_BITS = 8
+
+
+def log2(total: Tensor) -> Tensor:
+    """Base-2 logarithm, 20 fractional bits truncated, of a number of 19 fractional bits that is at least 1."""
+    headroom = softmax.leading_zeros(total)
+    mantissa = total << headroom  # [1, 2) with 31 fractional bits
+    result = 31 - headroom - UNIT_BITS
+    # A square needs 64 unsigned bits: numpy has them.
+    square = mantissa.numpy().astype(np.uint64)
+    for _ in range(LOG_BITS):
+        square = (square * square) >> np.uint64(31)
+        carry = square >> np.uint64(32)
+        square = square >> carry
+        result = (result << 1) | torch.from_numpy(carry.astype(np.int64))
+    return result
+
+
+def reference(
+    *,
+    input: Tensor,
+    input_multiplier: int,
+    input_shift: int,
+    diff_min: int,
+    slope: int,
+    log_multiplier: int,
+    log_shift: int,
+    fraction_bits: int,
+    output_zero_point: int,
+) -> Tensor:
+    below, _, total = softmax.sum_of_exponentials(input, input_multiplier, input_shift, diff_min)
+    fixed = below * slope + requant(log2(total), log_multiplier, log_shift)
+    rounded = (fixed + (1 << (fraction_bits - 1))) >> fraction_bits
+    return clamp_int8(output_zero_point - rounded).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return softmax.match_over(bound, Quantization({"self": Role.ACTIVATION}))
+
+
+def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, int] | None:
+    """Slope and logarithm in steps of the output, with as many fractional bits as fit."""
+    per_step, per_bit = in_scale / out_scale, math.log(2) / out_scale
+    largest = max(255 * per_step, math.log2(max(length, 2)) * per_bit)
+    bits = min(FRACTION_BITS, math.floor(math.log2(LARGEST / largest)))
+    if bits < FEWEST_FRACTION_BITS:
+        return None
+    log_factor = Fixed.of(per_bit * 2.0 ** (bits - LOG_BITS))
+    return {
+        "slope": round(per_step * 2**bits),
+        "log_multiplier": log_factor.multiplier,
+        "log_shift": log_factor.shift,
+        "fraction_bits": bits,
+    }
+
+
+def lower(lowering: Lowering) -> Node:
+    qparams, out = lowering.q("self"), lowering.out
+    length = shape(lowering.node("self"))[lowering.bound["dim"]]
+    factors = output_factors(qparams.scale, out.scale, length)
+    if factors is None:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: an output scale of {out.scale:g} is too small for an input scale of "
+            f"{qparams.scale:g}; use calibration inputs of the size the model will see"
+        )
+    return softmax.over_last(
+        lowering,
+        LOG_SOFTMAX,
+        **softmax.input_factor(qparams.scale),
+        **factors,
+        output_zero_point=out.zero_point,
+    )
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    return Kernel(
+        call=f"cortado_log_softmax_s8(L, rows[0], out, n, {call.shape('input')[-1]});",
+        sources=("log_softmax_s8.c",),
+        struct="cortado_log_softmax_t",
+        fields={
+            "diff_min": call["diff_min"],
+            "slope": call["slope"],
+            "log_multiplier": call["log_multiplier"],
+            "log_shift": call["log_shift"],
+            "fraction_bits": call["fraction_bits"],
+            "out_zero": call["output_zero_point"],
+            "act_min": INT8_MIN,
+            "act_max": INT8_MAX,
+            "exp_table": softmax.exp_table(call),
+        },
+    )
+
+
+def samples() -> Any:
+    """Input scales from one to the next, output scales that the calibration of such inputs could give."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        given = softmax.draw_input(draw)
+        length = given["input"].shape[-1]
+        in_scale = given["input_multiplier"] * 2.0 ** (given["input_shift"] - 31 - 26)
+        ratio = draw(st.floats(0.25, 40.0))
+        factors = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / 255), length)
+        assert factors is not None
+        return {**given, **factors, "output_zero_point": draw(sampling.ZERO_POINTS)}
+
+    return draw_case()
+
+
+LOG_SOFTMAX = Operator(
+    name="cortado::log_softmax",
+    summary="logarithm of softmax over the last dimension",
+    arguments=(
+        "Tensor input, int input_multiplier, int input_shift, int diff_min, int slope, int log_multiplier, "
+        "int log_shift, int fraction_bits, int output_zero_point"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    places=frozenset({Place.C}),
+    constraints=(
+        f"at most {softmax.LARGEST_ROW} values; C bundle only: no kernel of the runtime keeps the logarithms of small "
+        "probabilities apart"
+    ),
+    samples=samples,
+)
+
+LOG_SOFTMAX_PATTERN = Pattern(aten=(aten.log_softmax.int, aten._log_softmax.default), match=match, lower=lower)

@@ -1,0 +1,207 @@
+"""out = clamp(largest value of the window inside the image). NHWC; the codes keep their scale and zero point."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
+from cortado.op import (
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Role,
+    RowRule,
+    Rows,
+    SharedWith,
+    registry,
+)
+from cortado.ops._float import pair
+from cortado.ops.avg_pool2d import pooled_size
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+
+def reference(
+    *,
+    input: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    input_zero_point: int,
+    output_zero_point: int,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    x = input.to(torch.float32).permute(TO_NCHW)
+    largest = torch.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode)
+    return clamp_int8(largest, activation_min, activation_max).permute(TO_NHWC).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    n, *sizes, channels = call.shape("input")
+    axes = zip(sizes, call["kernel_size"], call["stride"], call["padding"], call["dilation"], strict=True)
+    out_h, out_w = (pooled_size(size, k, s, p, bool(call["ceil_mode"]), d) for size, k, s, p, d in axes)
+    return n, out_h, out_w, channels
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+
+
+def lower(lowering: Lowering) -> Node:
+    bound = lowering.bound
+    kernel, dilation = pair(bound["kernel_size"]), pair(bound["dilation"])
+    stride = pair(bound["stride"]) if bound["stride"] else kernel
+    padding = pair(bound["padding"])
+    source = lowering.transpose(lowering.node("self"), TO_NHWC)
+    axes = list(zip(shape(source)[1:3], kernel, stride, padding, dilation, strict=True))
+    sizes = [
+        [pooled_size(size, k, s, p, up, d) for size, k, s, p, d in axes] for up in (False, bool(bound["ceil_mode"]))
+    ]
+    clipped = sizes[0] != sizes[1]  # the last window reaches past the padding
+    operator = DILATED_MAX_POOL2D if dilation != [1, 1] else CLIPPED_MAX_POOL2D if clipped else MAX_POOL2D
+    result = lowering.call(
+        operator,
+        input=source,
+        kernel_size=kernel,
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        ceil_mode=clipped,
+        input_zero_point=lowering.q("self").zero_point,
+        output_zero_point=lowering.out.zero_point,
+        activation_min=INT8_MIN,
+        activation_max=INT8_MAX,
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+    """ExecuTorch's kernel has no windows that reach past the padding: the image grows by the smallest code."""
+    source = arguments["input"]
+    numbers = (arguments[name] for name in ("kernel_size", "stride", "padding"))
+    grow = [_missing(*axis) for axis in zip(shape(source)[1:3], *numbers, strict=True)]
+    pad = registry().operators["cortex_m::pad"]
+    grown = add(pad, input=source, pre_pad=[0, 0, 0, 0], post_pad=[0, *grow, 0], pad_value=INT8_MIN)
+    return add(MAX_POOL2D, **{**arguments, "input": grown, "ceil_mode": False})
+
+
+def _missing(size: int, kernel: int, stride: int, pad: int) -> int:
+    """Rows that the last window of ceil_mode lacks."""
+    last = (pooled_size(size, kernel, stride, pad, ceil_mode=True) - 1) * stride
+    return max(0, last + kernel - (size + 2 * pad))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows:
+    taps, stride, pad, dilation = (call[name][0] for name in ("kernel_size", "stride", "padding", "dilation"))
+    return Rows((RowRule(taps, stride, pad, dilation),))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    fields = {
+        "in_w": call.shape("input")[2],
+        "channels": call.shape("input")[3],
+        "out_w": call.out_shape[2],
+        "kernel_h": call["kernel_size"][0],
+        "kernel_w": call["kernel_size"][1],
+        "stride_w": call["stride"][1],
+        "pad_left": call["padding"][1],
+        "dilation_w": call["dilation"][1],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+    }
+    return Kernel(
+        call="cortado_max_pool2d_s8(L, rows, out);",
+        sources=("max_pool2d_s8.c",),
+        struct="cortado_pool2d_t",
+        fields=fields,
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def _samples(ceil_mode: bool, dilations: tuple[int, ...]) -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kernel = [draw(st.integers(1, 5)) for _ in range(2)]
+        dilation = [draw(st.sampled_from(dilations)) for _ in range(2)]
+        padding = [draw(st.integers(0, k // 2)) for k in kernel]
+        reach = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
+        sizes = [draw(st.integers(max(1, r), max(1, r) + 8)) for r in reach]
+        zero_point = draw(sampling.ZERO_POINTS)
+        low, high = draw(sampling.activation_bounds())
+        return {
+            "input": sampling.codes(
+                draw(sampling.SEEDS), (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
+            ),
+            "kernel_size": kernel,
+            "stride": [draw(st.integers(1, 3)) for _ in kernel],
+            "padding": padding,
+            "dilation": dilation,
+            "ceil_mode": ceil_mode and draw(st.booleans()),
+            "input_zero_point": zero_point,
+            "output_zero_point": zero_point,
+            "activation_min": low,
+            "activation_max": high,
+        }
+
+    return draw_case()
+
+
+MAX_POOL2D = Operator(
+    name="cortex_m::quantized_max_pool2d_nhwc",
+    summary="maximum over a window, padding not counted",
+    arguments=(
+        "Tensor input, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode, "
+        "int input_zero_point, int output_zero_point, int activation_min, int activation_max"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    samples=lambda: _samples(False, (1,)),
+)
+
+CLIPPED_MAX_POOL2D = replace(
+    MAX_POOL2D,
+    name="cortado::max_pool2d_nhwc",
+    summary="maximum over a window that may reach past the padding (ceil_mode)",
+    pte=clipped_in_pte,
+    constraints="in the .pte the image is padded with the smallest code first",
+    samples=lambda: _samples(True, (1,)),
+)
+
+DILATED_MAX_POOL2D = replace(
+    MAX_POOL2D,
+    name="cortado::dilated_max_pool2d_nhwc",
+    summary="maximum over a window with gaps",
+    places=frozenset({Place.C}),
+    constraints="ExecuTorch's max_pool2d kernel takes no dilation",
+    samples=lambda: _samples(True, (1, 2, 3)),
+)
+
+MAX_POOL2D_PATTERN = Pattern(aten=(aten.max_pool2d.default,), match=match, lower=lower)

@@ -1,0 +1,43 @@
+"""out = max(a, b), of codes: both operands and the output share scale and zero point."""
+
+import torch
+
+from cortado.numerics import Tensor
+from cortado.op import Call, Kernel, Operator, Pattern, Rewrite
+from cortado.ops import _binary, minimum
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+
+def reference(*, self: Tensor, other: Tensor) -> Tensor:
+    return torch.maximum(self, other).contiguous()
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    return Kernel(call="cortado_maximum_s8(rows[0], rows[1], out, n);", sources=("maximum_s8.c",))
+
+
+MAXIMUM = Operator(
+    name="cortex_m::maximum",
+    summary="the larger of two tensors, element by element",
+    arguments="Tensor self, Tensor other",
+    reference=reference,
+    shape=_binary.output_shape,
+    kernel=kernel,
+    rows=_binary.rows,
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes; other shapes are expanded first",
+    samples=minimum.samples,
+)
+
+MAXIMUM_PATTERN = Pattern(
+    aten=(aten.maximum.default,),
+    match=minimum.match,
+    lower=lambda lowering: minimum.lower_to(MAXIMUM, lowering),
+)
+MAXIMUM_REWRITE = Rewrite(
+    aten=(aten.maximum.default, aten.max.other, aten.fmax.default),
+    rewrite=lambda bound: _binary.rewritten(bound, aten.maximum.default, by_channel=False),
+)

@@ -1,0 +1,70 @@
+"""out = min(a, b), of codes: both operands and the output share scale and zero point."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound
+from cortado.numerics import Tensor
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
+from cortado.ops import _binary
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+
+def reference(*, self: Tensor, other: Tensor) -> Tensor:
+    return torch.minimum(self, other).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    shared = Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, SharedWith("self"))
+    return _binary.check(bound, by_channel=False) or shared
+
+
+def lower_to(operator: Operator, lowering: Lowering) -> Node:
+    """A call on raw codes. CMSIS-NN looks at the last four dimensions only, so higher ranks are flattened."""
+    operands = _binary.prepare(lowering)
+    flat = (_binary.flat_rank4(lowering, node) for node in (operands.first, operands.second))
+    first, second = flat
+    result = lowering.call(operator, self=first, other=second)
+    return lowering.view(result, tuple(lowering.bound.node.meta["val"].shape))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    return Kernel(call="cortado_minimum_s8(rows[0], rows[1], out, n);", sources=("minimum_s8.c",))
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        return _binary.draw_operands(draw, by_channel=False)
+
+    return draw_case()
+
+
+MINIMUM = Operator(
+    name="cortex_m::minimum",
+    summary="the smaller of two tensors, element by element",
+    arguments="Tensor self, Tensor other",
+    reference=reference,
+    shape=_binary.output_shape,
+    kernel=kernel,
+    rows=_binary.rows,
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes; other shapes are expanded first",
+    samples=samples,
+)
+
+MINIMUM_PATTERN = Pattern(
+    aten=(aten.minimum.default,), match=match, lower=lambda lowering: lower_to(MINIMUM, lowering)
+)
+MINIMUM_REWRITE = Rewrite(
+    aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
+    rewrite=lambda bound: _binary.rewritten(bound, aten.minimum.default, by_channel=False),
+)

@@ -1,0 +1,131 @@
+"""out = clamp(requant((a - a_zp) * (b - b_zp), multiplier, shift) + out_zp)."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ops import _binary
+from cortado.ops.activation import clamped
+from cortado.target import Isa
+
+aten = torch.ops.aten
+LARGEST_SHIFT = 14  # a product of two differences is below 2^16, and kernels rely on 30 bits
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    other: Tensor,
+    other_zero_point: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+) -> Tensor:
+    product = (self.to(torch.int64) - self_zero_point) * (other.to(torch.int64) - other_zero_point)
+    return clamp_int8(requant(product, output_multiplier, output_shift) + output_zero_point).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return _binary.check(bound, by_channel=True) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+
+
+def lower(lowering: Lowering) -> Node:
+    operands = _binary.prepare(lowering)
+    first, second = ("other", "self") if operands.swapped else ("self", "other")
+    left, right = lowering.q(first), lowering.q(second)
+    factor = _binary.fixed(lowering, left.scale * right.scale / lowering.out.scale, LARGEST_SHIFT)
+    result = lowering.call(
+        MUL,
+        self=operands.first,
+        self_zero_point=left.zero_point,
+        other=operands.second,
+        other_zero_point=right.zero_point,
+        output_zero_point=lowering.out.zero_point,
+        output_multiplier=factor.multiplier,
+        output_shift=factor.shift,
+    )
+    return operands.restore(clamped(lowering, result))
+
+
+def to_mul(bound: Bound) -> Node | None:
+    return _binary.rewritten(bound, aten.mul.Tensor, by_channel=True)
+
+
+def split_gate(bound: Bound) -> Node:
+    """glu: the first half of a dimension times the sigmoid of the second."""
+    source: Node = bound["self"]
+    dim = bound["dim"] % len(shape(source))
+    half = shape(source)[dim] // 2
+    value = add_call(bound.node, aten.slice.Tensor, source, dim, 0, half)
+    gate = add_call(bound.node, aten.slice.Tensor, source, dim, half, 2 * half)
+    return add_call(bound.node, aten.mul.Tensor, value, add_call(bound.node, aten.sigmoid.default, gate))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    fields = {
+        "a_zero": call["self_zero_point"],
+        "b_zero": call["other_zero_point"],
+        "out_zero": call["output_zero_point"],
+        "out_multiplier": call["output_multiplier"],
+        "out_shift": call["output_shift"],
+        "act_min": INT8_MIN,
+        "act_max": INT8_MAX,
+    }
+    channels = _binary.by_channel(call)
+    if channels is None:
+        text, source = "cortado_mul_s8(L, rows[0], rows[1], out, n);", "mul_s8.c"
+    else:
+        text, source = f"cortado_mul_channel_s8(L, rows[0], rows[1], out, n, {channels});", "mul_channel_s8.c"
+    return Kernel(call=text, sources=(source,), struct="cortado_mul_t", fields=fields)
+
+
+def samples() -> Any:
+    """Any factor from products that vanish to products that saturate; equal shapes and a channel operand."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        factor = Fixed.of(2.0 ** draw(st.one_of(st.floats(-12, 0), st.floats(-31, 13.99))))
+        return {
+            **_binary.draw_operands(draw, by_channel=True),
+            "self_zero_point": draw(sampling.ZERO_POINTS),
+            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_multiplier": factor.multiplier,
+            "output_shift": factor.shift,
+        }
+
+    return draw_case()
+
+
+MUL = Operator(
+    name="cortex_m::quantized_mul",
+    summary="product of two tensors",
+    arguments=(
+        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, "
+        "int output_multiplier, int output_shift"
+    ),
+    reference=reference,
+    shape=_binary.output_shape,
+    kernel=kernel,
+    rows=_binary.rows,
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    constraints="equal shapes or one value per channel; other shapes are expanded first",
+    samples=samples,
+)
+
+MUL_PATTERN = Pattern(aten=(aten.mul.Tensor,), match=match, lower=lower, fuses_clamp=True)
+MUL_REWRITE = Rewrite(aten=(aten.mul.Tensor, aten.multiply.Tensor), rewrite=to_mul)
+GLU_REWRITE = Rewrite(aten=(aten.glu.default,), rewrite=split_gate)

@@ -1,0 +1,174 @@
+"""out = the input with a border of one value; reflected, replicated and circular borders pick elements of the input."""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, shape
+from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ops._movement import MAX_LOOPS, relayout_lists, shared, six
+from cortado.ops.index_select import pick
+from cortado.ops.slice import take
+from cortado.target import Isa
+
+aten = torch.ops.aten
+PTE_MAX_RANK = 4
+LONGEST_BORDER = 255  # rows above an image that a step of the C bundle can count
+
+
+def reference(*, input: Tensor, pre_pad: list[int], post_pad: list[int], pad_value: int) -> Tensor:
+    sides = [width for dim in reversed(range(input.dim())) for width in (pre_pad[dim], post_pad[dim])]
+    return torch.nn.functional.pad(input, sides, value=pad_value).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return tuple(map(sum, zip(call.shape("input"), call["pre_pad"], call["post_pad"], strict=True)))
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def mode(bound: Bound) -> str:
+    """constant, reflect, replicate or circular."""
+    name = str(bound.node.target)
+    if "reflection" in name:
+        return "reflect"
+    return "replicate" if "replication" in name else str(bound.get("mode", "constant"))
+
+
+def sides(bound: Bound) -> list[tuple[int, int]]:
+    """(before, after) for every dimension; a negative border cuts off. PyTorch counts from the last dimension."""
+    widths = int_list(bound.get("pad") or bound.get("padding"))
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))[::-1]
+    return [(0, 0)] * (len(shape(bound["self"])) - len(pairs)) + pairs
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    value = bound.get("value")
+    if value is not None and not math.isfinite(value):
+        return Reject(f"pads with {value}, which has no int8 code; pad with a finite number")
+    return shared(bound)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, node = lowering.bound, lowering.node("self")
+    widths, how = sides(bound), mode(bound)
+    if how != "constant":
+        for dim, (before, after) in enumerate(widths):
+            node = pick(lowering, node, dim, border_index(how, shape(node)[dim], before, after))
+        return node
+    for dim, (before, after) in enumerate(widths):
+        size = shape(node)[dim]
+        node = take(lowering, node, dim, max(0, -before), size + min(0, after))
+    value = lowering.out.quantize(float(bound["value"] or 0.0))
+    return surround(lowering, node, [(max(0, before), max(0, after)) for before, after in widths], value)
+
+
+def border_index(how: str, size: int, before: int, after: int) -> list[int]:
+    """The input's position for every output position of one dimension."""
+    positions = range(-before, size + after)
+    if how == "replicate":
+        return [min(max(position, 0), size - 1) for position in positions]
+    if how == "circular":
+        return [position % size for position in positions]
+    last = size - 1
+    return [last - abs(last - abs(position)) for position in positions]
+
+
+def surround(lowering: Lowering, node: Node, widths: list[tuple[int, int]], value: int) -> Node:
+    """A border of one code. The kernels know four dimensions; of more, each is padded alone, as one of three."""
+    if not any(map(any, widths)):
+        return node
+    if len(widths) <= PTE_MAX_RANK:
+        before, after = [pair[0] for pair in widths], [pair[1] for pair in widths]
+        return lowering.call(PAD, input=node, pre_pad=before, post_pad=after, pad_value=value)
+    for dim, (before_dim, after_dim) in enumerate(widths):
+        sizes = shape(node)
+        flat = lowering.view(node, (math.prod(sizes[:dim]), sizes[dim], math.prod(sizes[dim + 1 :])))
+        flat = surround(lowering, flat, [(0, 0), (before_dim, after_dim), (0, 0)], value)
+        node = lowering.view(flat, (*sizes[:dim], shape(flat)[1], *sizes[dim + 1 :]))
+    return node
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """Row by row unless images are added: a row above or below the image has no input row."""
+    before, after = call["pre_pad"], call["post_pad"]
+    if len(before) != 4 or before[0] or after[0] or before[1] > LONGEST_BORDER:
+        return None
+    return Rows((RowRule(pad=before[1]),))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    first = 0 if rows(call) is None else 2
+    sizes, before, after = (list(values)[first:] for values in (call.shape("input"), call["pre_pad"], call["post_pad"]))
+    return Kernel(
+        call="cortado_pad_s8(L, rows[0], out);",
+        sources=("pad_s8.c",),
+        struct="cortado_pad_t",
+        fields={
+            "rank": len(sizes),
+            "shape": six(sizes, 1),
+            "before": six(before, 0),
+            "after": six(after, 0),
+            "value": call["pad_value"],
+        },
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4]))
+        shape = tuple(draw(st.integers(1, 6)) for _ in range(rank))
+        widths = st.sampled_from([0, 0, 1, 2, 5])
+        before, after = ([draw(widths) for _ in range(rank)] for _ in range(2))
+        if rank == 4 and draw(st.booleans()):
+            before[0] = after[0] = 0
+        return {
+            "input": sampling.codes(draw(sampling.SEEDS), shape),
+            "pre_pad": before,
+            "post_pad": after,
+            "pad_value": draw(st.integers(INT8_MIN, INT8_MAX)),
+        }
+
+    return draw_case()
+
+
+PAD = Operator(
+    name="cortex_m::pad",
+    summary="pad with a constant: a border around any dimensions",
+    arguments="Tensor input, int[] pre_pad, int[] post_pad, int pad_value",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=rows,
+    relayout=relayout_lists("pre_pad", "post_pad"),
+    constraints=f"finite values; rank up to {PTE_MAX_RANK} at once, in the C kernel {MAX_LOOPS}",
+    samples=samples,
+)
+
+PAD_PATTERN = Pattern(
+    aten=(
+        aten.pad.default,
+        aten.constant_pad_nd.default,
+        aten.reflection_pad1d.default,
+        aten.reflection_pad2d.default,
+        aten.reflection_pad3d.default,
+        aten.replication_pad1d.default,
+        aten.replication_pad2d.default,
+        aten.replication_pad3d.default,
+    ),
+    match=match,
+    lower=lower,
+)

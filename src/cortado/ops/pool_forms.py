@@ -1,0 +1,230 @@
+"""Other spellings of pools: 1-D ones, unbatched ones, adaptive ones, averages over something else than the image.
+
+Each becomes aten.avg_pool2d or aten.max_pool2d on a batch of images, or a convolution with equal weights where the
+divisor is a constant: zeros outside the image then add nothing.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch.fx import Node
+
+from cortado.graph import Bound, add_call, shape
+from cortado.op import Rewrite
+from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, values_only
+from cortado.ops.avg_pool2d import pooled_size
+from cortado.ops.convolution_forms import Pads, images, pad_images
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How windows slide over one axis."""
+
+    size: int
+    kernel: int
+    stride: int
+    pad: int
+    ceil: bool
+
+    @property
+    def count(self) -> int:
+        return pooled_size(self.size, self.kernel, self.stride, self.pad, self.ceil)
+
+    @property
+    def over(self) -> int:
+        """How far the last window reaches past the image and its padding; below 0: what it leaves unseen."""
+        return (self.count - 1) * self.stride + self.kernel - (self.size + 2 * self.pad)
+
+
+def _axes(bound: Bound, source: Node, spatial: int) -> tuple[Axis, Axis]:
+    kernel, stride, padding = bound["kernel_size"], bound["stride"] or bound["kernel_size"], bound["padding"]
+    if spatial == 2:
+        kernel, stride, padding = pair(kernel), pair(stride), pair(padding)
+    else:
+        kernel, stride, padding = height_one(kernel, 1), height_one(stride, 1), height_one(padding, 0)
+    height, width = shape(source)[2:]
+    ceil = bool(bound["ceil_mode"])
+    return Axis(height, kernel[0], stride[0], padding[0], ceil), Axis(width, kernel[1], stride[1], padding[1], ceil)
+
+
+# ---- averages ------------------------------------------------------------------------------------------------
+
+
+def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
+    """An average over the pixels inside the image, or a convolution where the divisor is the same everywhere."""
+    source = images(bound.node, bound["self"], spatial)
+    axes = _axes(bound, source, spatial)
+    divisor = bound.get("divisor_override")
+    padded = bool(bound["count_include_pad"]) and any(axis.pad for axis in axes)
+    if divisor is None and padded and all(axis.over <= 0 for axis in axes):
+        divisor = axes[0].kernel * axes[1].kernel
+    if divisor is not None:
+        result = window_sums(bound.node, source, axes, 1.0 / divisor)
+    else:
+        if padded:
+            source, axes = _explicit_padding(bound.node, source, axes)
+        result = _pool(bound.node, aten.avg_pool2d.default, source, axes)
+    return add_view(bound.node, result, shape(bound.node))
+
+
+def window_sums(like: Node, source: Node, axes: tuple[Axis, Axis], factor: float) -> Node:
+    """The sum of each window times a factor: a depthwise convolution whose weights are all alike."""
+    rest = Pads(0, max(0, axes[0].over), 0, max(0, axes[1].over))
+    channels = shape(source)[1]
+    weight = torch.full((channels, 1, axes[0].kernel, axes[1].kernel), factor)
+    return add_call(
+        like,
+        aten.conv2d.default,
+        pad_images(like, source, rest),
+        add_constant(like, "weight", weight),
+        None,
+        [axis.stride for axis in axes],
+        [axis.pad for axis in axes],
+        [1, 1],
+        channels,
+    )
+
+
+def _explicit_padding(like: Node, source: Node, axes: tuple[Axis, Axis]) -> tuple[Node, tuple[Axis, Axis]]:
+    """Padding that counts becomes part of the image; at the end only as much as some window sees."""
+    after = [axis.pad + min(0, axis.over) for axis in axes]
+    sizes = [axis.size + axis.pad + max(0, end) for axis, end in zip(axes, after, strict=True)]
+    pads = Pads(axes[0].pad, max(0, after[0]), axes[1].pad, max(0, after[1]))
+    first, second = (Axis(size, axis.kernel, axis.stride, 0, axis.ceil) for size, axis in zip(sizes, axes, strict=True))
+    return pad_images(like, source, pads), (first, second)
+
+
+def _pool(like: Node, target: torch._ops.OpOverload, source: Node, axes: tuple[Axis, Axis]) -> Node:
+    window = ([axis.kernel for axis in axes], [axis.stride for axis in axes], [axis.pad for axis in axes])
+    if target == aten.avg_pool2d.default:
+        return add_call(like, target, source, *window, axes[0].ceil, False)
+    return add_call(like, target, source, *window, [1, 1], axes[0].ceil)
+
+
+def to_avg_pool2d(bound: Bound) -> Node | None:
+    padded = bound["count_include_pad"] and any(pair(bound["padding"]))
+    if len(shape(bound["self"])) == 4 and bound["divisor_override"] is None and not padded:
+        return None
+    return _to_avg_pool2d(bound, 2)
+
+
+def avg_pool1d_to_2d(bound: Bound) -> Node:
+    return _to_avg_pool2d(bound, 1)
+
+
+# ---- maxima --------------------------------------------------------------------------------------------------
+
+
+def _to_max_pool2d(bound: Bound, spatial: int) -> Node:
+    source = images(bound.node, bound["self"], spatial)
+    axes = _axes(bound, source, spatial)
+    window = ([axis.kernel for axis in axes], [axis.stride for axis in axes], [axis.pad for axis in axes])
+    dilation = pair(bound["dilation"]) if spatial == 2 else height_one(bound["dilation"], 1)
+    result = add_call(bound.node, aten.max_pool2d.default, source, *window, dilation, bool(bound["ceil_mode"]))
+    out = bound.node.meta["val"]
+    return add_view(bound.node, result, tuple((out[0] if isinstance(out, tuple) else out).shape))
+
+
+def to_max_pool2d(bound: Bound) -> Node | None:
+    return None if len(shape(bound["self"])) == 4 else _to_max_pool2d(bound, 2)
+
+
+def max_pool1d_to_2d(bound: Bound) -> Node:
+    return _to_max_pool2d(bound, 1)
+
+
+def max_pool_values(bound: Bound) -> None:
+    """max_pool2d_with_indices and its 1-D form, when nobody reads the indices."""
+    users = values_only(bound.node)
+    if users:
+        spatial = 2 if bound.node.target == aten.max_pool2d_with_indices.default else 1
+        replace_values(users, _to_max_pool2d(bound, spatial))
+
+
+# ---- adaptive ------------------------------------------------------------------------------------------------
+
+
+def adaptive_windows(size: int, count: int) -> list[tuple[int, int]]:
+    """(start, end) of each window, as PyTorch chooses them."""
+    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def even_windows(size: int, count: int) -> tuple[int, int] | None:
+    """(kernel, stride) if all windows are equally large and far apart."""
+    windows = adaptive_windows(size, count)
+    kernels = [end - start for start, end in windows]
+    strides = [after - before for (before, _), (after, _) in pairwise(windows)] or kernels
+    return (kernels[0], strides[0]) if len(set(kernels)) == len(set(strides)) == 1 else None
+
+
+def _even_axes(source: Node, counts: list[int]) -> tuple[Axis, Axis] | None:
+    sizes = shape(source)[2:]
+    vertical, horizontal = (even_windows(size, count) for size, count in zip(sizes, counts, strict=True))
+    if vertical is None or horizontal is None:
+        return None
+    return Axis(sizes[0], *vertical, 0, False), Axis(sizes[1], *horizontal, 0, False)
+
+
+def _uneven_average(like: Node, source: Node, counts: list[int]) -> Node:
+    """Windows of different sizes: every output pixel is its own weighted sum over the image, a linear layer."""
+    n, channels, *sizes = shape(source)
+    masks = []
+    for size, count in zip(sizes, counts, strict=True):
+        mask = torch.zeros(count, size)
+        for row, (start, end) in enumerate(adaptive_windows(size, count)):
+            mask[row, start:end] = 1.0 / (end - start)
+        masks.append(mask)
+    weight = torch.kron(masks[0], masks[1])
+    flat = add_view(like, source, (n * channels, sizes[0] * sizes[1]))
+    result = add_call(like, aten.linear.default, flat, add_constant(like, "weight", weight))
+    return add_view(like, result, (n, channels, *counts))
+
+
+def _adaptive_counts(bound: Bound, spatial: int, out: tuple[int, ...]) -> tuple[Node, list[int]]:
+    source = images(bound.node, bound["self"], spatial)
+    return source, ([1, out[-1]] if spatial == 1 else list(out[-2:]))
+
+
+def adaptive_avg_pool(bound: Bound) -> Node:
+    spatial = 1 if bound.node.target == aten.adaptive_avg_pool1d.default else 2
+    out = shape(bound.node)
+    source, counts = _adaptive_counts(bound, spatial, out)
+    axes = _even_axes(source, counts)
+    result = (
+        _uneven_average(bound.node, source, counts)
+        if axes is None
+        else _pool(bound.node, aten.avg_pool2d.default, source, axes)
+    )
+    return add_view(bound.node, result, out)
+
+
+def adaptive_max_pool(bound: Bound) -> None:
+    """When all windows are alike and nobody reads the indices."""
+    users = values_only(bound.node)
+    if not users:
+        return
+    spatial = 1 if bound.node.target == aten.adaptive_max_pool1d.default else 2
+    out = tuple(int(size) for size in bound.node.meta["val"][0].shape)
+    source, counts = _adaptive_counts(bound, spatial, out)
+    axes = _even_axes(source, counts)
+    if axes is not None:
+        replace_values(users, add_view(bound.node, _pool(bound.node, aten.max_pool2d.default, source, axes), out))
+
+
+AVG_POOL2D_REWRITE = Rewrite(aten=(aten.avg_pool2d.default,), rewrite=to_avg_pool2d)
+AVG_POOL1D_REWRITE = Rewrite(aten=(aten.avg_pool1d.default,), rewrite=avg_pool1d_to_2d)
+MAX_POOL2D_REWRITE = Rewrite(aten=(aten.max_pool2d.default,), rewrite=to_max_pool2d)
+MAX_POOL1D_REWRITE = Rewrite(aten=(aten.max_pool1d.default,), rewrite=max_pool1d_to_2d)
+MAX_POOL_VALUES_REWRITE = Rewrite(
+    aten=(aten.max_pool2d_with_indices.default, aten.max_pool1d_with_indices.default), rewrite=max_pool_values
+)
+ADAPTIVE_AVG_REWRITE = Rewrite(
+    aten=(aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default),
+    rewrite=adaptive_avg_pool,
+)
+ADAPTIVE_MAX_REWRITE = Rewrite(
+    aten=(aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default), rewrite=adaptive_max_pool
+)

@@ -1,0 +1,150 @@
+"""mean, sum, amax and their like over any dimensions: pools, or a convolution with equal weights, over a view.
+
+The reduced dimensions become the height or width of windows that don't overlap; a reduction never needs a kernel of
+its own. Rank 4 tensors are taken to lie in memory as NHWC, as they do between convolutions.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Node
+
+from cortado.graph import Bound, add_call, fake, shape
+from cortado.op import Rewrite
+from cortado.ops._float import add_constant, add_permute, add_view, replace_values, values_only
+from cortado.ops.pool_forms import Axis, window_sums
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a tensor is seen as images: permuted, viewed, and which windows are reduced to one pixel each."""
+
+    order: tuple[int, ...]  # of the tensor's dimensions, before the view
+    nhwc: tuple[int, int, int, int]
+    kernel: tuple[int, int]
+    kept: tuple[int, ...]  # the dimensions that are left, in the order the result has them
+
+
+def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
+    """The view of a tensor of these sizes in which `dims` are windows."""
+    rank = len(sizes)
+    order = (0, 2, 3, 1) if rank == 4 else tuple(range(rank))
+    if rank == 4 and dims <= {2, 3}:
+        n, c, h, w = sizes
+        return Windows(order, (n, h, w, c), (h if 2 in dims else 1, w if 3 in dims else 1), order)
+    moving = [dim for dim in order if sizes[dim] != 1]
+    places = [place for place, dim in enumerate(moving) if dim in dims]
+    if places and places[-1] - places[0] + 1 != len(places):  # not side by side
+        order = (*(dim for dim in order if dim not in dims), *(dim for dim in order if dim in dims))
+        moving = [dim for dim in order if sizes[dim] != 1]
+        places = [place for place, dim in enumerate(moving) if dim in dims]
+    first, last = (places[0], places[-1] + 1) if places else (0, 0)
+    before, reduced, after = (
+        math.prod(sizes[dim] for dim in part) for part in (moving[:first], moving[first:last], moving[last:])
+    )
+    kept = tuple(dim for dim in order if dim not in dims)
+    if after == 1:
+        return Windows(order, (1, before, reduced, 1), (1, reduced), kept)
+    return Windows(order, (1, before * reduced, 1, after), (reduced, 1), kept)
+
+
+def _dims(bound: Bound, rank: int) -> frozenset[int]:
+    given = bound.get("dim")
+    values = [given] if isinstance(given, int) else list(given or ())
+    return frozenset(dim % rank for dim in values) if values else frozenset(range(rank))
+
+
+def _images(like: Node, source: Node, view: Windows) -> Node:
+    """NCHW images, as aten's pools and convolutions take them."""
+    if view.kept == view.order:
+        return source
+    flat = add_view(like, add_permute(like, source, view.order), view.nhwc)
+    return add_permute(like, flat, (0, 3, 1, 2))
+
+
+def _result(like: Node, pooled: Node, view: Windows, sizes: Sequence[int], out: Sequence[int]) -> Node:
+    """One pixel per window back in the order of the tensor's dimensions."""
+    if view.kept == view.order:
+        return add_view(like, pooled, out)
+    flat = add_view(like, add_permute(like, pooled, (0, 2, 3, 1)), [sizes[dim] for dim in view.kept])
+    natural = sorted(range(len(view.kept)), key=lambda place: view.kept[place])
+    return add_view(like, add_permute(like, flat, natural), out)
+
+
+def _pool(like: Node, images: Node, kernel: Sequence[int], reduce: str) -> Node:
+    height, width = shape(images)[2:]
+    if reduce == "mean":
+        return add_call(like, aten.avg_pool2d.default, images, list(kernel), list(kernel))
+    if reduce == "max":
+        return add_call(like, aten.max_pool2d.default, images, list(kernel), list(kernel))
+    axes = (Axis(height, kernel[0], kernel[0], 0, False), Axis(width, kernel[1], kernel[1], 0, False))
+    return window_sums(like, images, axes, 1.0)
+
+
+def _row_sums(like: Node, source: Node, view: Windows) -> Node:
+    """Sums along rows that lie together: a linear layer of ones."""
+    _, rows, length, _ = view.nhwc
+    flat = add_view(like, add_permute(like, source, view.order), (rows, length))
+    sums = add_call(like, aten.linear.default, flat, add_constant(like, "weight", torch.ones(1, length)))
+    return add_view(like, sums, (1, 1, rows, 1))
+
+
+def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Sequence[int]) -> Node | None:
+    """The reduction of `source` over `dims`, under the shape `out`."""
+    sizes = shape(source)
+    if not fake(source).is_floating_point() or 0 in sizes:
+        return None
+    if all(sizes[dim] == 1 for dim in dims):
+        return add_view(like, source, out)
+    if len(sizes) == 3 and dims == {2}:  # a signal, which lies in memory as an image of height 1
+        return reduce(like, add_view(like, source, (*sizes[:2], 1, sizes[2])), frozenset({3}), kind, out)
+    view = windows(sizes, dims)
+    if kind == "sum" and view.nhwc[3] == 1 and view.kept != view.order:
+        return _result(like, _row_sums(like, source, view), view, sizes, out)
+    return _result(like, _pool(like, _images(like, source, view), view.kernel, kind), view, sizes, out)
+
+
+_KINDS = {
+    aten.mean.default: "mean",
+    aten.mean.dim: "mean",
+    aten.sum.default: "sum",
+    aten.sum.dim_IntList: "sum",
+    aten.amax.default: "max",
+    aten.max.default: "max",
+    aten.max.dim: "max",
+    aten.amin.default: "min",
+    aten.min.default: "min",
+    aten.min.dim: "min",
+}
+
+
+def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
+    """The smallest of some numbers is the negative of the largest of their negatives."""
+    source, kind = bound["self"], _KINDS[bound.node.target]  # type: ignore[index]
+    dims = _dims(bound, len(shape(source)))
+    if kind != "min":
+        return reduce(bound.node, source, dims, kind, out)
+    largest = reduce(bound.node, add_call(bound.node, aten.neg.default, source), dims, "max", out)
+    return None if largest is None else add_call(bound.node, aten.neg.default, largest)
+
+
+def to_windows(bound: Bound) -> Node | None:
+    return _reduced(bound, shape(bound.node))
+
+
+def values_to_windows(bound: Bound) -> None:
+    """max and min along one dimension give indices too, which must not be used."""
+    users = values_only(bound.node)
+    values = _reduced(bound, shape(users[0])) if users else None
+    if users and values is not None:
+        replace_values(users, values)
+
+
+REDUCTION_REWRITE = Rewrite(
+    aten=tuple(target for target in _KINDS if target not in (aten.max.dim, aten.min.dim)), rewrite=to_windows
+)
+VALUES_REWRITE = Rewrite(aten=(aten.max.dim, aten.min.dim), rewrite=values_to_windows)

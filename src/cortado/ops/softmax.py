@@ -1,0 +1,236 @@
+"""out = exp(x - max) / sum(exp(x - max)) over the last dimension, as codes of scale 1/256 and zero point -128.
+
+Fixed point throughout: exponentials are Q31 with 5 integer bits for their argument, their sum carries 12 integer bits,
+the reciprocal is three Newton steps. `input_multiplier` and `input_shift` encode scale * 2^26; a difference to the
+largest value below `diff_min` counts as exp = 0.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, shape
+from cortado.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
+from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
+from cortado.ops.activation import UNIT_INTERVAL
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC
+from cortado.target import Isa
+
+aten = torch.ops.aten
+INTEGER_BITS = 5  # of the exponentials' argument
+SUM_BITS = 12
+LARGEST_ROW = 2**SUM_BITS - 1
+
+# exp(-2^k) as Q31 for k = -2 .. 4: one factor for each higher bit of the argument.
+_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+_EXP_MINUS_EIGHTH = 1895147668
+_THIRD = 715827883
+
+
+# ---- fixed point ---------------------------------------------------------------------------------------------
+
+
+def _mul_high(a: Any, b: Any) -> Any:
+    """a * b / 2^31, rounded half up: of numbers or of int64 tensors."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def _halve(value: int, exponent: int) -> int:
+    result = divide_by_power_of_two(torch.tensor(value), torch.tensor(exponent))
+    return int(result)
+
+
+def _exponential(value: int) -> int:
+    """exp(value / 2^26) as Q31, for value <= 0: a polynomial around -1/8 within the last quarter, then the factors."""
+    if value == 0:
+        return INT32_MAX
+    quarter = (value & 0xFFFFFF) - (1 << 24)
+    x = (quarter << INTEGER_BITS) + (1 << 28)
+    x2 = _mul_high(x, x)
+    x3, x4 = _mul_high(x2, x), _mul_high(x2, x2)
+    tail = _mul_high(_halve(x4, 2) + x3, _THIRD) + x2
+    result: int = _EXP_MINUS_EIGHTH + _mul_high(_EXP_MINUS_EIGHTH, x + _halve(tail, 1))
+    rest = (quarter - value) >> 24
+    for bit, factor in enumerate(_FACTORS):
+        if rest >> bit & 1:
+            result = _mul_high(result, factor)
+    return result
+
+
+def exponentials(multiplier: int, shift: int, diff_min: int) -> Tensor:
+    """exp of the differences 0, -1, -2, ... down to diff_min, at most 256 of them."""
+    count = min(-diff_min, 255) + 1
+    return torch.tensor(
+        [_exponential(_mul_high(-difference << shift, multiplier)) for difference in range(count)], dtype=torch.int64
+    )
+
+
+def sum_of_exponentials(input: Tensor, multiplier: int, shift: int, diff_min: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(differences to the largest, exponentials, their sum with 12 integer bits) along the last dimension."""
+    x = input.to(torch.int64)
+    below = x.amax(-1, keepdim=True) - x
+    table = torch.zeros(256, dtype=torch.int64)
+    known = exponentials(multiplier, shift, diff_min)
+    table[: len(known)] = known
+    values = table[below]
+    return below, values, divide_by_power_of_two(values, torch.tensor(SUM_BITS)).sum(-1, keepdim=True)
+
+
+def leading_zeros(value: Tensor) -> Tensor:
+    """Of a positive number as 32 bits: exact, float64 holds it."""
+    return 32 - torch.frexp(value.to(torch.float64)).exponent.to(torch.int64)
+
+
+def _saturate(value: Tensor) -> Tensor:
+    return value.clamp(INT32_MIN, INT32_MAX)
+
+
+def _reciprocal(value: Tensor) -> Tensor:
+    """1 / (1 + value) for value in [0, 1), Q31: three Newton steps from 48/17 - 32/17 * (1 + value) / 2."""
+    half = (value + 2**31) >> 1
+    x: Tensor = 1515870810 + _mul_high(half, -1010580540)
+    for _ in range(3):
+        x = x + _saturate(_mul_high(x, (1 << 29) - _mul_high(half, x)) << 2)
+    return _saturate(x << 1)
+
+
+def reference(
+    *,
+    input: Tensor,
+    dim: int,
+    input_zero_point: int,
+    output_zero_point: int,
+    input_multiplier: int,
+    input_shift: int,
+    diff_min: int,
+) -> Tensor:
+    below, values, total = sum_of_exponentials(input, input_multiplier, input_shift, diff_min)
+    headroom = leading_zeros(total)
+    scale = _reciprocal((total << headroom) - 2**31)
+    codes = divide_by_power_of_two(_mul_high(scale, values), SUM_BITS - headroom + 23) + output_zero_point
+    return clamp_int8(torch.where(below <= -diff_min, codes, output_zero_point)).contiguous()
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def match_over(bound: Bound, quantization: Quantization) -> Quantization | Reject:
+    sizes = shape(bound["self"])
+    if not sizes:
+        return Reject("softmax of a single number")
+    length = sizes[bound["dim"]]
+    if length > LARGEST_ROW:
+        return Reject(f"softmax over {length} values; the sum of exponentials has room for {LARGEST_ROW}")
+    return quantization
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return match_over(bound, Quantization({"self": Role.ACTIVATION}, UNIT_INTERVAL))
+
+
+def input_factor(scale: float) -> dict[str, int]:
+    """The input scale as the kernels want it: differences times scale, with 26 fractional bits."""
+    fixed = Fixed.of(min(scale * 2.0 ** (31 - INTEGER_BITS), 2.0**30 * (1 - 2.0**-31)))
+    radius = (2**INTEGER_BITS - 1) * 2.0 ** (31 - INTEGER_BITS) / 2.0**fixed.shift
+    return {"input_multiplier": fixed.multiplier, "input_shift": fixed.shift, "diff_min": -math.floor(radius)}
+
+
+def over_last(lowering: Lowering, operator: Operator, **arguments: Any) -> Node:
+    """A call over the last dimension of the operand, with what it takes to bring another dimension there and back."""
+    source = lowering.node("self")
+    sizes = shape(source)
+    dim = lowering.bound["dim"] % len(sizes)
+    if math.prod(sizes[dim + 1 :]) == 1:
+        flat = lowering.view(source, (math.prod(sizes[:dim]), sizes[dim]))
+        return lowering.view(lowering.call(operator, input=flat, **arguments), sizes)
+    if len(sizes) == 4 and dim == 1:  # over channels: these transposes meet the convolutions'
+        result = lowering.call(operator, input=lowering.transpose(source, TO_NHWC), **arguments)
+        return lowering.transpose(result, TO_NCHW)
+    outer, inner = math.prod(sizes[:dim]), math.prod(sizes[dim + 1 :])
+    moved = lowering.transpose(lowering.view(source, (outer, sizes[dim], inner)), (0, 2, 1))
+    result = lowering.call(operator, input=moved, **arguments)
+    return lowering.view(lowering.transpose(result, (0, 2, 1)), sizes)
+
+
+def lower(lowering: Lowering) -> Node:
+    qparams = lowering.q("self")
+    return over_last(
+        lowering,
+        SOFTMAX,
+        dim=-1,
+        input_zero_point=qparams.zero_point,
+        output_zero_point=lowering.out.zero_point,
+        **input_factor(qparams.scale),
+    )
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def exp_table(call: Call) -> Array:
+    known = exponentials(call["input_multiplier"], call["input_shift"], call["diff_min"])
+    return Array(known.numpy().astype(np.int32))
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    return Kernel(
+        call=f"cortado_softmax_s8__table(L, rows[0], out, n, {call.shape('input')[-1]});",
+        sources=("softmax_s8_table.c",),
+        struct="cortado_softmax_t",
+        fields={
+            "in_multiplier": call["input_multiplier"],
+            "in_shift": call["input_shift"],
+            "diff_min": call["diff_min"],
+            "exp_table": exp_table(call),
+        },
+    )
+
+
+def draw_input(draw: Any) -> dict[str, Any]:
+    """An input of any rank and a scale, as multiplier, shift and diff_min."""
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 511]))
+    sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
+    return {"input": sampling.codes(draw(sampling.SEEDS), sizes), **input_factor(2.0 ** draw(st.floats(-12, 5.5)))}
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        return {
+            **draw_input(draw),
+            "dim": -1,
+            "input_zero_point": draw(sampling.ZERO_POINTS),
+            "output_zero_point": UNIT_INTERVAL.zero_point,
+        }
+
+    return draw_case()
+
+
+SOFTMAX = Operator(
+    name="cortex_m::softmax",
+    summary="softmax over the last dimension",
+    arguments=(
+        "Tensor input, int dim, int input_zero_point, int output_zero_point, int input_multiplier, int input_shift, "
+        "int diff_min"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    constraints=f"at most {LARGEST_ROW} values; another dimension than the last is transposed there",
+    samples=samples,
+)
+
+SOFTMAX_PATTERN = Pattern(aten=(aten.softmax.int, aten._softmax.default), match=match, lower=lower)
