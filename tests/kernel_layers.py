@@ -145,6 +145,7 @@ def depthwise(
     window: Window,
     requant: Requant,
     variant: Variant = PORTABLE,
+    kernel: str = "cortado_depthwise_s8",
 ) -> tuple[Ref, tuple[int, ...]]:
     """weights HWO."""
     batch, height, width, channels = x.shape
@@ -155,7 +156,7 @@ def depthwise(
         depth_multiplier=shape[3] // channels, kernel_h=window.kernel[0], kernel_w=window.kernel[1],
         **window.horizontal(), **_constants(calls, weights, sums, bias, zero, requant, variant),
         zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
-    return _spatial(calls, "cortado_depthwise_s8", variant, layer, x, window, shape), shape
+    return _spatial(calls, kernel, variant, layer, x, window, shape), shape
 
 
 def _scratch(calls: Calls, variant: Variant) -> Ref | None:

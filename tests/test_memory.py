@@ -99,6 +99,11 @@ def cascade_problem(seed: int, stages: int) -> Problem:
     return Problem(tuple(buffers), tuple(overlays))
 
 
+def live_together(*sizes: int, align: int = 16) -> tuple[Buffer, ...]:
+    """Buffers a, b, c, ... of these sizes that all live in stage 0."""
+    return tuple(Buffer("abcdefgh"[k], size, (0, 0), (1, 0), align) for k, size in enumerate(sizes))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Brute force
 
@@ -156,6 +161,67 @@ def test_agrees_with_brute_force() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_agrees_with_brute_force_many_times(part: int) -> None:
     check_against_brute_force(range(1000 + 1000 * part, 2000 + 1000 * part))
+
+
+def crowded_problem(seed: int) -> Problem:
+    """Like a tiny problem, but in few moments and with many overlays: the orders matter."""
+    rng = random.Random(seed)
+    count, align = rng.randint(3, 6), rng.choice([1, 1, 1, 2])
+    buffers = []
+    for number in range(count):
+        start, end = sorted(rng.sample(range(rng.choice([3, 5])), 2))
+        buffers.append(Buffer(f"b{number}", rng.randint(1, 5), (0, start), (0, end), align * rng.choice([1, 1, 1, 2])))
+    overlays = random_overlays(rng, buffers, rng.randint(0, 8), any_lead=rng.random() < 0.6)
+    return Problem(tuple(buffers), tuple(overlays))
+
+
+def check_search(seeds: range) -> None:
+    """The exact search on its own, without heuristics that hide its faults: it finds a placement below every cap
+    from the lowest peak on, and none below that."""
+    searched = 0
+    for seed in seeds:
+        problem = crowded_problem(seed)
+        truth = least_peak(problem)
+        model = memory._Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
+        if not model.rank:
+            continue
+        searched += 1
+        budget = memory._Budget(10**9)
+        assert memory._Search(model, truth - 1, budget).run() is None, seed
+        for cap in (truth, truth + 1, truth + 2, truth + 5, 2 * truth):
+            at = memory._Search(model, cap, budget).run()
+            assert at is not None, (seed, cap)
+            peak = model.peak(at)
+            assert truth <= peak <= cap, (seed, cap)
+            offsets = {name: place * model.unit for name, place in zip(model.names, at, strict=True)}
+            memory.validate(problem, Plan(offsets, peak, 0, False))
+    assert searched > 0.7 * len(seeds)
+
+
+def test_the_search_alone_is_exact() -> None:
+    check_search(range(400))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_the_search_alone_is_exact_many_times(part: int) -> None:
+    check_search(range(10_000 + 3000 * part, 13_000 + 3000 * part))
+
+
+def test_the_bound_of_a_single_moment_is_exact() -> None:
+    tight = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        buffers = live_together(*(rng.randint(1, 6) for _ in range(rng.randint(2, 5))), align=1)
+        problem = Problem(
+            buffers, tuple(random_overlays(rng, list(buffers), rng.randint(0, 8), any_lead=seed % 2 == 0))
+        )
+        bound, truth = memory.lower_bound(problem), least_peak(problem)
+        if memory._Model(buffers, problem.overlays).rank:
+            assert bound == truth, seed
+            tight += 1
+        assert bound <= truth, seed
+    assert tight > 200
 
 
 # Every moment needs at most 9 bytes, but no plan does with fewer than 10.
@@ -270,11 +336,6 @@ def test_quick_plans_are_valid_close_and_fast() -> None:
 # The rules, one by one
 
 
-def live_together(*sizes: int, align: int = 16) -> tuple[Buffer, ...]:
-    """Buffers a, b, c, ... of these sizes that all live in stage 0."""
-    return tuple(Buffer("abcdefgh"[k], size, (0, 0), (1, 0), align) for k, size in enumerate(sizes))
-
-
 @pytest.mark.parametrize(
     ("out", "inp", "lead", "peak"),
     [
@@ -329,6 +390,13 @@ def test_mixed_alignments_fill_each_other_in() -> None:
     plan = memory.plan(problem)
     memory.validate(problem, plan)
     assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (65, True, 65)
+
+
+def test_the_bound_knows_what_padding_cannot_be_avoided() -> None:
+    # 8 bytes in all, and the coarse ones alone need 7; but whatever the order, one byte of padding is left.
+    coarse = Buffer("coarse", 3, (0, 0), (1, 0), 4)
+    problem = Problem((coarse, replace(coarse, name="other"), Buffer("fine", 2, (0, 0), (1, 0), 1)))
+    assert memory.lower_bound(problem) == least_peak(problem) == 9
 
 
 def test_a_ring_lives_for_its_stage_and_scratch_only_at_its_step() -> None:

@@ -36,7 +36,10 @@ def check_folder(folder: Path) -> None:
 def check_writable(folder: Path) -> None:
     """Raises unless files can be written into this folder, which may not exist yet."""
     path = Path(os.path.realpath(folder))
-    existing = next(parent for parent in (path, *path.parents) if os.path.exists(parent))
+    try:
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    except OSError as error:  # a name that is too long, a path that loops
+        raise CortadoError(f"can't write to {folder}: {error.strerror}; choose another folder") from error
     if not existing.is_dir():
         place = "it" if existing == path else str(existing)
         raise CortadoError(f"can't write to {folder}: {place} is a file, expected a folder")
@@ -169,11 +172,9 @@ def read_arrays(path: Path) -> dict[str, ArrayType]:
     if path.suffix not in (".npy", ".npz"):
         raise CortadoError(f"{path}: expected a .npy file, or .npz for several arrays")
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded as archive:
-            return {name: archive[name] for name in archive.files}
+        with path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except Exception as error:  # numpy's readers raise whatever zipfile, struct and ast do on a damaged file
         lines = str(error).splitlines() or [type(error).__name__]
         raise CortadoError(f"{path} is not a readable {path.suffix} file: {lines[0]}") from error
@@ -284,7 +285,10 @@ class Artifact:
 
         from cortado.lowered import from_bytes, run_reference
 
-        graph = from_bytes((self.folder / REFERENCE).read_bytes())
+        try:
+            graph = from_bytes((self.folder / REFERENCE).read_bytes())
+        except Exception as error:  # a damaged file raises whatever zipfile, json and numpy do
+            raise CortadoError(f"{self.folder / REFERENCE} can't be read ({error}); compile the model again") from error
         feeds, expected = [], []
         for sample in samples:
             tensors = [torch.from_numpy(np.ascontiguousarray(self._float(i, x))) for i, x in enumerate(sample)]

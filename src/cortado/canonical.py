@@ -65,7 +65,7 @@ def _canonicalize(node: Node) -> None:
         node.graph.erase_node(node)
         return
     make_out_of_place(node)
-    rewrite = registry().rewrites.get(node.target)  # type: ignore[arg-type]
+    rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
     if _is_no_op(node):
         _replace(node, _first_operand)
     elif _is_constant(node):
@@ -142,13 +142,14 @@ def _context_body(node: Node) -> int | None:
 
 
 def _inline(module: GraphModule, node: Node, start: int) -> None:
-    body, inputs = node.args[start], node.args[start + 1 :]
+    body, *inputs = node.args[start:]
     assert isinstance(body, Node)
     inner = module.get_submodule(str(body.target))
     assert isinstance(inner, GraphModule)
     holders = [holder for holder in inner.graph.nodes if holder.op == "placeholder"]
+    given: dict[Node, Any] = dict(zip(holders, inputs, strict=True))
     with module.graph.inserting_before(node):
-        results: Any = module.graph.graph_copy(inner.graph, dict(zip(holders, inputs, strict=True)))
+        results: Any = module.graph.graph_copy(inner.graph, given)
     for user in list(node.users):
         assert user.target is operator.getitem
         user.replace_all_uses_with(results[user.args[1]])

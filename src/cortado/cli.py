@@ -19,9 +19,14 @@ from cortado import __version__
 from cortado.errors import CortadoError, WrongResult
 
 if TYPE_CHECKING:
-    from cortado.api import Compiled
+    from cortado.api import Compiled, Options
     from cortado.artifact import Artifact, Checked
     from cortado.target import CortexMTargetConfig
+
+
+# What cortado.options knows as enums; written out here because that module imports torch.
+OPTIMIZE = ("ram", "balanced", "time")
+IO = ("int8", "float")
 
 
 class Exit(IntEnum):
@@ -131,6 +136,17 @@ def _compile_arguments(commands: Any) -> None:
     parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
     parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
     parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
+    parser.add_argument(
+        "--optimize",
+        choices=OPTIMIZE,
+        default="balanced",
+        help="the least RAM, the fewest instructions, or the least RAM that costs at most 10%% more (the default)",
+    )
+    parser.add_argument(
+        "--io", choices=IO, default="int8", help="what the C bundle's inputs and outputs hold (default: int8)"
+    )
+    parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
+    parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
 
 
 def _run_arguments(commands: Any) -> None:
@@ -210,6 +226,7 @@ def _compile_all(
     from cortado.api import prepare
     from cortado.models import check_name, load_calibration, load_model
 
+    options = _options(arguments)
     if arguments.name is not None:
         check_name(arguments.name)
     if arguments.output is not None:
@@ -225,10 +242,24 @@ def _compile_all(
     for target in targets:
         place = arguments.intermediates
         graphs = place / target.target_string if place is not None and len(targets) > 1 else place
-        result = model.compile(target, intermediates=graphs)
+        result = model.compile(target, options, graphs)
         compiled.append(replace(result, data={**result.data, **facts}))
     progress("write")
     return [(folder, dict(item.save(folder).report)) for folder, item in zip(folders, compiled, strict=True)]
+
+
+def _options(arguments: argparse.Namespace) -> "Options":
+    from cortado.options import Options, parse_bytes
+    from cortado.program import Border
+    from cortado.schedule import Optimize
+
+    ram, flash = arguments.ram_budget, arguments.flash_budget
+    return Options(
+        optimize=Optimize(arguments.optimize),
+        border=Border(arguments.io),
+        ram_budget=None if ram is None else parse_bytes(ram),
+        flash_budget=None if flash is None else parse_bytes(flash),
+    )
 
 
 def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:

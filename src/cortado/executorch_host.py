@@ -249,7 +249,7 @@ def _split(data: bytes, outputs: Sequence[TensorInfo], count: int, name: str) ->
     for _ in range(count):
         sample = []
         for tensor in outputs:
-            piece = np.frombuffer(data[position : position + tensor.nbytes], dtype=_NUMPY[tensor.dtype])
+            piece: ArrayType = np.frombuffer(data[position : position + tensor.nbytes], dtype=_NUMPY[tensor.dtype])
             order = tensor.dim_order or tuple(range(len(tensor.shape)))
             stored = piece.reshape([tensor.shape[dim] for dim in order])
             sample.append(stored.transpose(np.argsort(order)) if order else stored)

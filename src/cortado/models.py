@@ -51,7 +51,7 @@ def load_model(spec: str) -> Source:
     if path.suffix in (".pt2", ".pt", ".pth"):
         return _from_exported(path)
     if spec not in zoo.names() and (os.sep in spec or path.exists()):
-        raise CortadoError(f"{spec} is nothing that Cortado compiles; expected {KINDS}")
+        raise CortadoError(f"'{spec}' is nothing that Cortado compiles; expected {KINDS}")
     network = zoo.get(spec)
     return Source(network.name, network.build(), network.example_inputs(), network.calibration, network.labels)
 
@@ -65,14 +65,14 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 # ---- names --------------------------------------------------------------------------------------------------------
 
-_NAME = r"[^\W_][\w .+-]*"
+_LONGEST_NAME = 100
 
 
 def check_name(name: str) -> str:
     """A name for files, folders and C symbols; anything that could mean more than a name is refused."""
-    if not re.fullmatch(_NAME, name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_ .+-]*", name) or len(name) > _LONGEST_NAME:
         raise CortadoError(
-            f"'{name}' can't be a model's name; expected letters, digits, spaces and any of _ . + -, "
+            f"'{name}' can't be a model's name; expected at most {_LONGEST_NAME} of a-z, A-Z, 0-9, space and _ . + -, "
             "beginning with a letter or digit"
         )
     return name
@@ -80,8 +80,8 @@ def check_name(name: str) -> str:
 
 def _name_of(stem: str) -> str:
     """A file's name as a model's name."""
-    cleaned = re.sub(r"[^\w .+-]", "_", stem).lstrip("_ .+-")
-    return check_name(cleaned or "model")
+    cleaned = re.sub(r"[^A-Za-z0-9_ .+-]", "_", stem).lstrip("_ .+-")
+    return check_name(cleaned[:_LONGEST_NAME] or "model")
 
 
 # ---- Python files and packages --------------------------------------------------------------------------------
@@ -182,8 +182,18 @@ def _evaluating(model: torch.nn.Module) -> torch.nn.Module:
 
         allow_exported_model_train_eval(model)
         model.training = False
+        _drop_counters(model)
     model.eval()
     return model
+
+
+def _drop_counters(model: torch.fx.GraphModule) -> None:
+    """A batch norm exported in training mode counts its batches; inference has no use for the count."""
+    for node in list(model.graph.nodes):
+        counts = node.target is torch.ops.aten.add_.Tensor and not node.users
+        if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
+            model.graph.erase_node(node)
+    model.recompile()
 
 
 # ---- exported programs --------------------------------------------------------------------------------------------

@@ -1,4 +1,9 @@
-"""Weights in the order each kernel reads them, and the scratch each kernel needs: known at compile time."""
+"""What each kernel variant can take, its constants in the order it reads them, and the scratch it needs.
+
+All of it is known at compile time. The portable kernels take weights as they are, need no scratch, and are what remains
+where a `fits_` function here says no. Biases already hold the folded input offset. Shifts are between -31 and 30, and
+acc * 2^shift fits in 32 bits: that much the operators guarantee.
+"""
 
 from enum import Enum
 
@@ -15,6 +20,62 @@ class Core(Enum):
     SMALL = "no long multiply (Armv6-M, Armv8-M Baseline)"
     LONG = "a long multiply, no DSP instructions (Armv7-M, Armv8-M Mainline)"
     DSP = "DSP instructions"
+
+
+def _doubling_fits(weights: Int8, bias: Int32, shift: Int32, channel_axis: int) -> bool:
+    """Whether every sum, shifted left, stays below 2^30: kernels that use a long multiply's upper word double it."""
+    axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
+    largest = 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
+    return bool(np.all(largest << np.maximum(shift, 0).astype(np.int64) < 1 << 30))
+
+
+def _no_minimum(weights: Int8) -> bool:
+    """Two products of a byte and a weight fit 16 bits unless a weight is -128."""
+    return not np.any(weights == -128)
+
+
+def fits_block(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+    """Whether conv2d or conv1x1 `__scalar` (`__dsp` on DSP cores) takes a layer. weights [out_c, ...]."""
+    return _no_minimum(weights) if core is Core.SMALL else _doubling_fits(weights, bias, shift, 0)
+
+
+def fits_linear(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+    """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer. weights [out_c, in_c]."""
+    return _doubling_fits(weights, bias, shift, 0)
+
+
+def fits_taps(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+    """Whether depthwise `__scalar` (`__dsp` on DSP cores) takes a layer. weights [kernel_h, kernel_w, channels], one
+    output channel for each input channel."""
+    return weights.shape[2] >= 4 and (core is Core.SMALL or _doubling_fits(weights, bias, shift, 2))
+
+
+def fits_taps_mve(weights: Int8, shift: Int32) -> bool:
+    """Whether depthwise `__mve` takes a layer."""
+    return weights.shape[2] >= 16 and _no_minimum(weights) and bool(np.all(shift <= 0))
+
+
+def fits_nine_mve(weights: Int8, shift: Int32) -> bool:
+    """Whether depthwise3x3 `__mve` takes a layer."""
+    return weights.shape[:2] == (3, 3) and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
+
+
+def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
+    """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs.
+
+    An operand's difference is below 2^8, so its sum with the other is below 2^28 unless a factor is above 1/2.
+    """
+    return a[1] <= 0 and b[1] <= 0 and out[1] <= 0
+
+
+def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
+    """Whether add `__mve` takes a layer: one factor is 1/2 exactly, which it is for the operand of larger scale."""
+    return (1 << 30, 0) in (a, b) and a[1] <= 0 and b[1] <= 0 and out[1] < 0
+
+
+def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
+    """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums of 16 bits."""
+    return kernel_h * kernel_w <= 256
 
 
 def _pad(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
@@ -82,9 +143,7 @@ def pack_taps(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core:
     Needs at least 4 channels and a depth multiplier of 1. The last four channels may repeat some of those before.
     """
     channels = weights.shape[2]
-    taps = weights.reshape(-1, channels)
-    if core is Core.DSP:
-        taps = _pad(taps, 0, 2)
+    taps = _pad(weights.reshape(-1, channels), 0, 2 if core is Core.DSP else 1)
     words = np.stack([_multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1)
     parts = []
     for first in [*range(0, channels - 3, 4), *([channels - 4] if channels % 4 else [])]:
@@ -96,9 +155,15 @@ def pack_taps(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core:
     return np.ascontiguousarray(np.concatenate(parts))
 
 
-def scratch_taps(kernel_h: int, kernel_w: int) -> int:
-    """Bytes of scratch for depthwise `__scalar` and `__dsp`: a pointer per tap, an even number of them."""
-    return 4 * (kernel_h * kernel_w + 1 & ~1)
+def scratch_taps(kernel_h: int, kernel_w: int, core: Core) -> int:
+    """Bytes of scratch for depthwise `__scalar` and `__dsp`: a pointer per tap, on DSP cores an even number of them."""
+    taps = kernel_h * kernel_w
+    return 4 * (taps + taps % 2 if core is Core.DSP else taps)
+
+
+def scratch_taps_mve(kernel_h: int, kernel_w: int) -> int:
+    """Bytes of scratch for depthwise `__mve` (depthwise3x3 needs none)."""
+    return 4 * kernel_h * kernel_w
 
 
 def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
@@ -116,7 +181,7 @@ def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, cor
 
 
 def pack_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
-    """The stream of cortado_mve.h for conv2d, conv1x1 and linear layers: [out_c, ...] weights, four channels at a time."""
+    """The stream of cortado_mve.h for conv2d, conv1x1 and linear layers: [out_c, ...] weights, four channels each."""
     flat = _pad(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
     fours = flat.reshape(-1, 4, flat.shape[2])
     whole = flat.shape[2] & ~15
@@ -130,6 +195,58 @@ def pack_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups
     return np.ascontiguousarray(np.concatenate([mixed, stream]))
 
 
-def scratch_conv2d_mve(depth: int) -> int:
+def scratch_conv2d_mve(depth: int, out_w: int) -> int:
     """Bytes of scratch for conv2d `__mve`: two windows; depth = kernel_h * kernel_w * in_c / groups."""
-    return 2 * depth
+    return (2 if out_w > 1 else 1) * depth
+
+
+# The order in which the vector kernel of depthwise holds sixteen channels.
+_MVE_LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def pack_taps_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of nine_mve.S and taps_mve.S for depthwise: [kernel_h, kernel_w, channels] weights, sixteen channels
+    together.
+
+    Needs at least 16 channels, a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for
+    taps_mve.S. The last sixteen channels may repeat some of those before.
+    """
+    channels = weights.shape[2]
+    taps = weights.reshape(-1, channels)
+    parts = []
+    for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
+        lanes = first + _MVE_LANES
+        factors = np.stack([multiplier[lanes].reshape(4, 4), shift[lanes].reshape(4, 4)], axis=1)
+        parts += [_bytes(bias[lanes]).reshape(-1), taps[:, first : first + 16].reshape(-1), _bytes(factors).reshape(-1)]
+    return np.ascontiguousarray(np.concatenate(parts))
+
+
+# exp(-2^i / 4) as Q31, for the bits above a quarter.
+_EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+
+
+def _mul_high(a: int, b: int) -> int:
+    return (a * b + (1 << 30)) >> 31
+
+
+def _exp_negative(value: int) -> int:
+    """exp of a value <= 0 with 5 integer bits, as Q31: what cortado_softmax_s8 computes."""
+    if value == 0:
+        return (1 << 31) - 1
+    quarter = (value & 0xFFFFFF) - (1 << 24)
+    x = (quarter << 5) + (1 << 28)
+    x2 = _mul_high(x, x)
+    x3, x4 = _mul_high(x2, x), _mul_high(x2, x2)
+    tail = _mul_high((x4 + 2 >> 2) + x3, 715827883) + x2
+    result = 1895147668 + _mul_high(1895147668, x + (tail + (1 if tail >= 0 else 0) >> 1))
+    for bit, factor in enumerate(_EXP_FACTORS):
+        if (quarter - value) >> (24 + bit) & 1:
+            result = _mul_high(result, factor)
+    return result
+
+
+def softmax_table(multiplier: int, shift: int, diff_min: int) -> Int32:
+    """The exponentials of softmax `__table` and `__mve`: of the differences 0, -1, ... down to diff_min, then a 0."""
+    last = min(-diff_min, 255)
+    entries = [_exp_negative(_mul_high(-difference << shift, multiplier)) for difference in range(last + 1)]
+    return np.array(entries + [0] * (last < 255), np.int32)

@@ -25,10 +25,10 @@ aten = torch.ops.aten
 
 _FUNCTIONS = (
     "relu relu6 hardtanh clamp clamp_min clamp_max clip sigmoid special_expit tanh silu gelu hardswish hardsigmoid "
-    "leaky_relu elu selu celu mish softplus exp exp2 expm1 log log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute neg "
-    "negative sin cos tan asin acos atan sinh cosh asinh acosh atanh reciprocal erf erfc square sign sgn floor ceil "
-    "round trunc fix frac threshold logit special_logit hardshrink softshrink rrelu nan_to_num deg2rad rad2deg sinc "
-    "special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc positive"
+    "leaky_relu elu selu celu mish softplus exp exp2 expm1 log log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute "
+    "neg negative sin cos tan asin acos atan sinh cosh asinh acosh atanh reciprocal erf erfc square sign sgn floor "
+    "ceil round trunc fix frac threshold logit special_logit hardshrink softshrink rrelu nan_to_num deg2rad rad2deg "
+    "sinc special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc positive"
 )
 _COMBINATIONS = (
     "add sub subtract rsub mul multiply div divide true_divide floor_divide remainder fmod pow gt ge lt le eq ne "
@@ -156,6 +156,10 @@ def attribute(node: Node) -> Tensor | None:
 # ---- finding pieces ------------------------------------------------------------------------------------------
 
 
+def is_pointwise(node: Node) -> bool:
+    return node.op == "call_function" and (node.target in FUNCTIONS or node.target in COMBINATIONS)
+
+
 def uniform_value(node: Node) -> float | int | bool | None:
     """The value of a constant tensor that holds one value only; None for anything else."""
     if node.op == "get_attr":
@@ -183,7 +187,7 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
     """
     found: dict[Node, Node] = {}
     for node in graph.nodes:
-        if node.op != "call_function" or node in cut or node.target not in FUNCTIONS | COMBINATIONS:
+        if node in cut or not is_pointwise(node):
             continue
         roots = {found.get(parent, parent) for parent in operands(node)}
         if len(roots) == 1:
@@ -209,7 +213,6 @@ def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
             with module.graph.inserting_before(node):
                 node.replace_all_uses_with(add_call(node, POINTWISE, found[node], text))
     module.graph.eliminate_dead_code()
-    module.recompile()
 
 
 def _text(end: Node, root: Node) -> str | None:
@@ -232,8 +235,10 @@ def _text(end: Node, root: Node) -> str | None:
         return {"value": positions[item]}
 
     for node in _between(root, end):
-        name = f"{node.target.__name__}"
-        calls.append([name, encoded(list(node.args)), {key: encoded(value) for key, value in node.kwargs.items()}])
+        target: Any = node.target
+        calls.append(
+            [target.__name__, encoded(list(node.args)), {key: encoded(value) for key, value in node.kwargs.items()}]
+        )
         positions[node] = len(calls)
     return json.dumps(calls, separators=(",", ":"))
 
@@ -313,7 +318,6 @@ def hoist_clamps(module: GraphModule, fuses: Callable[[Node], bool]) -> None:
             chain = _movers_above(node)
             if chain and fuses(chain[-1].all_input_nodes[0]):
                 _hoist(node, chain)
-    module.recompile()
 
 
 def _movers_above(node: Node) -> list[Node]:

@@ -1,7 +1,7 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule, Node
@@ -29,10 +29,10 @@ ANNOTATION = "quantization_annotation"
 SMALLEST_WEIGHT_SCALE = 2.0**-20
 SMALLEST_ACTIVATION_SCALE = 2.0**-20
 
-Spec = QuantizationSpecBase
+Spec: TypeAlias = QuantizationSpecBase
 
 
-class RangeObserver(MinMaxObserver):  # type: ignore[misc]
+class RangeObserver(MinMaxObserver):
     """The smallest and largest finite value seen.
 
     log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
@@ -106,7 +106,7 @@ def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
     )
 
 
-class CortexMQuantizer(Quantizer):  # type: ignore[misc]
+class CortexMQuantizer(Quantizer):
     """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases."""
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
@@ -141,14 +141,10 @@ def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
 def _fused_clamps(model: GraphModule) -> set[Node]:
     """The clamps that kernels carry: they belong to no pointwise piece. (A kernel inside a piece is none.)"""
     pieces = sources(model.graph)
-    clamps = [node for node in model.graph.nodes if is_clamp(node) is not None]
-    kernels = [clamp.all_input_nodes[0] for clamp in clamps]
-    matches = [_match(kernel) if kernel not in pieces else None for kernel in kernels]
-    return {
-        clamp
-        for clamp, kernel, match in zip(clamps, kernels, matches, strict=True)
-        if match is not None and fused_clamp(kernel, match.pattern) is clamp
-    }
+    kernels = [clamp.all_input_nodes[0] for clamp in model.graph.nodes if is_clamp(clamp) is not None]
+    matches = [(kernel, _match(kernel)) for kernel in kernels if kernel not in pieces]
+    clamps = [fused_clamp(kernel, match.pattern) for kernel, match in matches if match is not None]
+    return {clamp for clamp in clamps if clamp is not None}
 
 
 class _Annotator:

@@ -6,8 +6,7 @@ stage's row loop (kernels/src/cortado_run.c) here, without data. Stage borders a
 the cost; the result computes exactly the same bits as layer by layer.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -243,26 +242,61 @@ class _Search:
         self.program = program
         self.steps = program.steps
         self.uses = _Uses.of(program, self.steps)
-        self.cache: dict[tuple[int, int], Segment | None] = {}
+        self.cache: dict[tuple[int, int], Segment] = {}
+        self.reach: dict[int, int] = {}
+        self.crossing = [self._crossing(border) for border in range(len(self.steps) + 1)]
+        self.ring_bytes = [self._ring_bytes(index) for index in range(len(self.steps))]
 
-    def joins(self, first: int, last: int) -> bool:
+    def _crossing(self, border: int) -> int:
+        """The bytes of the tensors that live across the border before this step: each has to be whole."""
+        sizes = self.program.buffers
+        names = [name for name, made in self.uses.made.items() if made < border <= self.uses.last[name]]
+        return sum(sizes[name].size for name in names)
+
+    def _ring_bytes(self, index: int) -> int:
+        """The least that a step's output takes inside a stage: the rows under a reader's window, if several."""
+        step = self.steps[index]
+        windows = [
+            min(port.height, (port.rule.taps - 1) * port.rule.dilation + 1)
+            for reader in self.steps[index + 1 : self.uses.last[step.output] + 1]
+            for port in reader.inputs
+            if port.source == step.output
+        ]
+        rows = max(windows, default=1)
+        return rows * step.row_bytes if rows > 1 else 0
+
+    def possible(self, first: int, last: int) -> bool:
+        """Whether the steps [first, last] can run row by row together."""
+        return first == last or (last - first < LONGEST_STAGE and self._reach(first) >= last)
+
+    def _reach(self, first: int) -> int:
+        """The last step that can join a stage that starts with `first`."""
+        if first not in self.reach:
+            last = first
+            while last + 1 < len(self.steps) and self._joins(first, last + 1):
+                last += 1
+            self.reach[first] = last
+        return self.reach[first]
+
+    def _joins(self, first: int, last: int) -> bool:
         """Whether step `last` can run row by row with the steps before it."""
         step = self.steps[last]
-        if step.kind is Walk.WHOLE or step.images != 1 or self.steps[first].images != 1:
+        if step.kind is Walk.WHOLE or self.steps[first].kind is Walk.WHOLE:
+            return False
+        if step.images != 1 or self.steps[first].images != 1:
             return False
         made = {s.output: s for s in self.steps[first:last]}
-        for port in step.inputs:
-            source = made.get(port.source) if isinstance(port.source, str) else None
-            if source is not None and not _same_rows(source, port):
-                return False
-        return self.steps[first].kind is not Walk.WHOLE
+        sources = [(made[port.source], port) for port in step.inputs if port.source in made]
+        return all(_same_rows(source, port) for source, port in sources)
 
-    def segment(self, first: int, last: int) -> Segment | None:
-        """The stage [first, last], or None where those steps can't run together."""
+    def alone(self, index: int) -> Segment:
+        return self.segment(index, index)
+
+    def segment(self, first: int, last: int) -> Segment:
+        """The stage [first, last]."""
         key = (first, last)
         if key not in self.cache:
-            possible = first == last or (self.segment(first, last - 1) is not None and self.joins(first, last))
-            self.cache[key] = self._make(first, last) if possible else None
+            self.cache[key] = self._make(first, last)
         return self.cache[key]
 
     def stage_steps(self, first: int, last: int) -> tuple[Step, ...]:
@@ -331,53 +365,75 @@ def _closed(buffer: memory.Buffer, number: int, positions: int) -> memory.Buffer
 # ---- the search -----------------------------------------------------------------------------------------------
 
 
-def _segments(search: _Search) -> list[list[Segment]]:
-    """For every step, the stages that end with it."""
-    count = len(search.steps)
-    ends: list[list[Segment]] = [[] for _ in range(count)]
-    for first in range(count):
-        for last in range(first, min(count, first + LONGEST_STAGE)):
+@dataclass(frozen=True)
+class _Choice:
+    """Stages up to some step: what their row calls cost and the highest of their peaks."""
+
+    instructions: int
+    peak: int
+    stages: tuple[Segment, ...]
+
+    def then(self, segment: Segment) -> "_Choice":
+        cost = self.instructions + segment.instructions
+        return _Choice(cost, max(self.peak, segment.peak), (*self.stages, segment))
+
+
+def _cheapest(search: _Search, limit: int) -> _Choice | None:
+    """The stages, each with a peak of at most `limit`, that make the fewest row calls.
+
+    A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
+    """
+    alone = [search.alone(index) for index in range(len(search.steps))]
+    over = [index for index, segment in enumerate(alone) if segment.peak > limit]
+    best: list[_Choice | None] = [_Choice(0, 0, ())]
+    for last in range(len(search.steps)):
+        choices = []
+        before = best[last]
+        if before is not None and alone[last].peak <= limit:
+            choices.append(before.then(alone[last]))
+        if search.crossing[last + 1] <= limit:
+            choices += [before.then(segment) for before, segment in _longer(search, limit, best, over, last)]
+        best.append(min(choices, key=lambda choice: choice.instructions, default=None))
+    return best[-1]
+
+
+def _longer(
+    search: _Search, limit: int, best: Sequence[_Choice | None], over: Sequence[int], last: int
+) -> Iterator[tuple[_Choice, Segment]]:
+    """The stages of several steps that end with `last`, each with the best choice before it."""
+    rings = 0
+    for first in range(last - 1, -1, -1):
+        rings += search.ring_bytes[first]
+        if not search.possible(first, last) or rings + search.crossing[last + 1] > limit:
+            return
+        before = best[first]
+        small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
+        if small and before is not None and any(first <= index <= last for index in over):
             segment = search.segment(first, last)
-            if segment is None:
-                break
-            ends[last].append(segment)
-    return ends
+            if segment.peak <= limit:
+                yield before, segment
 
 
-def _cheapest(ends: list[list[Segment]], limit: int) -> list[Segment] | None:
-    """The stages, each with a peak of at most `limit`, that make the fewest row calls."""
-    best: list[tuple[int, list[Segment]] | None] = [(0, [])]
-    for choices in ends:
-        found: tuple[int, list[Segment]] | None = None
-        for segment in choices:
-            before = best[segment.first]
-            if before is not None and segment.peak <= limit:
-                cost = before[0] + segment.instructions
-                if found is None or cost < found[0]:
-                    found = (cost, [*before[1], segment])
-        best.append(found)
-    return None if best[-1] is None else best[-1][1]
-
-
-def _choose(search: _Search, optimize: Optimize, instructions: int) -> list[Segment]:
+def _choose(search: _Search, optimize: Optimize, instructions: int) -> tuple[Segment, ...]:
     """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
-    alone = [search.segment(index, index) for index in range(len(search.steps))]
-    layers = [segment for segment in alone if segment is not None]
-    if optimize is Optimize.TIME or not layers:
-        return layers
-    ends = _segments(search)
-    limits = sorted({segment.peak for choices in ends for segment in choices})
-    budget = sum(segment.instructions for segment in layers) + BALANCED_EXTRA * instructions
-
-    def good(limit: int) -> bool:
-        found = _cheapest(ends, limit)
-        if found is None:
-            return False
-        return optimize is Optimize.RAM or sum(segment.instructions for segment in found) <= budget
-
-    position = bisect_left(limits, True, key=good)
-    chosen = _cheapest(ends, limits[min(position, len(limits) - 1)])
-    return layers if chosen is None else chosen
+    layers = _Choice(0, 0, ())
+    for index in range(len(search.steps)):
+        layers = layers.then(search.alone(index))
+    if optimize is Optimize.TIME:
+        return layers.stages
+    budget = layers.instructions + BALANCED_EXTRA * instructions
+    best, low = layers, max(search.crossing[0], search.crossing[-1])
+    step = low // 16 + 64
+    while low < best.peak:  # no limit below `low` is within reach, `best` is
+        # Upwards first: a tight limit rules out most stages before they are looked at.
+        limit = min(low + step, (low + best.peak - 1) // 2)
+        found = _cheapest(search, limit)
+        if found is None or (optimize is Optimize.BALANCED and found.instructions > budget):
+            low = limit + 1
+            step *= 2
+        else:
+            best = found
+    return best.stages
 
 
 # ---- the planned program ----------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """What the operators of two tensors share: how shapes that differ are brought together, and rescaling that fits.
 
-The runtime's kernels take equal shapes; add and mul also take one operand that holds a value per channel, laid out as
-[pixels, channels, 1, 1] and [1, channels, 1, 1]. Everything else is expanded, in the float graph, before quantization.
+Kernels take equal shapes; add and mul also take an operand that holds one value for each of the last dimension's
+channels, which the runtime wants to see as [pixels, channels, 1, 1] and [1, channels, 1, 1]. Everything else is
+expanded, in the float graph, before quantization.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -16,9 +17,11 @@ from torch.fx import Node
 from cortado.errors import CortadoError, Reject
 from cortado.graph import Bound, add_call, describe, shape
 from cortado.numerics import Fixed
-from cortado.op import ONE_ROW, Call, Lowering, RowRule, Rows
+from cortado.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows
+from cortado.ops._float import add_permute, add_view
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.pointwise import operands, uniform_value
+from cortado.ops.reshape import VIEW
+from cortado.pointwise import is_pointwise, operands, uniform_value
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
@@ -37,7 +40,7 @@ def padded(sizes: Shape, rank: int) -> Shape:
 
 
 def form_of(sizes: Shape, out: Shape) -> Form | None:
-    """The form of an operand; None where it would have to be expanded."""
+    """The form of an operand; None where it has to be expanded."""
     if math.prod(sizes) == math.prod(out):
         return Form.EQUAL
     aligned = padded(sizes, len(out))
@@ -49,12 +52,31 @@ def form_of(sizes: Shape, out: Shape) -> Form | None:
     return Form.CHANNEL if inner == [1] and len(out) >= 3 and out[0] == 1 and aligned[1] == out[1] else None
 
 
+_IMAGES = frozenset(
+    (
+        aten.conv2d.default,
+        aten.conv_transpose2d.input,
+        aten.avg_pool2d.default,
+        aten.max_pool2d.default,
+        aten.upsample_nearest2d.vec,
+        aten.pixel_shuffle.default,
+    )
+)
+
+
+def is_image(node: Node) -> bool:
+    """Whether a tensor comes out of convolutions or pools, and so lies in memory as NHWC."""
+    while is_pointwise(node):
+        node = node.all_input_nodes[0]
+    return len(shape(node)) == 4 and (node.op == "placeholder" or node.target in _IMAGES)
+
+
 # ---- in the float graph --------------------------------------------------------------------------------------
 
 
 def broadcast(bound: Bound, left: Node, right: Node, by_channel: bool) -> tuple[Node, Node]:
     """The two operands, expanded where no kernel could take them as they are."""
-    out = shape(bound.node)
+    out = tuple(torch.broadcast_shapes(shape(left), shape(right)))
     forms = {node: form_of(shape(node), out) for node in (left, right)}
     if uniform_value(left) is not None or uniform_value(right) is not None:
         return _alone(bound, left, out), _alone(bound, right, out)
@@ -63,12 +85,26 @@ def broadcast(bound: Bound, left: Node, right: Node, by_channel: bool) -> tuple[
     if Form.EQUAL not in forms.values():  # an outer product: one of them becomes the full one
         full = left if forms[right] is not None else right
         left, right = (_expanded(bound, node, out) if node is full else node for node in (left, right))
+    if is_image(left) or is_image(right):
+        left, right = (_across_channels(bound, node, out) for node in (left, right))
     return _to_channels(bound, left, out), _to_channels(bound, right, out)
 
 
+def _across_channels(bound: Bound, node: Node, out: Shape) -> Node:
+    """One value per pixel, for all its channels: a short run of copies beats transposing the image there and back."""
+    across = form_of(shape(node), out) is Form.SUFFIX and padded(shape(node), len(out))[1] != out[1]
+    return _expanded(bound, node, out) if across else node
+
+
 def _expanded(bound: Bound, node: Node, out: Shape) -> Node:
-    equal = form_of(shape(node), out) is Form.EQUAL
-    return node if equal else add_call(bound.node, aten.expand.default, node, list(out))
+    """Copied out to the full shape; images pixel by pixel, as they lie in memory."""
+    if form_of(shape(node), out) is Form.EQUAL:
+        return node
+    if len(out) != 4 or not any(is_image(operand) for operand in bound.node.all_input_nodes):
+        return add_call(bound.node, aten.expand.default, node, list(out))
+    nhwc = add_permute(bound.node, add_view(bound.node, node, padded(shape(node), 4)), TO_NHWC)
+    copies = add_call(bound.node, aten.expand.default, nhwc, [out[dim] for dim in TO_NHWC])
+    return add_permute(bound.node, copies, TO_NCHW)
 
 
 def _alone(bound: Bound, node: Node, out: Shape) -> Node:
@@ -132,33 +168,35 @@ class Operands:
 
 
 def prepare(lowering: Lowering) -> Operands:
-    """Equal shapes as they are; a channel operand as [pixels, channels, 1, 1] and [1, channels, 1, 1]."""
-    left, right, out = lowering.node("self"), lowering.node("other"), shape(lowering.bound.node)
-    forms = [form_of(shape(node), out) for node in (left, right)]
-    if forms == [Form.EQUAL, Form.EQUAL]:
-        return Operands(lowering.view(left, out), lowering.view(right, out), False, lambda node: node)
-    swapped = forms[0] is not Form.EQUAL
-    full, part = (right, left) if swapped else (left, right)
-    if Form.CHANNEL in forms:
-        return _by_channel(lowering, full, part, swapped, out)
-    channels = math.prod(shape(part))
-    first = lowering.view(full, (math.prod(out) // channels, channels, 1, 1))
-    second = lowering.view(part, (1, channels, 1, 1))
-    return Operands(first, second, swapped, lambda node: lowering.view(node, out))
+    """Equal shapes as they are; a channel operand as NHWC images or as rows, with channels last."""
+    out = shape(lowering.bound.node)
+    forms = {name: form_of(shape(lowering.node(name)), out) for name in ("self", "other")}
+    if all(form is Form.EQUAL for form in forms.values()):
+        return Operands(viewed(lowering, "self", out), viewed(lowering, "other", out), False, lambda node: node)
+    full, part = ("self", "other") if forms["self"] is Form.EQUAL else ("other", "self")
+    channels = math.prod(shape(lowering.node(part)))
+    if forms[part] is Form.CHANNEL:
+        first, restore = _nhwc(lowering, full, out)
+        return Operands(first, viewed(lowering, part, (1, 1, 1, channels)), full == "other", restore)
+    first = viewed(lowering, full, (math.prod(out) // channels, channels))
+    second = viewed(lowering, part, (1, channels))
+    return Operands(first, second, full == "other", lambda node: lowering.view(node, out))
 
 
-def _by_channel(lowering: Lowering, full: Node, part: Node, swapped: bool, out: Shape) -> Operands:
-    """NHWC around the call: the transposes meet those of the convolutions beside it."""
+def viewed(lowering: Lowering, name: str, sizes: Shape) -> Node:
+    """An operand under another shape; a constant is stored that way."""
+    data = lowering.data(name)
+    if data is None or tuple(data.shape) == sizes:
+        return lowering.view(lowering.node(name), sizes)
+    return lowering.constant(name, data.reshape(sizes))
+
+
+def _nhwc(lowering: Lowering, name: str, out: Shape) -> tuple[Node, Callable[[Node], Node]]:
+    """One NCHW image as NHWC, and the way back: the transposes meet those of convolutions."""
     channels = out[1]
     height, width = (out[2], out[3]) if len(out) == 4 else (1, math.prod(out[2:]))
-    image = lowering.transpose(lowering.view(full, (1, channels, height, width)), TO_NHWC)
-    first = lowering.view(image, (height * width, channels, 1, 1))
-
-    def restore(node: Node) -> Node:
-        nhwc = lowering.view(node, (1, height, width, channels))
-        return lowering.view(lowering.transpose(nhwc, TO_NCHW), out)
-
-    return Operands(first, lowering.view(part, (1, channels, 1, 1)), swapped, restore)
+    image = lowering.transpose(viewed(lowering, name, (1, channels, height, width)), TO_NHWC)
+    return image, lambda node: lowering.view(lowering.transpose(node, TO_NCHW), out)
 
 
 def flat_rank4(lowering: Lowering, node: Node) -> Node:
@@ -171,16 +209,26 @@ def fixed(lowering: Lowering, factor: float, largest_shift: int) -> Fixed:
     """A factor whose shift leaves the accumulator within 30 bits."""
     found = Fixed.of(factor) if factor < 2.0**30 else None
     if found is None or found.shift > largest_shift:
+        left, right = lowering.q("self").scale, lowering.q("other").scale
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: its output was calibrated with a scale of {lowering.out.scale:g}, too small "
-            f"for operands of scale {lowering.q('self').scale:g} and {lowering.q('other').scale:g} to be told apart from "
-            "zero in 32 bits; the operands nearly cancel or the calibration inputs leave it at zero: use calibration "
-            "inputs for which this output is not (almost) zero everywhere"
+            f"{describe(lowering.bound.node)}: operands of scale {left:g} and {right:g} give an output of scale "
+            f"{lowering.out.scale:g}, which leaves 32 bits. The operands nearly cancel, or the output is almost zero "
+            "for every calibration input: calibrate with inputs for which it is not"
         )
     return found
 
 
-# ---- the C side ----------------------------------------------------------------------------------------------
+# ---- the two artifacts ---------------------------------------------------------------------------------------
+
+
+def in_pte(operator: Operator, arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+    """The runtime broadcasts along dimension 1 of rank 4 tensors only."""
+    sizes, channels = shape(arguments["self"]), math.prod(shape(arguments["other"]))
+    if sizes == shape(arguments["other"]):
+        return add(operator, **arguments)
+    first = add(VIEW, self=arguments["self"], size=[math.prod(sizes) // channels, channels, 1, 1])
+    second = add(VIEW, self=arguments["other"], size=[1, channels, 1, 1])
+    return add(VIEW, self=add(operator, **{**arguments, "self": first, "other": second}), size=list(sizes))
 
 
 def by_channel(call: Call) -> int | None:
@@ -189,13 +237,10 @@ def by_channel(call: Call) -> int | None:
     return None if left == right else math.prod(right)
 
 
-def rows(call: Call) -> Rows | None:
-    """Elementwise; a channel operand is read whole by every row of an NHWC image."""
-    if by_channel(call) is None:
-        return Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
-    if call.shape("other")[-1] == by_channel(call):
-        return Rows((ONE_ROW, RowRule(stride=0)), pixelwise=True, elementwise=True)
-    return None
+def rows(call: Call) -> Rows:
+    """Elementwise; a channel operand is read whole by every row."""
+    second = ONE_ROW if by_channel(call) is None else RowRule(stride=0)
+    return Rows((ONE_ROW, second), pixelwise=True, elementwise=True)
 
 
 def output_shape(call: Call) -> Shape:
@@ -203,17 +248,17 @@ def output_shape(call: Call) -> Shape:
 
 
 def draw_operands(draw: Any, by_channel: bool) -> dict[str, Any]:
-    """Two int8 tensors: equal shapes of any rank, or one with a value per channel in either layout."""
+    """Two int8 tensors: equal shapes of any rank, or one with a value per channel."""
     from hypothesis import strategies as st
 
     from cortado import sampling
 
     seed = draw(sampling.SEEDS)
-    kind = draw(st.sampled_from(["equal", "equal", "pixels", "image"])) if by_channel else "equal"
+    kind = draw(st.sampled_from(["equal", "equal", "rows", "image"])) if by_channel else "equal"
     channels, pixels = draw(sampling.CHANNELS), draw(st.integers(1, 9))
     sizes, other = {
         "equal": ((*draw(st.lists(st.integers(1, 4), max_size=3)), channels),) * 2,
-        "pixels": ((pixels, channels, 1, 1), (1, channels, 1, 1)),
+        "rows": ((pixels, channels), (1, channels)),
         "image": ((1, draw(st.integers(1, 3)), pixels, channels), (1, 1, 1, channels)),
     }[kind]
     return {"self": sampling.codes(seed, sizes), "other": sampling.codes(seed + 1, other)}

@@ -68,9 +68,13 @@ def refuse(bound: Bound) -> Reject:
     )
 
 
-def table(lowering: Lowering, name: str, codes: Tensor) -> Node:
-    """A call that looks every code of the operand up in these 256 entries."""
-    return lowering.call(ACTIVATION, input=lowering.node(name), lut=lowering.constant("table", codes))
+def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
+    """A call that looks every code of `source` up in these 256 entries; a table of a table is one table."""
+    if "table" in source.meta:
+        codes, source = codes[source.meta["table"].to(torch.int64) + 128], source.kwargs["input"]  # type: ignore[assignment]
+    node = lowering.call(ACTIVATION, input=source, lut=lowering.constant("table", codes))
+    node.meta["table"] = codes
+    return node
 
 
 def entries(values: Tensor, out: QParams) -> Tensor:
@@ -87,7 +91,7 @@ def all_codes() -> Tensor:
 def lower(lowering: Lowering) -> Node:
     name = operand_name(lowering.bound.node)
     values = function_of(lowering.bound.node)(lowering.q(name).dequantize(all_codes()))
-    return table(lowering, name, entries(values, lowering.out))
+    return table(lowering, lowering.node(name), entries(values, lowering.out))
 
 
 def match_rescale(bound: Bound) -> Quantization | Reject:
@@ -98,7 +102,7 @@ def match_rescale(bound: Bound) -> Quantization | Reject:
 
 def lower_rescale(lowering: Lowering) -> Node:
     """A tensor that is needed in other quantization parameters than its own: concatenation, minimum, maximum."""
-    return table(lowering, "input", entries(lowering.q("input").dequantize(all_codes()), lowering.out))
+    return table(lowering, lowering.node("input"), entries(lowering.q("input").dequantize(all_codes()), lowering.out))
 
 
 def clamped(lowering: Lowering, node: Node) -> Node:
@@ -110,8 +114,7 @@ def clamped(lowering: Lowering, node: Node) -> Node:
     low, high = lowering.bounds()
     if low <= INT8_MIN + 1 and high >= INT8_MAX - 1:
         return node
-    codes = all_codes().clamp(low, high).to(torch.int8)
-    return lowering.call(ACTIVATION, input=node, lut=lowering.constant("clamp", codes))
+    return table(lowering, node, all_codes().clamp(low, high).to(torch.int8))
 
 
 # ---- other spellings -----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ A subtraction is an addition whose second multiplier is negative: the rounding o
 and the runtime takes any int32. `alpha` scales that multiplier, so it costs nothing either.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -110,6 +111,19 @@ def to_reversed_sub(bound: Bound) -> Node | None:
     return add_call(bound.node, aten.sub.Tensor, *new, **_alpha(bound))
 
 
+def to_sum_with(combination: Any, by_channel: bool) -> Callable[[Bound], Node]:
+    """addcmul and addcdiv: self + value * combination(tensor1, tensor2)."""
+
+    def rewrite(bound: Bound) -> Node:
+        pair = _binary.broadcast(bound, bound["tensor1"], bound["tensor2"], by_channel)
+        term = add_call(bound.node, combination, *pair)
+        value = bound.get("value", 1)
+        scaled = {} if value == 1 else {"alpha": value}
+        return add_call(bound.node, aten.add.Tensor, *_binary.broadcast(bound, bound["self"], term, True), **scaled)
+
+    return rewrite
+
+
 def _alpha(bound: Bound) -> dict[str, Any]:
     alpha = bound.get("alpha", 1)
     return {} if alpha == 1 else {"alpha": alpha}
@@ -187,6 +201,7 @@ ADD = Operator(
     rows=_binary.rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
+    pte=lambda arguments, add: _binary.in_pte(ADD, arguments, add),
     constraints="equal shapes or one value per channel; other shapes are expanded first",
     samples=samples,
 )
@@ -194,4 +209,6 @@ ADD = Operator(
 ADD_PATTERN = Pattern(aten=(aten.add.Tensor, aten.sub.Tensor), match=match, lower=lower, fuses_clamp=True)
 ADD_REWRITE = Rewrite(aten=(aten.add.Tensor,), rewrite=to_add)
 SUB_REWRITE = Rewrite(aten=(aten.sub.Tensor, aten.subtract.Tensor), rewrite=to_sub)
+ADDCMUL_REWRITE = Rewrite(aten=(aten.addcmul.default,), rewrite=to_sum_with(aten.mul.Tensor, by_channel=True))
+ADDCDIV_REWRITE = Rewrite(aten=(aten.addcdiv.default,), rewrite=to_sum_with(aten.div.Tensor, by_channel=False))
 RSUB_REWRITE = Rewrite(aten=(aten.rsub.Tensor,), rewrite=to_reversed_sub)

@@ -7,21 +7,10 @@ import torch
 from torch.fx import Node
 
 from cortado.graph import Bound, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
-from cortado.op import (
-    ONE_ROW,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Quantization,
-    Role,
-    Rows,
-    SharedWith,
-    registry,
-)
+from cortado.numerics import Tensor
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows, SharedWith
 from cortado.ops._movement import relayout_dim
+from cortado.ops.activation import all_codes, entries, table
 from cortado.target import Isa
 
 aten = torch.ops.aten
@@ -57,22 +46,18 @@ def join(lowering: Lowering, parts: list[Node], dim: int) -> Node:
     return parts[0] if len(parts) == 1 else lowering.call(CAT, tensors=parts, dim=dim)
 
 
-def requantize(lowering: Lowering, node: Node, to: QParams) -> Node:
-    """The same values in another scale: a table from every code to the code of its value."""
+def requantize(lowering: Lowering, node: Node) -> Node:
+    """An input in the output's scale."""
     have = node.meta["qparams"]
-    if have == to:
+    if have == lowering.out:
         return node
-    codes = torch.arange(INT8_MIN, INT8_MAX + 1, dtype=torch.int16)
-    quantized = torch.ops.quantized_decomposed.quantize_per_tensor.default
-    table = quantized(have.dequantize(codes), to.scale, to.zero_point, INT8_MIN, INT8_MAX, torch.int8)
-    operator = registry().operators["cortex_m::quantized_activation"]
-    return lowering.call(operator, input=node, lut=lowering.constant("requantize", table))
+    return table(lowering, node, entries(have.dequantize(all_codes()), lowering.out))
 
 
 def operands(lowering: Lowering) -> list[Node]:
     """The inputs that hold anything, all in the output's scale."""
     parts = [part for part in lowering.bound.nodes("tensors") if 0 not in shape(part)]
-    return [requantize(lowering, part, lowering.out) for part in parts]
+    return [requantize(lowering, part) for part in parts]
 
 
 def lower(lowering: Lowering) -> Node:

@@ -1,4 +1,4 @@
-"""out = clamp(round_away(((a - a_zp) / (b - b_zp)) * factor) + out_zp), in float32; a zero denominator gives quotient 0.
+"""out = clamp(round_away(((a - a_zp) / (b - b_zp)) * factor) + out_zp), in float32; a quotient by zero is zero.
 
 One of the three operators that are float32 by definition. factor = a_scale / (b_scale * out_scale).
 """
@@ -52,8 +52,8 @@ def lower(lowering: Lowering) -> Node:
     factor = left.scale / (right.scale * lowering.out.scale)
     if not factor <= LARGEST_FACTOR:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: one step of the numerator is {factor:g} steps of the quotient; its output "
-            "was almost zero for every calibration input: use calibration inputs for which it is not"
+            f"{describe(lowering.bound.node)}: one step of the numerator is {factor:g} steps of the quotient: that is "
+            "almost zero for every calibration input. Calibrate with inputs for which it is not"
         )
     result = lowering.call(
         DIV,
@@ -74,9 +74,7 @@ def to_div(bound: Bound) -> Node | None:
     if data is None or bool((data == 0).any()) or not isinstance(bound["self"], Node):
         return _binary.rewritten(bound, aten.div.Tensor, by_channel=False)
     inverse = add_constant(bound.node, "reciprocals", 1.0 / data)
-    return add_call(
-        bound.node, aten.mul.Tensor, *_binary.broadcast(bound, bound["self"], inverse, by_channel=True)
-    )
+    return add_call(bound.node, aten.mul.Tensor, *_binary.broadcast(bound, bound["self"], inverse, by_channel=True))
 
 
 def kernel(call: Call, isa: Isa) -> Kernel:
@@ -119,7 +117,8 @@ DIV = Operator(
     name="cortex_m::quantized_div",
     summary="quotient of two tensors, in float32; a zero denominator gives quotient 0",
     arguments=(
-        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, float output_scale"
+        "Tensor self, int self_zero_point, Tensor other, int other_zero_point, int output_zero_point, "
+        "float output_scale"
     ),
     reference=reference,
     shape=_binary.output_shape,

@@ -61,9 +61,7 @@ MINIMUM = Operator(
     samples=samples,
 )
 
-MINIMUM_PATTERN = Pattern(
-    aten=(aten.minimum.default,), match=match, lower=lambda lowering: lower_to(MINIMUM, lowering)
-)
+MINIMUM_PATTERN = Pattern(aten=(aten.minimum.default,), match=match, lower=lambda lowering: lower_to(MINIMUM, lowering))
 MINIMUM_REWRITE = Rewrite(
     aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
     rewrite=lambda bound: _binary.rewritten(bound, aten.minimum.default, by_channel=False),

@@ -122,6 +122,7 @@ MUL = Operator(
     rows=_binary.rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
+    pte=lambda arguments, add: _binary.in_pte(MUL, arguments, add),
     constraints="equal shapes or one value per channel; other shapes are expanded first",
     samples=samples,
 )

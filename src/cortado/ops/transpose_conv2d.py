@@ -164,8 +164,10 @@ def zero_taps(rows: Axis, columns: Axis, sizes: tuple[int, ...]) -> list[tuple[i
     """Zero taps (front, back) per axis that make CMSIS-NN right for an NHWC input; None if none do."""
     images, height, _, in_c = sizes
     if uses_reversed_weights(in_c, [rows.stride, columns.stride]):
-        # Its padding is what the taps reach beyond the layer's. For more than one image it was never seen to be right.
-        return [(0, max(0, axis.pad - axis.kernel + 1)) for axis in (rows, columns)] if images == 1 else None
+        # A convolution padded by what the taps reach beyond the layer's padding, which must not be negative.
+        taps = [(0, max(0, axis.pad - axis.kernel + 1)) for axis in (rows, columns)]
+        fits = all(back <= axis.extra for (_, back), axis in zip(taps, (rows, columns), strict=True))
+        return taps if fits and images == 1 else None  # for more images it was never seen to be right
     taps = [rolling_rows(rows), rolling_columns(columns, rows.stride)]
     # Input that ends within the padding leaves the rolling buffer at the wrong row.
     return taps if rows.pad + taps[0][0] <= height * rows.stride else None
@@ -308,6 +310,7 @@ def kernel(call: Call, isa: Isa) -> Kernel:
         struct="cortado_transpose_conv2d_all_t",
         fields=fields,
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
+        scratch_check="8 * L->kernel_h",
     )
 
 
@@ -385,8 +388,8 @@ TRANSPOSE_CONV2D_C = replace(
     places=frozenset({Place.C}),
     pte_scratch=lambda call, backend: (),
     constraints=(
-        "CMSIS-NN's kernel takes one image where strides are at most 2 and channels more than 16, elsewhere an input "
-        "whose height x stride is at least the padding"
+        "CMSIS-NN's kernel takes one image and padding below the kernel size where strides are at most 2 and channels "
+        "more than 16, elsewhere an input whose height x stride is at least the padding"
     ),
 )
 

@@ -1,18 +1,25 @@
-"""clean-up: what nothing reads, and what is there twice, goes."""
+"""clean-up: what is there twice becomes one, what never changes is computed now, what nothing reads goes."""
 
+import hashlib
 from typing import Any, ClassVar
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
 
-from cortado.graph import constant_names, remove_unused_constants
+from cortado.graph import add_constant, constant_names, constant_value, remove_unused_constants
+from cortado.op import operator_of
+from cortado.ops.activation import ACTIVATION, all_codes
 from cortado.passes.base import CortexMPass
+from cortado.passes.orders import is_a
 from cortado.verify import Level
+
+Tensor = torch.Tensor
 
 
 class CleanUp(CortexMPass):
-    """Equal constants become one, equal calls become one, dead calls and constants go."""
+    """Calls on constants become constants, equal constants and equal calls become one, no-ops and dead ones go."""
 
     name: ClassVar[str] = "clean-up"
     level_before: ClassVar[Level] = Level.LOWERED
@@ -22,33 +29,65 @@ class CleanUp(CortexMPass):
         self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
+        module.graph.eliminate_dead_code()
+        self._fold_constants(module)
+        self._drop_identities(module)
         self._merge_constants(module)
-        _merge_calls(module)
+        merge_calls(module)
         module.graph.eliminate_dead_code()
         remove_unused_constants(self.program)
         return True
 
+    def _fold_constants(self, module: GraphModule) -> None:
+        """A call whose tensors are all constants is computed by its reference, here and once."""
+        data = {name: self.program.state_dict[key] for name, key in constant_names(self.program).items()}
+        for node in list(module.graph.nodes):
+            operator = operator_of(node.target) if node.op == "call_function" else None
+            if operator is None or not all(source.name in data for source in node.all_input_nodes):
+                continue
+            kwargs = pytree.tree_map_only(Node, lambda source: data[source.name], dict(node.kwargs))
+            holder = add_constant(self.program, node.name, operator.reference(**kwargs))
+            holder.meta["qparams"] = node.meta.get("qparams")
+            data[holder.name] = self.program.state_dict[holder.name]
+            node.replace_all_uses_with(holder)
+            module.graph.erase_node(node)
+
+    def _drop_identities(self, module: GraphModule) -> None:
+        """A table that gives back every code is no table: a relu behind a relu, a clamp wider than its input."""
+        for node in list(module.graph.nodes):
+            if is_a(node, ACTIVATION):
+                table = constant_value(self.program, node.kwargs["lut"])
+                if table is not None and torch.equal(table, all_codes().to(torch.int8)):
+                    node.replace_all_uses_with(node.kwargs["input"])
+                    module.graph.erase_node(node)
+
     def _merge_constants(self, module: GraphModule) -> None:
-        names, seen = constant_names(self.program), {}
+        names = constant_names(self.program)
+        seen: dict[Any, Node] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder" and node.name in names and node.users:
-                data = self.program.state_dict[names[node.name]]
-                key = (data.dtype, tuple(data.shape), data.numpy().tobytes())
-                first = seen.setdefault(key, node)
+                first = seen.setdefault(fingerprint(self.program.state_dict[names[node.name]]), node)
                 if first is not node:
                     node.replace_all_uses_with(first)
 
 
-def _merge_calls(module: GraphModule) -> None:
-    """Common subexpressions: same operator, same arguments."""
+def fingerprint(data: Tensor) -> tuple[Any, ...]:
+    """Equal for tensors of equal type, shape and bytes."""
+    flat = data.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return data.dtype, tuple(data.shape), hashlib.blake2b(flat.data, digest_size=16).digest()
+
+
+def merge_calls(module: GraphModule) -> None:
+    """Equal calls on equal operands become one."""
     seen: dict[Any, Node] = {}
     for node in list(module.graph.nodes):
-        if node.op == "call_function":
-            key = (node.target, tuple((name, _hashable(value)) for name, value in sorted(node.kwargs.items())))
-            first = seen.setdefault(key, node)
-            if first is not node:
-                node.replace_all_uses_with(first)
-                module.graph.erase_node(node)
+        if node.op != "call_function":
+            continue
+        key = (node.target, tuple((name, _hashable(value)) for name, value in sorted(node.kwargs.items())))
+        first = seen.setdefault(key, node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            module.graph.erase_node(node)
 
 
 def _hashable(value: Any) -> Any:

@@ -1,29 +1,24 @@
-"""move-transposes: layout changes sink through operators that don't care, meet, and cancel."""
+"""move-transposes: every tensor lies in the order that costs least, and only what is left is transposed."""
 
 from typing import Any, ClassVar
 
-import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from cortado.graph import add_constant, constant_value, fake_mode_of, shape
-from cortado.op import Operator, operator_of
-from cortado.ops.conv2d import CONV2D
+from cortado.op import operator_of
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
 from cortado.passes.base import CortexMPass
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
+from cortado.passes.orders import Order, Orders, feeds_linear, inverse, is_a, is_linear, operands, plain, view_groups
 from cortado.verify import Level
 
 
-def is_a(node: Any, operator: Operator) -> bool:
-    return isinstance(node, Node) and node.op == "call_function" and operator_of(node.target) is operator
-
-
 class MoveTransposes(CortexMPass):
-    """One walk in order: transposes of transposes become one, views of views become one, a transpose in front of an
-    operator that works in any layout moves behind it, one in front of a flatten and linear goes into the weights."""
+    """Transposes meet and cancel, go into constants, or move to where they are cheapest; views of views become one."""
 
     name: ClassVar[str] = "move-transposes"
     level_before: ClassVar[Level] = Level.LOWERED
@@ -33,93 +28,133 @@ class MoveTransposes(CortexMPass):
         self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
-        mode = fake_mode_of(module.graph)
-        assert mode is not None
-        changed = False
-        for node in list(module.graph.nodes):
-            if node.op != "call_function":
-                continue
-            with module.graph.inserting_before(node):
-                new = self._rewrite(node, mode)
-            if new is not None:
-                node.replace_all_uses_with(new)
-                module.graph.erase_node(node)
-                changed = True
-        module.graph.eliminate_dead_code()
-        return changed
+        merge_views(module.graph)
+        orders = Orders(self.program)
+        orders.choose()
+        _Rewriter(self.program, orders).rewrite()
+        merge_views(module.graph)
+        return True
 
-    def _rewrite(self, node: Node, mode: FakeTensorMode) -> Node | None:
-        if is_a(node, TRANSPOSE):
-            return _merge_transposes(node, mode)
+
+def merge_views(graph: Graph) -> None:
+    """A view of a view reads the first one's input; a view under the shape that is already there goes."""
+    for node in list(graph.nodes):
         if is_a(node, VIEW):
-            return _merge_views(node, mode)
-        if is_a(node, CONV2D):
-            return self._fold_into_linear(node, mode)
-        return _sink(node, mode)
-
-    def _fold_into_linear(self, node: Node, mode: FakeTensorMode) -> Node | None:
-        """A linear layer over a flattened transpose reads the untransposed tensor with its weights reordered."""
-        view = node.kwargs["input"]
-        if not (isinstance(view, Node) and is_a(view, VIEW) and is_a(view.kwargs["self"], TRANSPOSE)):
-            return None
-        transpose = view.kwargs["self"]
-        assert isinstance(transpose, Node)
-        perm, sizes = tuple(transpose.kwargs["perm"]), shape(transpose)  # type: ignore[arg-type]
-        weight = constant_value(self.program, node.kwargs["weight"])
-        flat = shape(view) == (1, 1, sizes[0], _product(sizes[1:]))
-        if perm[0] != 0 or not flat or weight is None or tuple(weight.shape[1:3]) != (1, 1):
-            return None
-        out_c = weight.shape[0]
-        inverse = [perm.index(dim) for dim in range(len(perm))]
-        moved = weight.reshape(out_c, *sizes[1:]).permute(0, *inverse[1:]).reshape(weight.shape)
-        source = transpose.kwargs["input"]
-        assert isinstance(source, Node)
-        arguments = {
-            **node.kwargs,
-            "input": add_view(view, mode, source, shape(view)),
-            "weight": add_constant(self.program, f"{node.kwargs['weight']}_moved", moved),
-        }
-        return add_operator_call(node, mode, CONV2D, arguments)
+            source = operands(node)[0]
+            if is_a(source, VIEW):
+                source = operands(source)[0]
+                node.update_kwarg("self", source)
+            if shape(source) == shape(node):
+                node.replace_all_uses_with(source)
+    graph.eliminate_dead_code()
 
 
-def _product(sizes: tuple[int, ...]) -> int:
-    return int(torch.Size(sizes).numel())
+class _Rewriter:
+    """Builds every node again in the order chosen for it."""
 
+    def __init__(self, program: ExportedProgram, orders: Orders) -> None:
+        self.program, self.orders = program, orders
+        self.stored: dict[Node, Node] = {}  # a node of the old graph -> the node that holds its value in its order
+        self.moved: dict[tuple[Node, Order], Node] = {}
+        mode = fake_mode_of(program.graph_module.graph)
+        assert mode is not None
+        self.mode: FakeTensorMode = mode
 
-def _merge_transposes(node: Node, mode: FakeTensorMode) -> Node | None:
-    source = node.kwargs["input"]
-    assert isinstance(source, Node)
-    if is_a(source, TRANSPOSE):
-        inner, outer = source.kwargs["perm"], node.kwargs["perm"]
-        perm = [inner[dim] for dim in outer]  # type: ignore[index, union-attr]
-        first = source.kwargs["input"]
-        assert isinstance(first, Node)
-        return first if perm == sorted(perm) else add_transpose(node, mode, first, perm)  # type: ignore[type-var]
-    return None
+    def rewrite(self) -> None:
+        for node in list(self.program.graph_module.graph.nodes):
+            with node.graph.inserting_before(node):
+                self.stored[node] = self._rewrite(node)
 
+    def _rewrite(self, node: Node) -> Node:
+        if node.op == "placeholder":
+            return node
+        if is_a(node, TRANSPOSE):
+            return self._operand(node, 0)
+        if is_a(node, VIEW):
+            return self._reshaped(node)
+        if node in self.orders.links and self.orders.of[node] != plain(node):
+            return self._relaid(node)
+        kept: Any = map_arg((node.args, node.kwargs), lambda operand: self._fetch(operand, plain(operand)))
+        node.args, node.kwargs = kept
+        return node
 
-def _merge_views(node: Node, mode: FakeTensorMode) -> Node | None:
-    source = node.kwargs["self"]
-    assert isinstance(source, Node)
-    if is_a(source, VIEW):
-        first = source.kwargs["self"]
-        assert isinstance(first, Node)
-        return add_view(node, mode, first, shape(node))
-    return source if shape(source) == shape(node) else None
+    def _reshaped(self, node: Node) -> Node:
+        source = operands(node)[0]
+        order = self.orders.of[node]
+        if is_linear(source) and order != plain(node):
+            self._permute_outputs(self.stored[source], node)
+        if feeds_linear(node):
+            self._permute_inputs(node)
+        sizes = [shape(node)[dim] for dim in order]
+        return add_view(node, self.mode, self._operand(node, 0), sizes)
 
+    def _relaid(self, node: Node) -> Node:
+        """The same call on operands that lie in the node's order."""
+        operator, order = operator_of(node.target), self.orders.of[node]
+        assert operator is not None
+        assert operator.relayout is not None
+        found = iter([self._operand(node, i) for i in range(len(operands(node)))])
+        arguments: dict[str, Any] = dict(node.kwargs)
+        for name in operator.tensors:
+            several = isinstance(arguments[name], list | tuple)
+            arguments[name] = [next(found) for _ in arguments[name]] if several else next(found)
+        moved = operator.relayout(arguments, inverse(order))
+        assert moved is not None
+        return add_operator_call(node, self.mode, operator, dict(moved))
 
-def _sink(node: Node, mode: FakeTensorMode) -> Node | None:
-    """op(transpose(a), transpose(b)) -> transpose(op(a, b)) where the operator can be told about it."""
-    operator = operator_of(node.target)
-    if operator is None or operator.relayout is None:
-        return None
-    operands = {name: node.kwargs[name] for name in operator.tensors}
-    if not all(is_a(value, TRANSPOSE) for value in operands.values()):
-        return None
-    perms = {tuple(value.kwargs["perm"]) for value in operands.values()}  # type: ignore[union-attr, arg-type]
-    if len(perms) != 1:
-        return None
-    perm = perms.pop()
-    arguments = {**node.kwargs, **{name: value.kwargs["input"] for name, value in operands.items()}}  # type: ignore[union-attr]
-    new = add_operator_call(node, mode, operator, dict(operator.relayout(arguments, perm)))
-    return add_transpose(node, mode, new, perm)
+    # ---- operands
+
+    def _operand(self, node: Node, position: int) -> Node:
+        """An operand in the order in which the node reads it."""
+        return self._fetch(*self.orders.needs(node)[position])
+
+    def _fetch(self, node: Node, order: Order) -> Node:
+        have = self.orders.of.get(node)
+        if have is None:  # a constant that was made for this order
+            return node
+        if order == have:
+            return self.stored[node]
+        if (node, order) not in self.moved:
+            self.moved[node, order] = self._transposed(node, tuple(have.index(dim) for dim in order))
+        return self.moved[node, order]
+
+    def _transposed(self, node: Node, perm: Order) -> Node:
+        data = constant_value(self.program, node)
+        if data is None:
+            return add_transpose(node, self.mode, self.stored[node], perm)
+        holder = add_constant(self.program, f"{node.name}_moved", data.permute(perm))
+        holder.meta["qparams"] = node.meta.get("qparams")
+        return holder
+
+    # ---- linear layers
+
+    def _permute_inputs(self, node: Node) -> None:
+        """Linear layers read the flattened tensor as it lies: their weights' columns follow."""
+        source = operands(node)[0]
+        order, groups = self.orders.needs(node)[0][1], view_groups(shape(source), shape(node))
+        dims = groups[-1][0] if groups else ()
+        moved = [dim for dim in order if dim in dims]
+        if moved == list(dims):
+            return
+        for user in list(node.users):
+            weight = constant_value(self.program, user.kwargs["weight"])
+            assert weight is not None
+            columns = weight.reshape(len(weight), *(shape(source)[dim] for dim in dims))
+            columns = columns.permute(0, *(1 + dims.index(dim) for dim in moved)).reshape(weight.shape)
+            user.update_kwarg("weight", add_constant(self.program, f"{user.kwargs['weight']}_moved", columns))
+
+    def _permute_outputs(self, linear: Node, node: Node) -> None:
+        """A linear layer computes its channels in the order in which the reshape behind it wants them."""
+        order, groups = self.orders.of[node], view_groups(shape(operands(node)[0]), shape(node))
+        dims = groups[-1][1]
+        moved = [dim for dim in order if dim in dims]
+        if moved == list(dims):
+            return
+        for name in ("weight", "bias", "requantize_multipliers", "requantize_shifts"):
+            data = constant_value(self.program, linear.kwargs[name])
+            if data is not None:
+                rows = data.reshape(*(shape(node)[dim] for dim in dims), *data.shape[1:])
+                rows = rows.permute(*(dims.index(dim) for dim in moved), *range(len(dims), rows.dim()))
+                linear.update_kwarg(
+                    name, add_constant(self.program, f"{linear.kwargs[name]}_moved", rows.reshape(data.shape))
+                )

@@ -6,9 +6,17 @@
  * descriptor that lives in flash. A spatial kernel computes ONE output row from an array of pointers to the input
  * rows it needs; a row outside the image is NULL. A pixelwise kernel computes any contiguous span of pixels.
  *
- * A public name such as cortado_conv2d_s8 is the portable kernel, which always exists; cortado_conv2d_s8__dsp and
- * cortado_conv2d_s8__mve are variants for cores that have those instructions. All variants of one kernel give the
- * same bits. No kernel reads or writes outside its buffers.
+ * A name such as cortado_conv2d_s8 is the portable kernel, which always exists and takes every legal layer. Variants
+ * with a suffix give the same bits faster:
+ *
+ *   __scalar   cores without DSP and vector instructions
+ *   __dsp      cores with the DSP instructions (those with vector instructions have them too)
+ *   __mve      cores with vector instructions (MVE)
+ *
+ * Convolution variants need no more than `weights`: a stream that src/cortado/packing.py packs for them, aligned to 4
+ * bytes, which holds weights, biases and factors in the order they are read. The input offset is folded into the biases;
+ * in_offset, bias, multiplier and shift are not looked at. `scratch` is aligned to 4 bytes; functions such as
+ * cortado_conv2d_s8__dsp_scratch say how many it has. No kernel reads or writes outside its buffers.
  */
 #ifndef CORTADO_H
 #define CORTADO_H
@@ -42,10 +50,13 @@ typedef struct {
 
 /* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */
 void cortado_conv2d_s8(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-
 void cortado_conv2d_s8__scalar(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_conv2d_s8__dsp(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_conv2d_s8__mve(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+
+int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_t *L);
+int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_t *L);
+int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_t *L);
 
 /* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
 typedef struct {
@@ -57,7 +68,6 @@ typedef struct {
 } cortado_conv1x1_t;
 
 void cortado_conv1x1_s8(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
-
 void cortado_conv1x1_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                 void *scratch);
 void cortado_conv1x1_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
@@ -65,12 +75,18 @@ void cortado_conv1x1_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_
 void cortado_conv1x1_s8__mve(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                              void *scratch);
 
-/* The same as conv1x1, but best for one pixel: every linear layer. No scratch. (Its portable form is conv1x1.) */
+/* `pixels` is the most that a call gets. */
+int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_t *L, int32_t pixels);
+int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_t *L, int32_t pixels);
+
+/* The same layers, best for one pixel, with a stream of their own and no scratch. (The portable one is conv1x1, and so
+ * is the __mve one.) */
 void cortado_linear_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                void *scratch);
 void cortado_linear_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
 
-/* Depthwise convolution: output channel c reads input channel c / depth_multiplier. */
+/* Depthwise convolution: output channel c reads input channel c / depth_multiplier. Variants need a depth multiplier of
+ * 1 and at least 4 channels, __mve at least 16. */
 typedef struct {
     int32_t in_w, in_c;
     int32_t out_w, out_c; /* out_c = in_c * depth_multiplier */
@@ -87,6 +103,13 @@ typedef struct {
 void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+/* For 3x3 kernels: faster, and no scratch. */
+void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+
+int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_t *L);
+int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_t *L);
+int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h
@@ -150,14 +173,17 @@ typedef struct {
 
 void cortado_avg_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_max_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
-/* For at least 4 channels, and kernel_h * kernel_w <= 256. No scratch. */
+/* For kernel_h * kernel_w <= 256; __dsp for at least 4 channels. No scratch. */
 void cortado_avg_pool2d_s8__dsp(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_avg_pool2d_s8__mve(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 /* For at least 4 channels. */
 void cortado_max_pool2d_s8__dsp(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
+void cortado_max_pool2d_s8__mve(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
 
 /* Global average, row by row: acc[c] += the sum over `pixels` pixels of channel c; then divide by `count`. */
 void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_s8__dsp(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
+void cortado_sum_rows_s8__mve(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 
 /* The average over one window that starts at the image's first pixel, one input row per call: row y of kernel_h rows.
@@ -183,6 +209,8 @@ void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_
 /* For a_shift <= 0, b_shift <= 0 and (a' + b') * 2^max(out_shift, 0) < 2^30; __scalar not on Armv6-M and Baseline. */
 void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* For one operand with the factor 1/2 exactly (multiplier 2^30, shift 0), the other's shift <= 0 and out_shift < 0. */
+void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 
 /* out = clamp(requant((a - a_zero) * (b - b_zero), out_multiplier, out_shift) + out_zero). May be in place. */
 typedef struct {
@@ -192,6 +220,7 @@ typedef struct {
 } cortado_mul_t;
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_mul_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
 void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
@@ -214,12 +243,14 @@ void cortado_maximum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n
  * below diff_min (which is <= 0) give -128. May be in place. */
 typedef struct {
     int32_t in_multiplier, in_shift, diff_min;
-    const int32_t *exp_table; /* __table variant: exp of the differences 0, -1, ... down to max(diff_min, -255) */
+    const int32_t *exp_table; /* __table, __mve: exp of the differences 0, -1, ... down to diff_min, then a 0; at most
+                                 256 entries */
 } cortado_softmax_t;
 
 void cortado_softmax_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 /* The same bits from a table made at compile time: faster, and no exponential in the program. */
 void cortado_softmax_s8__table(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+void cortado_softmax_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */
@@ -234,6 +265,7 @@ void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, in
 
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
+void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
 
 typedef struct {
     const int8_t *table; /* [256] */

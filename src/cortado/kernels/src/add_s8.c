@@ -9,7 +9,8 @@ typedef struct {
 
 static operand_t operand(int32_t zero, int32_t multiplier, int32_t shift)
 {
-    const operand_t o = {zero, multiplier >> 16, multiplier & 0xFFFF, shift, -shift, (1 << -shift) >> 1};
+    const int32_t half = shift < 0 ? 1 << (-shift - 1) : 0;
+    const operand_t o = {zero, multiplier >> 16, multiplier & 0xFFFF, shift, -shift, half};
     return o;
 }
 

@@ -93,7 +93,8 @@ typedef struct {
 static inline cortado_factor_t cortado_factor(int32_t multiplier, int32_t shift)
 {
     const int32_t right = shift < 0 ? -shift : 0;
-    const cortado_factor_t f = {multiplier, shift, shift < 0 ? 1 : shift + 1, right, (1 << right) >> 1};
+    const int32_t half = right > 0 ? 1 << (right - 1) : 0;
+    const cortado_factor_t f = {multiplier, shift, shift < 0 ? 1 : shift + 1, right, half};
     return f;
 }
 

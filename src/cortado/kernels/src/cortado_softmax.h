@@ -45,10 +45,14 @@ static inline int32_t cortado_softmax_scale(int32_t sum, int32_t *shift)
     return cortado_reciprocal((int32_t)(((uint32_t)sum << headroom) - 0x80000000u));
 }
 
+/* The last entry of the table of exponentials. Where not all 256 differences count, it is a 0 for those that don't. */
+static inline int32_t cortado_softmax_last(int32_t diff_min) { return cortado_min(1 - diff_min, 255); }
+
 static inline int8_t cortado_softmax_output(int32_t exponential, int32_t scale, int32_t shift)
 {
-    int32_t v = cortado_divide_pow2(cortado_mul_high(scale, exponential), shift) - 128;
-    return (int8_t)cortado_clamp(v, -128, 127);
+    /* Neither factor is negative, so ties away from zero are ties up, and only the upper limit can be passed. */
+    const int32_t v = ((cortado_mul_high(scale, exponential) >> (shift - 1)) + 1) >> 1;
+    return (int8_t)(cortado_min(v, 255) - 128);
 }
 
 #endif /* CORTADO_SOFTMAX_H */

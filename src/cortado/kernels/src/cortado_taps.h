@@ -4,7 +4,7 @@
  * the pixels under its taps. Four channels at a time; the last four may overlap those before. Internal.
  *
  * The stream has, for each four channels: their biases, the weights, their factors. Weights are four bytes per tap, on
- * DSP cores eight bytes per two taps.
+ * DSP cores eight bytes per two taps. With vector instructions it is sixteen channels: see taps_mve.S.
  */
 #ifndef CORTADO_TAPS_H
 #define CORTADO_TAPS_H
@@ -30,5 +30,29 @@ typedef struct {
 } cortado_taps_t;
 
 void cortado_taps_pixel(const cortado_taps_t *T, int8_t *out);
+void cortado_taps_pixel__mve(const cortado_taps_t *T, int8_t *out);
+
+/* Points the taps of one row at the window that starts at column `left`. Edges cost nothing: a tap outside the image
+ * points to the zero-point pixel. */
+static inline const int8_t **cortado_taps_point_row(const cortado_depthwise_t *L, const int8_t *row, int32_t left,
+                                                    const int8_t **to)
+{
+    const int32_t step = L->dilation_w * L->in_c;
+    int32_t at = left * L->in_c;
+    for (int32_t kx = L->kernel_w; kx > 0; kx--) {
+        *to++ = row != NULL && left >= 0 && left < L->in_w ? row + at : L->zero;
+        left += L->dilation_w;
+        at += step;
+    }
+    return to;
+}
+
+static inline void cortado_taps_point(const cortado_depthwise_t *L, const int8_t *const rows[], int32_t left,
+                                      const int8_t **to)
+{
+    for (int32_t ky = 0; ky < L->kernel_h; ky++) {
+        to = cortado_taps_point_row(L, rows[ky], left, to);
+    }
+}
 
 #endif /* CORTADO_TAPS_H */

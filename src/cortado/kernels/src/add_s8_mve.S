@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Addition with vector instructions, four elements at a time.
+ *
+ *   void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+ *
+ * The operand with the larger scale has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19: it is
+ * taken as b. Every input has its factor at most 1/2 and the output is shifted right.
+ */
+#if defined(__ARM_FEATURE_MVE)
+#include "cortado_asm.h"
+
+#define OUT_ZERO 24
+#define ACT_MIN 36
+#define N 100
+
+/* r1 a, r2 b, r3 out; r4 -a_zero << 20, r5 and r6 a's multiplier and shift, r7 2^19, r8 -b_zero << 19, r9 output
+ * multiplier, r10 output shift, r11 output zero point; q4 2^20, q5 a's shift, q6 and q7 limits. */
+    function cortado_add_s8__mve
+    push    {r4-r11, lr}
+    vpush   {d8-d15}
+    ldm     r0, {r4-r9}
+    cmp     r5, #0x40000000
+    it      eq
+    cmpeq   r6, #0
+    bne     1f
+    ldm     r0, {r7-r9} /* a has the factor 1/2: swap */
+    ldr     r4, [r0, #12]
+    ldrd    r5, r6, [r0, #16]
+    mov     r10, r1
+    mov     r1, r2
+    mov     r2, r10
+1:  mov     r8, r7
+    mov     r12, #0x100000
+    mov     r7, #0x80000
+    vdup.32 q4, r12
+    vdup.32 q5, r6
+    rsb     r4, r4, #0
+    rsb     r8, r8, #0
+    lsl     r4, r4, #20
+    lsl     r8, r8, #19
+    ldrd    r10, r11, [r0, #ACT_MIN]
+    vdup.32 q6, r10
+    vdup.32 q7, r11
+    ldrd    r11, r9, [r0, #OUT_ZERO]
+    ldr     r10, [r0, #OUT_ZERO + 8]
+    ldr     r12, [sp, #N]
+    wlstp.32 lr, r12, 3f
+2:  vldrb.s32 q0, [r1], #4
+    vldrb.s32 q1, [r2], #4
+    vmlas.s32 q0, q4, r4
+    vqrdmulh.s32 q0, q0, r5
+    vand    q2, q0, q5
+    vshr.s32 q2, q2, #31
+    vadd.i32 q0, q0, q2
+    vrshl.s32 q0, r6
+    vmla.s32 q0, q1, r7
+    vadd.i32 q0, q0, r8
+    vqrdmulh.s32 q0, q0, r9
+    vshr.s32 q2, q0, #31
+    vadd.i32 q0, q0, q2
+    vrshl.s32 q0, r10
+    vadd.i32 q0, q0, r11
+    vmax.s32 q0, q0, q6
+    vmin.s32 q0, q0, q7
+    vstrb.32 q0, [r3], #4
+    letp    lr, 2b
+3:  vpop    {d8-d15}
+    pop     {r4-r11, pc}
+    .size   cortado_add_s8__mve, . - cortado_add_s8__mve
+#endif
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack, "", %progbits
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inner loops of pooling with vector instructions: see cortado_pool.h.
+ */
+#if defined(__ARM_FEATURE_MVE)
+#include "cortado_asm.h"
+
+/* void cortado_pool_add(int16_t *sums, const int8_t *in, int32_t step, int32_t pixels, int32_t channels)
+ *
+ * Adds up to sixteen channels of `pixels` > 0 pixels, `step` bytes apart: those of even channels to sums[0..7], those of
+ * odd ones to sums[8..15]. */
+    function cortado_pool_add
+    push    {r4, lr}
+    ldr     r4, [sp, #8]
+    vctp.8  r4
+    vldrh.16 q2, [r0]
+    vldrh.16 q3, [r0, #16]
+    dls     lr, r3
+1:  vpst
+    vldrbt.8 q0, [r1]
+    add     r1, r1, r2
+    vmovlb.s8 q1, q0
+    vmovlt.s8 q0, q0
+    vadd.i16 q2, q2, q1
+    vadd.i16 q3, q3, q0
+    le      lr, 1b
+    vstrh.16 q2, [r0]
+    vstrh.16 q3, [r0, #16]
+    pop     {r4, pc}
+    .size   cortado_pool_add, . - cortado_pool_add
+
+/* void cortado_pool_max(int8_t *largest, const int8_t *in, int32_t step, int32_t pixels, int32_t channels)
+ *
+ * The same for the largest value. */
+    function cortado_pool_max
+    push    {r4, lr}
+    ldr     r4, [sp, #8]
+    vctp.8  r4
+    vpst
+    vldrbt.8 q1, [r0]
+    dls     lr, r3
+1:  vpst
+    vldrbt.8 q0, [r1]
+    add     r1, r1, r2
+    vmax.s8 q1, q1, q0
+    le      lr, 1b
+    vpst
+    vstrbt.8 q1, [r0]
+    pop     {r4, pc}
+    .size   cortado_pool_max, . - cortado_pool_max
+
+/* void cortado_pool_means(const int16_t *sums, int8_t *out, int32_t channels, const int32_t division[4])
+ *
+ * Sums of up to sixteen channels to means: division is (half the count, 2^32 / count rounded up, low, high). The rounded
+ * quotient is exact for counts up to 256: |sum| + half < 129 * count, and 129 * count^2 < 2^32. */
+    function cortado_pool_means
+    push    {r4-r7, lr}
+    vpush   {d8-d15}
+    ldm     r3, {r4-r7}
+    vdup.32 q7, r5
+    vldrh.16 q0, [r0]
+    vldrh.16 q1, [r0, #16]
+    vmovlb.s16 q2, q0
+    vmovlt.s16 q3, q0
+    vmovlb.s16 q4, q1
+    vmovlt.s16 q5, q1
+    .irp    q, q2, q3, q4, q5
+    vshr.s32 q6, \q, #31
+    vabs.s32 \q, \q
+    vadd.i32 \q, \q, r4
+    vmulh.u32 \q, \q, q7
+    veor    \q, \q, q6
+    vsub.i32 \q, \q, q6
+    .endr
+    vmovnb.i32 q2, q2
+    vmovnt.i32 q2, q3
+    vmovnb.i32 q4, q4
+    vmovnt.i32 q4, q5
+    vqmovnb.s16 q2, q2
+    vqmovnt.s16 q2, q4
+    vdup.8  q0, r6
+    vdup.8  q1, r7
+    vmax.s8 q2, q2, q0
+    vmin.s8 q2, q2, q1
+    vctp.8  r2
+    vpst
+    vstrbt.8 q2, [r1]
+    vpop    {d8-d15}
+    pop     {r4-r7, pc}
+    .size   cortado_pool_means, . - cortado_pool_means
+#endif
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack, "", %progbits
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Table lookup with vector instructions, sixteen elements at a time.
+ *
+ *   void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n)
+ */
+#if defined(__ARM_FEATURE_MVE)
+#include "cortado_asm.h"
+
+    function cortado_table_s8__mve
+    push    {r4, lr}
+    vmov.i8 q1, #0x80
+    wlstp.8 lr, r3, 2f
+1:  vldrb.8 q0, [r1], #16
+    veor    q0, q0, q1
+    vldrb.u8 q2, [r0, q0]
+    vstrb.8 q2, [r2], #16
+    letp    lr, 1b
+2:  pop     {r4, pc}
+    .size   cortado_table_s8__mve, . - cortado_table_s8__mve
+#endif
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack, "", %progbits
+#endif

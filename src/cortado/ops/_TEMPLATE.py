@@ -1,0 +1,224 @@
+"""out = clamp(requant(requant((a - a_zp) << 20) + requant((b - b_zp) << 20)) + out_zp): a + weight * (b - a).
+
+A complete operator to copy: `cp _TEMPLATE.py NAME.py`, then change it from top to bottom. Files that start with an
+underscore are not read; every other file of this folder is, by listing it, so nothing else has to be told about a new
+operator. docs/adding-an-operator.md walks through the same steps. This docstring says WHAT is computed, exactly.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, shape
+from cortado.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
+from cortado.target import Isa
+
+aten = torch.ops.aten
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    self_multiplier: int,
+    self_shift: int,
+    end: Tensor,
+    end_zero_point: int,
+    end_multiplier: int,
+    end_shift: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+    activation_min: int,
+    activation_max: int,
+) -> Tensor:
+    """The truth: integers in, integers out, no rounding left to chance. The C kernel has to give the same bits.
+
+    Arguments come by the names of the schema, scratch excepted. int64 holds every intermediate value; a C kernel has 32
+    bits, so `lower` must not choose parameters that would need more. Give a contiguous tensor.
+    """
+    left = requant((self.to(torch.int64) - self_zero_point) << 20, self_multiplier, self_shift)
+    right = requant((end.to(torch.int64) - end_zero_point) << 20, end_multiplier, end_shift)
+    total = requant(left + right, output_multiplier, output_shift) + output_zero_point
+    return clamp_int8(total, activation_min, activation_max).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    """Of the result. In `call`, activation tensors are shapes; constants are tensors (call.shape works on both)."""
+    return call.shape("self")
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    """Whether this operator takes a node of the float graph, and how its tensors are quantized.
+
+    Called before quantization and again when lowering, so it may look at shapes, arguments and constants, not at scales.
+    The reason inside Reject is the sentence the user reads: what was found and what is supported.
+
+    Role.ACTIVATION is int8 with a calibrated scale, Role.WEIGHT int8 per channel, Role.BIAS int32 of scale input times
+    weight. The output may also be SharedWith("self") (data movement: all operands and the output then have one scale)
+    or fixed QParams (softmax).
+    """
+    if shape(bound["self"]) != shape(bound["end"]):
+        return Reject(f"lerp between shapes {shape(bound['self'])} and {shape(bound['end'])}; expand one of them first")
+    if not 0.0 < float(bound["weight"]) < 1.0:
+        return Reject(f"lerp with weight {bound['weight']}; supported are weights between 0 and 1")
+    return Quantization({"self": Role.ACTIVATION, "end": Role.ACTIVATION})
+
+
+def lower(lowering: Lowering) -> Node:
+    """The node as calls of operators.
+
+    lowering.bound holds the aten arguments, q(name) an operand's quantization parameters, out the result's, data(name) a
+    constant's integers, bounds() the clamp behind it in codes. call, constant, view and transpose add to the graph and
+    return nodes. Kernels for images work in NHWC: wrap them in transpose(..., (0, 2, 3, 1)) and (0, 3, 1, 2), and the
+    transposes of neighbours cancel. The last node must have the shape of the aten node.
+    """
+    weight = float(lowering.bound["weight"])
+    scales = {"self": (1.0 - weight) * lowering.q("self").scale, "end": weight * lowering.q("end").scale}
+    largest = 2 * max(scales.values())
+    factors = {name: Fixed.of(scale / largest) for name, scale in scales.items()}  # a real factor as multiplier, shift
+    out = Fixed.of(largest / (2**20 * lowering.out.scale))
+    low, high = lowering.bounds()
+    return lowering.call(
+        LERP,
+        self=lowering.node("self"),
+        self_zero_point=lowering.q("self").zero_point,
+        self_multiplier=factors["self"].multiplier,
+        self_shift=factors["self"].shift,
+        end=lowering.node("end"),
+        end_zero_point=lowering.q("end").zero_point,
+        end_multiplier=factors["end"].multiplier,
+        end_shift=factors["end"].shift,
+        output_zero_point=lowering.out.zero_point,
+        output_multiplier=out.multiplier,
+        output_shift=out.shift,
+        activation_min=low,
+        activation_max=high,
+    )
+
+
+def to_scalar_weight(bound: Bound) -> Node | None:
+    """Another spelling, rewritten in the float graph before quantization; None leaves the node alone."""
+    weight = bound["weight"]
+    if isinstance(weight, Node):
+        return None
+    return add_call(bound.node, aten.lerp.Scalar, bound["self"], bound["end"], weight)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def rows(call: Call) -> Rows | None:
+    """How it runs row by row, inside a cascade of layers.
+
+    One RowRule per tensor operand: which input rows an output row needs (ONE_ROW: the same one; stride 0: all of it for
+    every row). pixelwise: it runs over any span of pixels; elementwise: of elements, and the output may lie over an
+    input. None: it needs whole tensors.
+    """
+    return Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
+
+
+def kernel(call: Call, isa: Isa) -> Kernel:
+    """The C kernel for this call on this instruction set, its source files and its constant descriptor.
+
+    The text may use L (the descriptor), rows (rows[i] is operand i's row here; a kernel with RowRules gets its taps one
+    after the other), out, n (pixels or elements of a row), y (the row) and scratch. Fields are numbers, tuples for
+    inline arrays, Array for constants, None for NULL. A new kernel is one file src/cortado/kernels/src/NAME_s8.c and
+    its declaration in include/cortado.h; this one is the addition's.
+    """
+    return Kernel(
+        call="cortado_add_s8(L, rows[0], rows[1], out, n);",
+        sources=("add_s8.c",),
+        struct="cortado_add_t",
+        fields={
+            "a_zero": call["self_zero_point"],
+            "a_multiplier": call["self_multiplier"],
+            "a_shift": call["self_shift"],
+            "b_zero": call["end_zero_point"],
+            "b_multiplier": call["end_multiplier"],
+            "b_shift": call["end_shift"],
+            "out_zero": call["output_zero_point"],
+            "out_multiplier": call["output_multiplier"],
+            "out_shift": call["output_shift"],
+            "act_min": call["activation_min"],
+            "act_max": call["activation_max"],
+        },
+    )
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def samples() -> Any:
+    """Legal arguments for every generic test to draw from: all the shapes and parameters that `lower` could choose.
+
+    hypothesis is imported here, not above: the compiler itself doesn't need it.
+    """
+    from hypothesis import strategies as st
+
+    from cortado import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed = draw(sampling.SEEDS)
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        weight = draw(st.floats(0.01, 0.99))
+        factors = [Fixed.of(part / (2 * max(weight, 1.0 - weight))) for part in (1.0 - weight, weight)]
+        out = Fixed.of(2.0 ** draw(st.floats(-22, -16)))
+        low, high = draw(sampling.activation_bounds())
+        return {
+            "self": sampling.codes(seed, sizes),
+            "self_zero_point": draw(sampling.ZERO_POINTS),
+            "self_multiplier": factors[0].multiplier,
+            "self_shift": factors[0].shift,
+            "end": sampling.codes(seed + 1, sizes),
+            "end_zero_point": draw(sampling.ZERO_POINTS),
+            "end_multiplier": factors[1].multiplier,
+            "end_shift": factors[1].shift,
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_multiplier": out.multiplier,
+            "output_shift": out.shift,
+            "activation_min": low,
+            "activation_max": high,
+        }
+
+    return draw_case()
+
+
+# ---- the records ---------------------------------------------------------------------------------------------
+
+LERP = Operator(
+    # cortex_m::... for an operator of ExecuTorch's contract (then `arguments` is its schema, word for word), aten::...
+    # for a kernel of ExecuTorch's that only moves int8 data, cortado::... for anything else.
+    name="cortado::lerp",
+    summary="a point between two tensors",  # one line of `cortado ops`
+    # As in an ATen schema. Arguments whose names end in "scratch" are added by emit_pte with the sizes of pte_scratch.
+    arguments=(
+        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor end, int end_zero_point, "
+        "int end_multiplier, int end_shift, int output_zero_point, int output_multiplier, int output_shift, "
+        "int activation_min, int activation_max"
+    ),
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,  # None where no data moves (`view=True`)
+    rows=rows,
+    tensors=("self", "end"),  # the activation operands, in the order of the kernel's rows
+    # The arguments of the same call on operands before a permutation of their dimensions; elementwise: the same.
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),  # leave it out where the .pte can hold it too
+    constraints="equal shapes, 0 < weight < 1; C bundle only: ExecuTorch has no such operator",
+    samples=samples,
+    # Also: dtype of the result (int8), pte (the same call in operators that a .pte may hold).
+)
+
+# fuses_clamp: a relu or clamp behind it becomes its bounds (lowering.bounds()) instead of a call of its own.
+LERP_PATTERN = Pattern(aten=(aten.lerp.Scalar,), match=match, lower=lower, fuses_clamp=True)
+LERP_REWRITE = Rewrite(aten=(aten.lerp.Tensor,), rewrite=to_scalar_weight)

@@ -1,0 +1,72 @@
+"""nhwc-inputs: images come in as a camera gives them, channels last."""
+
+from typing import ClassVar
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from cortado.graph import add_call, bind, fake, is_call, shape, user_inputs
+from cortado.numerics import QParams
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC
+from cortado.passes.base import CortexMPass
+from cortado.verify import Level
+
+aten = torch.ops.aten
+_QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
+
+
+class NhwcInputs(CortexMPass):
+    """Every input of rank 4 is taken as [N, H, W, C]; behind its quantize a permute restores the model's NCHW.
+
+    Not in the pipeline: it goes in front of it where the caller asks for such inputs.
+    """
+
+    name: ClassVar[str] = "nhwc-inputs"
+    level_before: ClassVar[Level] = Level.QUANTIZED
+    level_after: ClassVar[Level] = Level.QUANTIZED
+
+    def __init__(self, exported_program: ExportedProgram) -> None:
+        self.program = exported_program
+
+    def run(self, module: GraphModule) -> bool:
+        nodes = user_inputs(self.program)
+        images = [node for node in nodes if len(shape(node)) == 4]
+        for node in images:
+            _take_nhwc(node)
+        values, kwargs = self.program.example_inputs or ((), {})
+        self.program.example_inputs = (
+            tuple(
+                value.permute(TO_NHWC).contiguous() if node in images else value
+                for node, value in zip(nodes, values, strict=True)
+            ),
+            kwargs,
+        )
+        return bool(images)
+
+
+def _take_nhwc(node: Node) -> None:
+    """The permute goes behind the quantizes, where it moves a quarter of the bytes and meets those of convolutions."""
+    users = list(node.users)
+    _permute_value(node)
+    for user in users:
+        quantized = is_call(user, _QUANTIZE)
+        if quantized:
+            _permute_value(user)
+            bound = bind(user)
+            user.meta["qparams"] = QParams(float(bound["scale"]), int(bound["zero_point"]))
+        source = user if quantized else node
+        with node.graph.inserting_after(source):
+            restored = add_call(source, aten.permute.default, source, list(TO_NCHW))
+        if quantized:
+            restored.meta["qparams"] = user.meta["qparams"]
+            source.replace_all_uses_with(restored)
+            restored.replace_input_with(restored, source)
+        else:
+            user.replace_input_with(node, restored)
+
+
+def _permute_value(node: Node) -> None:
+    value = fake(node)
+    with value.fake_mode:
+        node.meta["val"] = torch.empty([value.shape[dim] for dim in TO_NHWC], dtype=value.dtype)

@@ -1,0 +1,321 @@
+"""In which order the dimensions of every tensor lie in memory, chosen so that few bytes have to be transposed.
+
+A convolution has one order it works in. An addition, a table, a slice or a concatenation works in any, as long as its
+operands come in the same one; a transpose only renames dimensions; a reshape carries an order over where it splits or
+merges dimensions that lie together. Wherever a tensor lies in another order than its reader needs, it is transposed.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from cortado.graph import constant_names, shape
+from cortado.op import Operator, operator_of
+from cortado.ops.conv2d import CONV2D
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.reshape import VIEW
+from cortado.ops.transpose import TRANSPOSE
+
+Order = tuple[int, ...]  # a tensor's dimensions, outermost in memory first
+
+TRANSPOSE_OVERHEAD = 64  # bytes that one more transpose must save
+BORDER_WEIGHT = 0.5  # beside an input or output a transpose costs the C bundle nothing: the caller sees the other order
+
+
+def is_a(node: Any, operator: Operator) -> bool:
+    return isinstance(node, Node) and node.op == "call_function" and operator_of(node.target) is operator
+
+
+def plain(node: Node) -> Order:
+    """The order in which a tensor's dimensions are counted."""
+    return tuple(range(len(shape(node))))
+
+
+def inverse(order: Order) -> Order:
+    return tuple(order.index(dim) for dim in range(len(order)))
+
+
+def operands(node: Node) -> list[Node]:
+    """The tensors a call works on, without its weights and tables."""
+    operator = operator_of(node.target)
+    assert operator is not None
+    found: list[Node] = []
+    for name in operator.tensors:
+        value: Any = node.kwargs[name]
+        found.extend(value if isinstance(value, list | tuple) else [value])
+    return found
+
+
+# ---- how a node's order hangs together with its operands' ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Link:
+    """An operand; its order when the node's is known, and the other way round. None: the node can't have that order."""
+
+    operand: Node
+    up: Callable[[Order], Order | None]
+    down: Callable[[Order], Order | None]
+
+
+def links_of(node: Node) -> list[Link] | None:
+    """One for each operand; None for a node that works in one order only."""
+    operator = operator_of(node.target) if node.op == "call_function" else None
+    if operator is TRANSPOSE:
+        perm: Any = node.kwargs["perm"]
+        back = inverse(tuple(perm))
+        return [Link(operands(node)[0], lambda o: tuple(perm[d] for d in o), lambda o: tuple(back[d] for d in o))]
+    if operator is VIEW:
+        return None if feeds_linear(node) else [_view_link(node)]
+    if operator is None or operator.relayout is None or _broadcasts(node):
+        return None
+    relayout = operator.relayout
+
+    def up(order: Order) -> Order | None:
+        return None if relayout(node.kwargs, inverse(order)) is None else order
+
+    return [Link(operand, up, lambda order: order) for operand in operands(node)]
+
+
+def _broadcasts(node: Node) -> bool:
+    """Operands of different shapes, other than those of a list: the kernel relies on where their dimensions are."""
+    named = [value for value in node.kwargs.values() if isinstance(value, Node)]
+    return len({shape(operand) for operand in operands(node) if operand in named}) > 1
+
+
+# ---- reshapes ------------------------------------------------------------------------------------------------
+
+Dims = tuple[int, ...]
+
+
+def view_groups(before: Dims, after: Dims) -> list[tuple[Dims, Dims]]:
+    """Neighbouring dimensions of a reshape's input and those of its output that hold the same elements.
+
+    The smallest such groups, in order. Dimensions of size 1 belong to none.
+    """
+    old = [dim for dim, size in enumerate(before) if size != 1]
+    new = [dim for dim, size in enumerate(after) if size != 1]
+    groups = []
+    while old:
+        left, right = [old.pop(0)], [new.pop(0)]
+        a, b = before[left[0]], after[right[0]]
+        while a != b:
+            if a < b:
+                left.append(old.pop(0))
+                a *= before[left[-1]]
+            else:
+                right.append(new.pop(0))
+                b *= after[right[-1]]
+        groups.append((tuple(left), tuple(right)))
+    return groups
+
+
+def carry(order: Order, groups: Iterable[tuple[Dims, Dims]], sizes: Dims) -> Order | None:
+    """An order of the left sides as an order of the right ones; None where it tears a group apart.
+
+    `sizes` are the right tensor's. Its dimensions of size 1 are in no group; each goes behind its left neighbour.
+    """
+    starts = {left[0]: (left, right) for left, right in groups}
+    grouped = {dim for left, _ in starts.values() for dim in left}
+    rest = tuple(dim for dim in order if dim in grouped)
+    result: list[int] = []
+    while rest:
+        left, right = starts.get(rest[0], ((), ()))
+        if not left or rest[: len(left)] != left:
+            return None
+        result += right
+        rest = rest[len(left) :]
+    for dim in [dim for dim, size in enumerate(sizes) if size == 1]:
+        result.insert(result.index(dim - 1) + 1 if dim else 0, dim)
+    return tuple(result)
+
+
+def _view_link(node: Node) -> Link:
+    source = operands(node)[0]
+    before, after = shape(source), shape(node)
+    groups = view_groups(before, after)
+    flipped = [(right, left) for left, right in groups]
+    from_linear = is_linear(source) and len(source.users) == 1
+
+    def up(order: Order) -> Order | None:
+        if from_linear and only_last_group_moves(order, [right for _, right in groups]):
+            return plain(source)  # the linear layer computes its channels in that order
+        return carry(order, flipped, before)
+
+    return Link(source, up, lambda order: carry(order, groups, after))
+
+
+def is_linear(node: Node) -> bool:
+    """A 1x1 convolution of all channels: they may be in any order if its constants are in the same one."""
+    if not is_a(node, CONV2D):
+        return False
+    weight, source = node.kwargs["weight"], node.kwargs["input"]
+    assert isinstance(weight, Node)
+    assert isinstance(source, Node)
+    _, height, width, channels = shape(weight)
+    return weight.op == "placeholder" and (height, width) == (1, 1) and channels == shape(source)[3]
+
+
+def feeds_linear(node: Node) -> bool:
+    """A reshape that only linear layers read: it may merge dimensions into their channels in any order."""
+    users = list(node.users)
+    return is_a(node, VIEW) and bool(users) and all(is_linear(user) and user.kwargs["input"] is node for user in users)
+
+
+def only_last_group_moves(order: Order, groups: list[Dims]) -> bool:
+    """All dimensions are in their places but those of the last group, which come last, in any order."""
+    leading = [dim for group in groups[:-1] for dim in group]
+    grouped = {dim for group in groups for dim in group}
+    return [dim for dim in order if dim in grouped][: len(leading)] == leading
+
+
+# ---- the choice ----------------------------------------------------------------------------------------------
+
+
+class Orders:
+    """The order of every node of a lowered graph."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.constants = set(constant_names(program))
+        nodes = [node for node in program.graph_module.graph.nodes if node.op != "output"]
+        self.of: dict[Node, Order] = {node: plain(node) for node in nodes}
+        found = {node: links_of(node) for node in nodes}
+        self.links = {node: links for node, links in found.items() if links is not None}
+
+    def choose(self) -> None:
+        """First every node suits its operands; then nodes, and whole regions of one order, change while that helps."""
+        for node in self.links:
+            self.of[node] = min(self._candidates(node, []), key=lambda order: self._operand_bytes(node, order))
+        improving = True
+        while improving:
+            improving = False
+            for node in self.links:
+                improving |= self._improve([node])
+                improving |= self._improve(self._region(node))
+
+    def needs(self, node: Node) -> list[tuple[Node, Order]]:
+        """Every operand and the order in which the node reads it."""
+        if node in self.links:
+            return [(link.operand, _known(link.up(self.of[node]))) for link in self.links[node]]
+        if feeds_linear(node):
+            return [(operands(node)[0], self._flattened_order(node))]
+        return [(operand, plain(operand)) for operand in node.all_input_nodes]
+
+    def _flattened_order(self, node: Node) -> Order:
+        """What a linear layer reads through a reshape: the order that is there, if its weights can be put in it."""
+        source = operands(node)[0]
+        groups = [left for left, _ in view_groups(shape(source), shape(node))]
+        return self.of[source] if only_last_group_moves(self.of[source], groups) else plain(source)
+
+    # ---- cost
+
+    def seen(self, node: Node, order: Order) -> Order:
+        """What of an order shows in memory: dimensions of size 1 don't."""
+        sizes = shape(node)
+        return tuple(dim for dim in order if sizes[dim] != 1)
+
+    def cost(self, node: Node) -> float:
+        """Bytes that are transposed because readers want this node otherwise."""
+        if node.name in self.constants:
+            return 0.0
+        readers: dict[Order, list[Node]] = {}
+        for user in node.users:
+            for operand, order in self.needs(user):
+                if operand is node:
+                    readers.setdefault(self.seen(node, order), []).append(user)
+        total = 0.0
+        for order, users in readers.items():
+            if order != self.seen(node, self.of[node]):
+                border = (is_a(node, QUANTIZE) and len(readers) == 1) or all(is_a(user, DEQUANTIZE) for user in users)
+                total += TRANSPOSE_OVERHEAD + _bytes(node) * (BORDER_WEIGHT if border else 1.0)
+        return total
+
+    def _operand_bytes(self, node: Node, order: Order) -> float:
+        total = 0
+        for link in self.links[node]:
+            source = link.operand
+            fits = self.seen(source, _known(link.up(order))) == self.seen(source, self.of[source])
+            total += 0 if fits or source.name in self.constants else _bytes(source)
+        return total
+
+    # ---- moves
+
+    def _candidates(self, node: Node, users: Iterable[Node]) -> list[Order]:
+        """Orders in which the node takes an operand as it lies, or gives a user what it needs."""
+        links = self.links[node]
+        orders = [link.down(self.of[link.operand]) for link in links if link.operand.name not in self.constants]
+        orders += [order for user in users for operand, order in self.needs(user) if operand is node]
+        tried = dict.fromkeys(order for order in (*orders, plain(node)) if order is not None)
+        return [order for order in tried if self._possible(node, order)]
+
+    def _possible(self, node: Node, order: Order) -> bool:
+        return all(link.up(order) is not None for link in self.links[node])
+
+    def _region(self, start: Node) -> list[Node]:
+        """The free nodes around one that no transpose separates from it; each after a neighbour of it."""
+        region, waiting = {start: None}, [start]
+        while waiting:
+            node = waiting.pop()
+            for other in self._neighbours(node):
+                if other not in region:
+                    region[other] = None
+                    waiting.append(other)
+        return list(region)
+
+    def _neighbours(self, node: Node) -> list[Node]:
+        above = [(node, link.operand) for link in self.links[node]]
+        below = [(user, node) for user in node.users]
+        found = []
+        for reader, source in (*above, *below):
+            other = source if reader is node else reader
+            agree = any(
+                operand is source and self.seen(source, order) == self.seen(source, self.of[source])
+                for operand, order in self.needs(reader)
+            )
+            if other in self.links and agree:
+                found.append(other)
+        return found
+
+    def _improve(self, region: list[Node]) -> bool:
+        """Gives a region (its first node, the others along with it) a better order; False if there is none."""
+        first, changed = region[0], False
+        for order in self._candidates(first, first.users):
+            before = {node: self.of[node] for node in region}
+            cost = self._cost_around(region)
+            self._spread(region, order)
+            if self._cost_around(region) < cost:
+                changed = True
+            else:
+                self.of.update(before)
+        return changed
+
+    def _spread(self, region: list[Node], order: Order) -> None:
+        """The first node's order, carried to the others along the links between them as far as it goes."""
+        self.of[region[0]] = order
+        done = {region[0]}
+        for node in region[1:]:
+            above = [link.down(self.of[link.operand]) for link in self.links[node] if link.operand in done]
+            users = [user for user in node.users if user in done]
+            below = [link.up(self.of[user]) for user in users for link in self.links[user] if link.operand is node]
+            fitting = [o for o in (*above, *below) if o is not None and self._possible(node, o)]
+            if fitting:
+                self.of[node] = fitting[0]
+                done.add(node)
+
+    def _cost_around(self, nodes: list[Node]) -> float:
+        touched = dict.fromkeys(other for node in nodes for other in (node, *operands(node)))
+        return sum(self.cost(node) for node in touched)
+
+
+def _known(order: Order | None) -> Order:
+    assert order is not None
+    return order
+
+
+def _bytes(node: Node) -> int:
+    value = node.meta["val"]
+    return int(value.numel()) * int(value.dtype.itemsize)
