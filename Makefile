@@ -1,46 +1,71 @@
 # Two commands do everything, set-up included: `make demo` and `make test`.
+# On a bare Debian or Ubuntu machine they install the packages they need (as root, or with sudo).
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
-DEBIAN := build-essential cmake gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
-TOOLS  := cc cmake arm-none-eabi-gcc qemu-system-arm
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+LINTED := src tests benchmarks
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: setup system demo test test-all lint clean
+.PHONY: setup demo test test-all lint golden clean python tools test-tools
 
-setup: system $(STAMP)
-
-# Debian packages, only when a tool they bring is missing.
-system:
-	@missing=""; for tool in $(TOOLS); do command -v $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; done; \
-	if [ -n "$$missing" ]; then \
-	  echo "installing the Debian packages that bring:$$missing"; \
-	  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; \
-	fi
-
-$(STAMP): requirements.txt requirements-dev.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] >= (3, 11) else "Cortado needs Python 3.11 or newer, found %d.%d" % sys.version_info[:2])'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
-	@touch $(STAMP)
+setup: tools $(STAMP)
 
 demo: setup
 	@$(BIN)/cortado compile ds_cnn --target cortex-m55 -o build/ds_cnn
 	@$(BIN)/cortado run build/ds_cnn
 
+test: setup test-tools lint
+	$(PYTEST) -m "not slow"
+
+# The long campaigns too.
+test-all: setup test-tools lint
+	$(PYTEST)
+
 lint: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check $(LINTED)
+	$(BIN)/ruff format --check $(LINTED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: setup lint
-	$(BIN)/pytest -q -n 2 -m "not slow"
-
-test-all: setup lint
-	$(BIN)/pytest -q -n 2
+# Writes the golden files and the generated documents again; look at the diff.
+golden: setup
+	$(BIN)/python -m pytest -q --update-golden tests/test_passes.py tests/test_cli.py tests/test_end_to_end.py
 
 clean:
-	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# ---- set-up ---------------------------------------------------------------------------------------------------------
+
+# $(call apt,WHAT IS MISSING,PACKAGES)
+apt = echo "not found: $(1); installing $(2)"; \
+  command -v apt-get >/dev/null 2>&1 || { echo "there is no apt-get here: install these by hand, then run make again" >&2; exit 1; }; \
+  $(SUDO) apt-get update -qq && \
+  $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null
+
+# $(call tool,PROGRAM,PACKAGES)
+tool = @command -v $(1) >/dev/null 2>&1 || { $(call apt,$(1),$(2)); }
+
+python:
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call apt,Python with venv,python3 python3-venv); }
+
+tools:
+	$(call tool,cc,build-essential)
+	$(call tool,cmake,cmake)
+	$(call tool,arm-none-eabi-gcc,gcc-arm-none-eabi libnewlib-arm-none-eabi)
+	@test "$$(arm-none-eabi-gcc -print-file-name=libc.a)" != libc.a || { $(call apt,newlib,libnewlib-arm-none-eabi); }
+	$(call tool,qemu-system-arm,qemu-system-arm)
+
+# The tests build with clang as well.
+test-tools:
+	$(call tool,clang-19,clang-19 lld-19)
+
+$(STAMP): requirements.txt requirements-dev.txt pyproject.toml | python
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] >= (3, 11) else "Cortado needs Python 3.11 or newer, found %d.%d" % sys.version_info[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the Python packages of requirements-dev.txt into $(VENV)"
+	@$(PIP) -r requirements-dev.txt
+	@$(PIP) --no-deps -e .
+	@touch $(STAMP)

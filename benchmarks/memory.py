@@ -10,6 +10,7 @@ from typing import Any
 
 from _common import BASELINES, NETWORKS, TARGETS, progress, ratio, table
 from cortado import api, zoo
+from cortado.lowered import lowered_graph
 from cortado.passes import CortexMPassManager
 from cortado.program import build_program
 from cortado.schedule import Optimize, kernel_instructions, schedule
@@ -27,7 +28,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         target = from_target_string(TARGETS[key])
         lowered = model.quantized.program()
         CortexMPassManager(lowered, target_config=target).transform()
-        program = build_program(name, lowered, target)
+        program = build_program(name, lowered_graph(lowered), target)
         for optimize in Optimize:
             start = time.process_time()
             planned = schedule(program, optimize)

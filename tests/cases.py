@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado import runner
 from cortado.emit_c import emit_c
 from cortado.graph import lift
+from cortado.lowered import lowered_graph
 from cortado.op import Call, Operator, overload
 from cortado.program import Border, build_program
 from cortado.schedule import Planned, schedule
@@ -91,7 +92,7 @@ def run_cases(
 ) -> list[np.ndarray]:
     """Every call's output, computed by the C bundle on this machine or on a board."""
     program, inputs = lowered_program(cases)
-    planned: Planned = schedule(build_program("cases", program, target, Border.FLOAT))
+    planned: Planned = schedule(build_program("cases", lowered_graph(program), target, Border.FLOAT))
     runner.write_files(folder, emit_c(planned).files)
     tensors = planned.program
     info = runner.BundleInfo(

@@ -40,7 +40,8 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Ar
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> str:
-    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    known = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    actions = sorted(known, key=lambda action: action.dest == "json")  # every command has it: last
     positional = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in actions if not a.option_strings]
     usage = " ".join(["cortado", name, *positional, "[OPTIONS]"])
     rows = "\n".join(f"| {_spelling(action)} | {_help(action)} |" for action in actions)

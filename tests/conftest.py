@@ -1,5 +1,6 @@
 """Fixtures that several test files share, and golden files behind `pytest --update-golden`."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 if TYPE_CHECKING:
     from cortado.api import Model
     from cortado.artifact import Artifact
+
+# Two workers with a thread per core each would only wait for one another. Before torch is imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 TESTS = Path(__file__).parent
 MODELS = TESTS / "models"

@@ -3,7 +3,9 @@
 import functools
 import re
 import struct
+import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,13 @@ from cortado.target import CortexM, CortexMTargetConfig, Isa, from_target_string
 from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 
 SERVER = Path(__file__).parent / "kernel_server.c"
+READ_WATCH = Path(__file__).parent / "read_watch.c"
 
 IMAGE_BYTES = 12 << 20
 SMALL_CORES = (CortexM.M0, CortexM.M0PLUS, CortexM.M23)
 GUARD = 16  # bytes between two buffers that no kernel may touch
 FILL = 0xC3
-CALL_BYTES = 32
+CALL_BYTES = 36
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def _lay_out(calls: Calls, server: Firmware) -> _Image:
     for symbol, args in calls.calls:
         floats = [_argument(arg, image) for arg in args if isinstance(arg, float) and server.hard_float]
         others = [_argument(arg, image) for arg in args if not (isinstance(arg, float) and server.hard_float)]
-        words += [server.table.index(symbol), *others, *[0] * (6 - len(others)), *(floats or [0])]
+        words += [server.table.index(symbol), *others, *[0] * (6 - len(others)), *(floats or [0]), 0]
     image.data[: 4 * len(words)] = b"".join(word.to_bytes(4, "little") for word in words)
     return image
 
@@ -120,9 +123,48 @@ def run_board(
     return result.counts
 
 
+def _server_ranges(server: Firmware, calls: Calls, image: _Image) -> Iterator[tuple[int, int]]:
+    """What may be read: the calls themselves, and each buffer."""
+    yield server.symbols["image"], server.symbols["image"] + 8 + CALL_BYTES * len(calls.calls)
+    for block, place in zip(calls.blocks, image.places, strict=True):
+        size = len(block.layout(4, lambda ref: 0))
+        if size:
+            yield image.base + place, image.base + place + size
+
+
+def run_watched(calls: Calls, target: str, clang: bool = False) -> None:
+    """Runs the calls on a board under a plugin that looks at every load, and fails if one is outside the buffers."""
+    config = from_target_string(target)
+    server = firmware(config, clang=clang)
+    image = _lay_out(calls, server)
+    ranges = list(_server_ranges(server, calls, image))
+    head = [server.symbols["cortado_marker_begin"], server.symbols["cortado_marker_end"], image.base,
+            image.base + len(image.data), len(ranges)]  # fmt: skip
+    plugin = toolchain.compile_shared([READ_WATCH], [boards.DEVICE_DIR / "plugin"], ["-O2", "-Wall"], "read-watch")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "in.bin").write_bytes(image.data)
+        words = [*head, *(word for pair in ranges for word in pair)]
+        (folder / "config").write_bytes(b"".join(word.to_bytes(8, "little") for word in words))
+        command = ["qemu-system-arm", "-M", config.machine.value, "-nographic", "-monitor", "none", "-serial", "none",
+                   "-kernel", str(server.elf), "-semihosting-config",
+                   "enable=on,target=native,arg=server,arg=in.bin,arg=out.bin",
+                   "-plugin", f"{plugin},config={folder / 'config'}"]  # fmt: skip
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+        if result.returncode != 0:
+            raise RuntimeError(f"the board stopped with {result.returncode}: {result.stdout}{result.stderr}")
+        _read_back(calls, image, (folder / "out.bin").read_bytes())
+    found = re.search(r"^loads (\d+) stray (\d+)$", result.stderr, flags=re.M)
+    assert found is not None, "the plugin wrote no report"
+    assert int(found[1]) > 0, "the plugin saw no load at all"
+    assert int(found[2]) == 0, f"a kernel read outside its buffers: {result.stderr}"
+
+
 def _read_back(calls: Calls, image: _Image, result: bytes) -> None:
     """Gives each buffer its bytes, and checks that nothing between the buffers was written."""
     previous = 8 + CALL_BYTES * len(calls.calls)
+    ends = range(8 + CALL_BYTES, previous + 1, CALL_BYTES)
+    calls.results = [int.from_bytes(result[end - 4 : end], "little", signed=True) for end in ends]
     for block, place in zip(calls.blocks, image.places, strict=True):
         assert result[previous:place] == image.data[previous:place], "a kernel wrote between two buffers"
         previous = place + len(block.layout(4, lambda ref: 0))

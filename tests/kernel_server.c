@@ -4,18 +4,20 @@
  *
  * The input file is an image of memory whose pointers already hold this firmware's addresses (the test reads the
  * address of `image` from the ELF file). It starts with its size, the number of calls, and the calls: a function's
- * number in the table, six argument words and a float (which the hard-float ABI passes apart). The output file is the image after the calls.
+ * number in the table, six argument words, a float (which the hard-float ABI passes apart) and room for the result. The
+ * output file is the image after the calls.
  */
 #include "markers.h"
 #include "port.h"
 
 #include <stdint.h>
 
-typedef void (*kernel_t)(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
+typedef uint32_t (*kernel_t)(uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float);
 
 typedef struct {
     uint32_t kernel, args[6];
     float number;
+    uint32_t result; /* what the call returned */
 } call_t;
 
 extern const kernel_t kernel_table[];
@@ -25,7 +27,7 @@ __attribute__((section(".bigram"), aligned(16))) uint8_t image[IMAGE_BYTES];
 
 int main(int argc, char **argv) {
     uint32_t header[2];
-    const call_t *call = (const call_t *)(image + sizeof header);
+    call_t *call = (call_t *)(image + sizeof header);
     const int source = argc == 3 ? cortado_port_open(argv[1], CORTADO_PORT_READ) : -1;
     const int sink = argc == 3 ? cortado_port_open(argv[2], CORTADO_PORT_WRITE) : -1;
 
@@ -38,7 +40,8 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < header[1]; i++, call++) {
         const kernel_t kernel = kernel_table[call->kernel];
         cortado_marker_step();
-        kernel(call->args[0], call->args[1], call->args[2], call->args[3], call->args[4], call->args[5], call->number);
+        call->result =
+            kernel(call->args[0], call->args[1], call->args[2], call->args[3], call->args[4], call->args[5], call->number);
     }
     cortado_marker_step();
     cortado_marker_end();

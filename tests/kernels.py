@@ -6,11 +6,8 @@ descriptor is read from the public header itself. `run_host` turns it all into c
 
 import ctypes
 import functools
-import hashlib
 import os
 import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from cortado import toolchain
+
 KERNELS = Path(__file__).parents[1] / "src/cortado/kernels"
 HEADER = KERNELS / "include/cortado.h"
-BUILD = Path(__file__).parents[1] / "build/tests"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 SANITIZE = "CORTADO_TEST_SANITIZE"  # set: build with the address and undefined-behaviour sanitizers
-
-Value = "Ref | int | float | None"
 
 
 def kernel_sources(assembly: bool = False) -> list[Path]:
@@ -34,7 +30,7 @@ def kernel_sources(assembly: bool = False) -> list[Path]:
 
 
 def _host_flags(small_core: bool) -> list[str]:
-    flags = [*WARNINGS, "-O1", "-g", "-fPIC", "-shared", "-ffp-contract=off", f"-I{HEADER.parent}"]
+    flags = [*WARNINGS, "-O1", "-g", "-ffp-contract=off"]
     if os.environ.get(SANITIZE):
         flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     return flags + (["-DCORTADO_SMALL_CORE=1"] if small_core else [])
@@ -43,16 +39,8 @@ def _host_flags(small_core: bool) -> list[str]:
 @functools.cache
 def host_library(small_core: bool = False) -> ctypes.CDLL:
     """The library built for this machine, cached by content; `small_core` takes the code meant for Armv6-M."""
-    flags, sources = _host_flags(small_core), kernel_sources()
-    texts = [p.read_bytes() for p in [*sources, *sorted(KERNELS.glob("**/*.h"))]]
-    key = hashlib.sha256(b"\0".join([" ".join(flags).encode(), *texts])).hexdigest()[:16]
-    target = BUILD / f"libkernels-{key}.so"
-    if not target.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=BUILD, suffix=".so", delete=False) as part:
-            subprocess.run(["cc", *flags, "-o", part.name, *map(str, sources)], check=True)
-        Path(part.name).rename(target)  # atomic: two test processes may build at once
-    return ctypes.CDLL(str(target))
+    path = toolchain.compile_shared(kernel_sources(), [HEADER.parent], _host_flags(small_core), "kernels")
+    return ctypes.CDLL(str(path))
 
 
 @dataclass(frozen=True)
@@ -118,6 +106,7 @@ class Calls:
     def __init__(self) -> None:
         self.blocks: list[Block] = []
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.results: list[int] = []  # what each call returned, for those that return an int32
 
     def _add(self, block: Block) -> Ref:
         self.blocks.append(block)
@@ -167,11 +156,11 @@ def run_host(calls: Calls, small_core: bool = False) -> None:
     for block, space in zip(calls.blocks, memory, strict=True):
         data = block.layout(8, address)
         ctypes.memmove(space, data, len(data))
+    calls.results = []
     for symbol, args in calls.calls:
-        converted = [_host_argument(arg, address) for arg in args]
         function = library[symbol]
         function.restype = ctypes.c_int32
-        function(*converted)
+        calls.results.append(function(*(_host_argument(arg, address) for arg in args)))
     for block, space, size in zip(calls.blocks, memory, sizes, strict=True):
         block.result = bytes(space)[:size]
 

@@ -285,6 +285,22 @@ def test_default_output_and_old_spellings(run: Run, folder: Path) -> None:
     assert artifact.report["prefix"].isidentifier()
 
 
+@pytest.mark.host
+@pytest.mark.parametrize("options", [["--optimize", "ram"], ["--optimize", "time"], ["--io", "float"]], ids=" ".join)
+def test_options_change_the_bundle_and_not_the_result(
+    run: Run, tmp_path: Path, tiny_artifact: Artifact, options: list[str]
+) -> None:
+    np.save(tmp_path / "x.npy", tiny_artifact.example()[0])
+    assert compile_tiny(run, "-t", "cortex-m4", *options, "-o", tmp_path / "out").code == 0
+    results = []
+    for folder in (tiny_artifact.folder, tmp_path / "out"):
+        done = run("run", folder, "--on", "host", "--input", tmp_path / "x.npy", "--json")
+        assert done.code == 0, done.err
+        results.append(done.json["outputs"])
+    assert results[0] == results[1]
+    assert Artifact.open(tmp_path / "out").report["options"][options[0].removeprefix("--")] == options[1]
+
+
 def test_random_calibration_is_marked(run: Run, folder: Path) -> None:
     done = run("compile", TINY, "--calibration", "random", "-t", "cortex-m3", "-o", folder / "random")
     assert done.code == 0, done.err

@@ -1,5 +1,6 @@
 """One network from nn.Module to the same bits everywhere: reference, host C, emulated M0+, M4 and M55; and the .pte."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import cortado
-from conftest import GOLDEN, Golden
+from conftest import GOLDEN, TESTS, Golden
 from cortado import zoo
 from cortado.api import Model, prepare
 from cortado.artifact import REPORT, Artifact
@@ -19,6 +20,9 @@ from cortado.errors import CortadoError
 from cortado.pte_reader import IoQParams, read_pte_file
 from cortado.runner import BUNDLE_FLAGS, WARNINGS, bundle_includes, bundle_sources
 from cortado.target import from_target_string
+from test_cli import Run, run
+
+__all__ = ["run"]  # the fixture
 
 # The network is prepared once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("ds_cnn")
@@ -88,7 +92,7 @@ def test_host_equals_reference(compiled: Compile, samples: Samples, target: str)
 
 
 def test_the_reference_does_not_depend_on_the_target(compiled: Compile, samples: Samples) -> None:
-    first, *others = (compiled(target).reference(samples)[1] for target in BOARDS)
+    first, *others = (compiled(target).reference(samples[:5])[1] for target in BOARDS)
     for other in others:
         np.testing.assert_array_equal(np.array(first), np.array(other))
 
@@ -186,6 +190,37 @@ def test_a_bundle_says_no_to_a_smaller_core(compiled: Compile, tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0
     assert "this bundle was planned for cortex-m55 (MVE)" in done.stderr
+
+
+# ---- the README ---------------------------------------------------------------------------------------------------
+
+DEMO = re.compile(r"(?<=<!-- demo -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+def without_numbers(text: str) -> str:
+    """Sizes and counts change with every better kernel and every compiler; what is printed does not."""
+    return re.sub(r"[\d,]+(\.\d+)?", "#", re.sub(r" +", " ", text))
+
+
+@pytest.mark.qemu
+def test_the_readme_shows_what_the_demo_prints(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """The commands of `make demo`; with --update-golden the README gets their output."""
+    makefile, readme = TESTS.parent / "Makefile", TESTS.parent / "README.md"
+    lines = re.findall(r"^\t@\$\(BIN\)/cortado (.*)$", makefile.read_text(), re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    block = "\n"
+    for line in lines:
+        done = run(*line.split())
+        assert done.code == 0, done.err
+        block += "".join(f"    {text}\n" for text in [f"$ cortado {line}", *done.out.splitlines()])
+    assert "bit-exact with the reference" in block
+    if request.config.getoption("--update-golden"):
+        readme.write_text(DEMO.sub(lambda match: block + "\n", readme.read_text()))
+    shown = DEMO.search(readme.read_text())
+    assert shown is not None
+    assert without_numbers(shown.group()) == without_numbers(block + "\n")
 
 
 # ---- determinism --------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """One battery for every kernel and variant, on this machine and on every kind of emulated core.
 
 Sizes equal to, below, above and a multiple of each kernel's tile; in place where that is allowed; extreme zero points,
-factors, clamps and values; each output compared with an independent exact reference (kernel_reference.py).
+factors, clamps and values; each output compared with an independent exact reference (kernel_reference.py). On boards,
+every byte between two buffers has to stay as it was, and no load may touch it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import kernel_reference as ref
 from cortado import packing
 from cortado.packing import Core
-from kernel_board import run_board
+from kernel_board import run_watched
 from kernel_layers import FOLDED, PORTABLE, Requant, Variant, Window, conv1x1, conv2d, depthwise, pool2d
 from kernels import Calls, Ref, run_host
 
@@ -37,7 +38,7 @@ class Machine:
         if self.target is None:
             run_host(calls, small_core=self.core is Core.SMALL)
         else:
-            run_board(calls, self.target, clang=self.clang)
+            run_watched(calls, self.target, self.clang)
 
     def block_suffix(self) -> str:
         """The suffix of the kernels without vector instructions."""
@@ -504,7 +505,7 @@ def test_data_movement(machine: Machine) -> None:
         for number in range(12):
             out, expected = case(draw, calls)
             outputs.append((out, np.ascontiguousarray(expected), f"{case.__name__} {number}"))
-    names = ("copy2d", "transpose_s8", "pad_s8", "upsample_nearest_s8")
+    names = ("copy2d", "transpose_s8", "pad_s8", "upsample_nearest_rows_s8")
     check(machine, calls, outputs, *(f"cortado_{name}" for name in names))
 
 
@@ -544,15 +545,17 @@ def pad_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
 
 
 def upsample_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
-    width, channels, factor = draw.one(1, 2, 5), draw.one(1, 3, 16), draw.one(1, 2, 3)
-    row = draw.bytes(width, channels)
-    out_w = draw.one(width * factor, width + 1)
-    chosen = np.arange(out_w) // factor if out_w == width * factor else np.arange(out_w) * width // out_w
-    table = None if out_w == width * factor else calls.array(chosen.astype(np.uint16))
-    layer = calls.struct("cortado_upsample_t", out_w=out_w, channels=channels, factor=factor, **{"from": table})
-    out = calls.space(out_w * channels)
-    calls.call("cortado_upsample_nearest_s8", layer, calls.array(row), out)
-    return out, row[chosen]
+    rows, width, channels, factors = (
+        draw.one(1, 3),
+        draw.one(1, 2, 5),
+        draw.one(1, 3, 16),
+        (draw.one(1, 2), draw.one(1, 2, 3)),
+    )
+    x = draw.bytes(rows, width, channels)
+    layer = calls.struct("cortado_upsample_t", in_w=width, channels=channels, factor_h=factors[0], factor_w=factors[1])
+    out = calls.space(x.size * factors[0] * factors[1])
+    calls.call("cortado_upsample_nearest_rows_s8", layer, calls.array(x), out, rows)
+    return out, np.repeat(np.repeat(x, factors[0], 0), factors[1], 1)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -584,3 +587,72 @@ def div_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
     left, right, out = in_turn(calls, a, b, draw.one(0, 1, 2))
     calls.call("cortado_div_s8", layer, left, right, out, 40)
     return out, np.clip(quotient + zeros[2], *clamp).astype(np.int8)
+
+
+# ---- Scratch --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", [m for m in MACHINES if m.id in ("m0", "m4", "m55")])
+def test_scratch_is_the_same_in_c(machine: Machine) -> None:
+    """The sizes the compiler plans with are those the descriptors give on the core itself."""
+    draw, calls, wanted = Draw(15), Calls(), []
+    block = machine.block_suffix()
+    for _ in range(40):
+        kernel, depth, out_w = (
+            (draw.one(1, 2, 3, 5), draw.one(1, 3, 4)),
+            draw.one(1, 3, 4, 5, 16),
+            draw.one(1, 2, 3, 4, 9),
+        )
+        size, groups = kernel[0] * kernel[1] * depth, draw.one(1, 2)
+        common = {"kernel_h": kernel[0], "kernel_w": kernel[1], "in_w": 9, "out_w": out_w, "out_c": 4, "stride_w": 1,
+                  "pad_left": 0, "dilation_w": 1, **NO_CONSTANTS}  # fmt: skip
+        conv = calls.struct("cortado_conv2d_t", **common, in_c=depth * groups, groups=groups, zero=None)
+        flat = calls.struct("cortado_conv1x1_t", in_c=depth, out_c=4, **NO_CONSTANTS)
+        deep = calls.struct("cortado_depthwise_t", **common, in_c=4, depth_multiplier=1, zero=None)
+        wanted += [
+            (f"cortado_conv2d_s8{block}_scratch", (conv,), packing.scratch_conv2d_block(size, out_w, machine.core)),
+            (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_block(depth, out_w)),
+            (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_taps(*kernel, machine.core)),
+        ]
+        if "__mve" in machine.suffixes:
+            wanted += [
+                ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
+                ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
+            ]
+    for symbol, args, _ in wanted:
+        calls.call(symbol, *args)
+    machine.run(calls)
+    assert calls.results == [size for _, _, size in wanted]
+
+
+NO_CONSTANTS = {
+    "in_offset": 0,
+    "out_offset": 0,
+    "act_min": -128,
+    "act_max": 127,
+    "weights": None,
+    "bias": None,
+    "multiplier": None,
+    "shift": None,
+}
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("target", "suffix"), [("cortex-m4", ""), ("cortex-m55", "__mve")])
+def test_a_load_past_a_buffer_is_seen(target: str, suffix: str) -> None:
+    """The battery's own eyes: one element too many, also by a vector."""
+    calls = Calls()
+    calls.call(f"cortado_table_s8{suffix}", calls.array(np.zeros(256, np.int8)), calls.array(np.zeros(20, np.int8)),
+               calls.space(21), 21)  # fmt: skip
+    with pytest.raises(AssertionError, match="read outside its buffers"):
+        run_watched(calls, target)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("target", "suffix"), [("cortex-m4", ""), ("cortex-m55", "__mve")])
+def test_a_store_past_a_buffer_is_seen(target: str, suffix: str) -> None:
+    calls = Calls()
+    calls.call(f"cortado_table_s8{suffix}", calls.array(np.zeros(256, np.int8)), calls.array(np.zeros(21, np.int8)),
+               calls.space(20), 21)  # fmt: skip
+    with pytest.raises(AssertionError, match="wrote"):
+        run_watched(calls, target)

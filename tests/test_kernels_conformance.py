@@ -1,6 +1,9 @@
 """Every C kernel against the golden layers recorded from CMSIS-NN, bit for bit."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 
 from kernel_layers import FOLDED, PORTABLE, Requant, Window, conv1x1, conv2d, depthwise, pool2d
-from kernels import Calls, Ref, run_host
+from kernels import SANITIZE, Calls, Ref, run_host
 
 pytestmark = pytest.mark.host
 VARIANTS = {False: PORTABLE, True: FOLDED}
@@ -174,3 +177,24 @@ def test_softmax(small_core: bool) -> None:
         calls.call("cortado_softmax_s8", layer, calls.array(arrays["input"]), out, rows, n)
         outputs.append((out, arrays["output"]))
     check(calls, outputs, small_core)
+
+
+@pytest.mark.parametrize(
+    "file", ["test_kernels_conformance.py", pytest.param("test_kernels_battery.py", marks=pytest.mark.slow)]
+)
+def test_sanitizers(file: str) -> None:
+    """The same tests again, the kernels built with the address and undefined-behaviour sanitizers.
+
+    In a process of its own, because the sanitizers' library has to be loaded first.
+    """
+    here = Path(__file__).parent
+    library = [
+        subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    environment = {**os.environ, SANITIZE: "1", "LD_PRELOAD": ":".join(library), "PYTHONMALLOC": "malloc",
+                   "ASAN_OPTIONS": "detect_leaks=0"}  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "host",
+               "-k", "not sanitizers", str(here / file)]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=here.parent)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]

@@ -86,7 +86,9 @@ def test_an_empty_list_of_passes_is_not_the_pipeline(tiny: Model) -> None:
 # ---- what is refused ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("thing", [None, "model", torch.nn.Linear(1, 1), torch.fx.Graph()], ids=repr)
+@pytest.mark.parametrize(
+    "thing", [None, "model", torch.nn.Linear(1, 1), torch.fx.Graph()], ids=lambda x: type(x).__name__
+)
 def test_only_an_exported_program_is_taken(thing: object) -> None:
     with pytest.raises(CortadoError, match=r"needs an ExportedProgram, found \w+; use torch.export.export"):
         CortexMPassManager(thing)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from cortado import api, memory
+from cortado.lowered import lowered_graph
 from cortado.passes import CortexMPassManager
 from cortado.program import Program, Walk, build_program
 from cortado.schedule import Optimize, Planned, run_stage, schedule
@@ -57,7 +58,7 @@ def model() -> api.Model:
 def program(model: api.Model) -> Program:
     lowered = model.quantized.program()
     CortexMPassManager(lowered, target_config=M4).transform()
-    return build_program("net", lowered, M4)
+    return build_program("net", lowered_graph(lowered), M4)
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ class Model:
             CortexMPassManager(program, target_config=target, intermediates=intermediates).transform()
             graph = lowered_graph(program)
         with clock.phase("plan"):
-            planned = schedule(build_program(self.name, program, target, options.border), options.optimize)
+            planned = schedule(build_program(self.name, graph, target, options.border), options.optimize)
             check_ram(planned, options)
         with clock.phase("emit C"):
             bundle = emit_c(planned)

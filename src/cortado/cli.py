@@ -140,7 +140,8 @@ def _compile_arguments(commands: Any) -> None:
         "--optimize",
         choices=OPTIMIZE,
         default="balanced",
-        help="the least RAM, the fewest instructions, or the least RAM that costs at most 10%% more (the default)",
+        help="ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most "
+        "10%% more instructions",
     )
     parser.add_argument(
         "--io", choices=IO, default="int8", help="what the C bundle's inputs and outputs hold (default: int8)"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,22 @@ from cortado.memory import Plan
 from cortado.op import Array, Field, Kernel
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import GUARD_BYTES, Planned, scratch_name
-from cortado.target import CortexM, Isa
+from cortado.target import Core, CortexM, Isa
 
 KERNELS = Path(__file__).parent / "kernels"
 ALIGNMENT = 16
 
-_ISA_TEST = {
-    Isa.SCALAR: "1",
-    Isa.DSP: "defined(__ARM_FEATURE_DSP)",
-    Isa.MVE: "defined(__ARM_FEATURE_MVE)",
-}
+# How the C preprocessor tells the cores apart.
+_CORE_MACRO = f"""#if defined(__ARM_FEATURE_MVE)
+#define CORTADO_CORE {int(Core.MVE)}
+#elif defined(__ARM_FEATURE_DSP)
+#define CORTADO_CORE {int(Core.DSP)}
+#elif defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#define CORTADO_CORE {int(Core.SMALL)}
+#else
+#define CORTADO_CORE {int(Core.LONG)}
+#endif
+"""
 _C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
 
 
@@ -55,9 +61,10 @@ class _Emitter:
         self.planned = planned
         self.name = c_identifier(self.program.name)
         self.upper = self.name.upper()
-        self.arrays = _Arrays(self.name)
-        self.calls: dict[str, str] = {}  # C text of a kernel call -> name of the function that makes it
-        self.call_texts: list[str] = []
+        self.cores = frozenset(self.program.target.cores)
+        self.arrays = _Arrays(self.name, self.cores)
+        self.functions: dict[str, _Piece] = {}  # the functions that call kernels, by what they do
+        self.layers: list[_Piece] = []
         self.sources: set[str] = {"cortado_run.c"}
 
     def emit(self) -> Bundle:
@@ -151,7 +158,7 @@ void {name}_dequantize_output(const void *arena, int i, float *values);
 
 /* ---- kernels and layers ---- */
 
-{chr(10).join(self.call_texts)}
+{self._pieces([*self.functions.values(), *self.layers])}
 /* ---- steps ---- */
 
 static const cortado_port_t ports[] = {{
@@ -277,33 +284,37 @@ void *{self.name}_default_arena(void)
         return f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{declaration}\n#endif\n"
 
     def _checked_fields(self, tag: str, step: Step) -> str:
-        """Name, planned scratch and the function that works out the kernel's need again, for each ISA."""
+        """Name, planned scratch and the function that works out the kernel's need again."""
         label = f'"{step.name} ({step.operator})"'
-        needs = {isa: (kernel.scratch, self._need(tag, isa, kernel)) for isa, kernel in step.kernels.items()}
-        if len(set(needs.values())) == 1:
-            size, need = next(iter(needs.values()))
-            return f"{label}, {size}, {need}"
-        texts = []
-        for isa, (size, need) in sorted(needs.items(), reverse=True):
-            test = "#if" if isa is Isa.MVE else "#elif"
-            texts.append(f"{test} {_ISA_TEST[isa]}\n#define NEED{tag} {size}, {need}")
-        self.call_texts.append("\n".join(texts) + "\n#endif\n")
-        return f"{label}, NEED{tag}"
+        texts = {core: f"{kernel.scratch}, {self._need(kernel, core)}" for core, kernel in step.kernels.items()}
+        return f"{label}, {self._by_core(f'NEED{tag}', texts)}"
 
-    def _need(self, tag: str, isa: Isa, kernel: Kernel) -> str:
+    def _need(self, kernel: Kernel, core: Core) -> str:
         """The function that works out a kernel's scratch from its layer."""
         if not kernel.scratch:
             return "NULL"
         if kernel.scratch_check is None or kernel.struct is None:
             raise CortadoError(f"{kernel.call}: a kernel with scratch must say how to check its size")
         key = f"need|{kernel.struct}|{kernel.scratch_check}"
-        if key not in self.calls:
-            name = f"need_{len(self.calls)}"
-            self.calls[key] = name
+        if key not in self.functions:
+            name = f"need_{len(self.functions)}"
             body = f"{{\n    const {kernel.struct} *L = layer;\n    return {kernel.scratch_check};\n}}"
             text = f"static int32_t {name}(const void *layer)\n{body}"
-            self.call_texts.append(f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{text}\n#endif\n")
-        return self.calls[key]
+            self.functions[key] = _Piece(name, f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{text}\n#endif\n")
+        self.functions[key].cores.add(core)
+        return self.functions[key].name
+
+    def _by_core(self, name: str, texts: Mapping[Core, str]) -> str:
+        """One text where all cores agree, else a macro that stands for each core's."""
+        if len(set(texts.values())) == 1:
+            return next(iter(texts.values()))
+        for text in dict.fromkeys(texts.values()):
+            cores = {core for core in texts if texts[core] == text}
+            self.layers.append(_Piece(name, f"#define {name} {text}\n", cores))
+        return name
+
+    def _pieces(self, pieces: Iterable["_Piece"]) -> str:
+        return "\n".join(_guarded(piece.text, piece.cores, self.cores) for piece in pieces)
 
     def _step_numbers(self, stage: int, position: int, step: Step, port: int) -> str:
         accumulates = step.kind is Walk.ACCUMULATE
@@ -325,7 +336,7 @@ void *{self.name}_default_arena(void)
         wait, limit = (rule.taps - 1) * rule.dilation + 1, port.height
         constant, offset, ring, producer = "NULL", "0", port.height, "CORTADO_COMPLETE"
         if isinstance(port.source, Array):
-            constant = self.arrays.add(port.source, "operand")
+            constant = self.arrays.add(port.source, "operand", self.cores)
         else:
             offset = self._at(port.source)
             ring = self.planned.ring_rows(port.source, port.height)
@@ -338,52 +349,52 @@ void *{self.name}_default_arena(void)
         return "{" + ", ".join(map(str, [constant, offset, port.row_bytes, *rows, *window, producer])) + "}"
 
     def _layer(self, tag: str, step: Step) -> tuple[str, str]:
-        """The C expressions of a step's descriptor and of the function that calls its kernel, one per ISA."""
-        kernels = list(step.kernels.items())
-        first = kernels[0][1]
-        if all(_same(kernel, first) for _, kernel in kernels):
-            return self._descriptor(tag, first), self._call(first)
-        texts = []
-        for isa, kernel in sorted(kernels, reverse=True):
-            test = "#if" if isa is Isa.MVE else "#elif"
-            layer, call = self._descriptor(f"{tag}_{isa.name.lower()}", kernel), self._call(kernel)
-            texts.append(f"{test} {_ISA_TEST[isa]}\n#define LAYER{tag} {layer}\n#define CALL{tag} {call}")
-        self.call_texts.append("\n".join(texts) + "\n#endif\n")
-        return f"LAYER{tag}", f"CALL{tag}"
+        """The C expressions of a step's descriptor and of the function that calls its kernel, for every core."""
+        groups: list[tuple[Kernel, set[Core]]] = []
+        for core, kernel in step.kernels.items():
+            same = next((cores for other, cores in groups if _same(other, kernel)), None)
+            if same is None:
+                groups.append((kernel, {core}))
+            else:
+                same.add(core)
+        layers: dict[Core, str] = {}
+        calls: dict[Core, str] = {}
+        for number, (kernel, cores) in enumerate(groups):
+            layer = self._descriptor(tag if len(groups) == 1 else f"{tag}_{number}", kernel, cores)
+            layers.update(dict.fromkeys(cores, layer))
+            calls.update(dict.fromkeys(cores, self._call(kernel, cores)))
+        return self._by_core(f"LAYER{tag}", layers), self._by_core(f"CALL{tag}", calls)
 
-    def _descriptor(self, tag: str, kernel: Kernel) -> str:
+    def _descriptor(self, tag: str, kernel: Kernel, cores: set[Core]) -> str:
         if kernel.struct is None:
             return "NULL"
-        fields = ",\n".join(f"    .{key} = {self._field(key, value)}" for key, value in kernel.fields.items())
+        fields = ",\n".join(f"    .{key} = {self._field(key, value, cores)}" for key, value in kernel.fields.items())
         text = f"static const {kernel.struct} layer{tag} = {{\n{fields},\n}};\n"
-        self.call_texts.append(text)
+        self.layers.append(_Piece(tag, text, cores))
         return f"&layer{tag}"
 
-    def _field(self, key: str, value: Field) -> str:
+    def _field(self, key: str, value: Field, cores: set[Core]) -> str:
         if value is None:
             return "NULL"
         if isinstance(value, Array):
-            return self.arrays.add(value, key)
+            return self.arrays.add(value, key, cores)
         if isinstance(value, tuple):
             return "{" + ", ".join(map(str, value)) + "}"
         return _float_text(value) if isinstance(value, float) else _int_text(int(value))
 
-    def _call(self, kernel: Kernel) -> str:
+    def _call(self, kernel: Kernel, cores: Iterable[Core]) -> str:
         """The function that makes this kernel call; one function per distinct text."""
         self.sources |= set(kernel.sources)
         key = f"{kernel.struct}|{kernel.call}"
-        if key not in self.calls:
+        if key not in self.functions:
             symbol = re.match(r"\w+", kernel.call)
             assert symbol is not None
             name = f"call_{symbol.group(0).removeprefix('cortado_')}"
-            name += (
-                f"_{sum(known.startswith(name) for known in self.calls.values())}"
-                if name in self.calls.values()
-                else ""
-            )
-            self.calls[key] = name
-            self.call_texts.append(_call_function(name, kernel))
-        return self.calls[key]
+            taken = sum(piece.name.startswith(name) for piece in self.functions.values())
+            name += f"_{taken}" if taken else ""
+            self.functions[key] = _Piece(name, _call_function(name, kernel))
+        self.functions[key].cores.update(cores)
+        return self.functions[key].name
 
     # ---- the rest --------------------------------------------------------------------------------------------
 
@@ -402,7 +413,7 @@ void *{self.name}_default_arena(void)
         )
         return f"""# add_subdirectory() this folder and link {self.name}::{self.name}.
 cmake_minimum_required(VERSION 3.16)
-project({self.name} LANGUAGES C)
+project({self.name} LANGUAGES C ASM)
 
 add_library({self.name} STATIC
   {sources}
@@ -452,36 +463,64 @@ A float is `{upper}_INPUT0_SCALE * (q - {upper}_INPUT0_ZERO_POINT)`; `{name}_qua
 BUNDLE_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 
 
+@dataclass
+class _Piece:
+    """A piece of C that only some cores compile."""
+
+    name: str
+    text: str
+    cores: set[Core] = field(default_factory=set)
+
+
+def _guarded(text: str, cores: Iterable[Core], every: frozenset[Core]) -> str:
+    """Text that all cores of the bundle compile stands as it is."""
+    if set(cores) >= every:
+        return text
+    test = " || ".join(f"CORTADO_CORE == {int(core)}" for core in sorted(cores))
+    return f"#if {test}\n{text.rstrip()}\n#endif\n"
+
+
+@dataclass
+class _Constant:
+    """One array of a bundle and the cores that read it."""
+
+    name: str
+    array: Array
+    cores: set[Core]
+
+
 class _Arrays:
     """The constants of a bundle, each stored once."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, cores: frozenset[Core]) -> None:
         self.name = name
-        self.seen: dict[tuple[str, bytes, int], str] = {}
-        self.entries: list[tuple[str, Array]] = []
+        self.every = cores
+        self.seen: dict[tuple[str, bytes, int], _Constant] = {}
 
-    def add(self, array: Array, hint: str) -> str:
+    def add(self, array: Array, hint: str, cores: Iterable[Core]) -> str:
         data = np.ascontiguousarray(array.data)
         key = (str(data.dtype), data.tobytes(), array.align)
         if key not in self.seen:
-            self.seen[key] = f"{self.name}_{hint}{len(self.entries)}"
-            self.entries.append((self.seen[key], Array(data, array.align)))
-        return self.seen[key]
+            self.seen[key] = _Constant(f"{self.name}_{hint}{len(self.seen)}", Array(data, array.align), set())
+        self.seen[key].cores.update(cores)
+        return self.seen[key].name
 
     @property
     def total_bytes(self) -> int:
-        return sum(array.data.nbytes for _, array in self.entries)
+        """What one core's build holds; of several, the most."""
+        return max(sum(c.array.data.nbytes for c in self.seen.values() if core in c.cores) for core in self.every)
 
     def header(self) -> str:
         guard = f"{self.name.upper()}_DATA_H"
-        lines = [f"extern const {_C_TYPES[str(a.data.dtype)]} {n}[{a.data.size}];" for n, a in self.entries]
-        body = "\n".join(lines)
+        body = "\n".join(_guarded(_declared(c), c.cores, self.every) for c in self.seen.values())
+        core_macro = _CORE_MACRO if len(self.every) > 1 else ""
         return f"""/* Constants of {self.name}. */
 #ifndef {guard}
 #define {guard}
 
 #include <stdint.h>
 
+{core_macro}
 /* Where constants and the default arena are placed: define these to put them in sections of your own. */
 #ifndef CORTADO_WEIGHTS
 #define CORTADO_WEIGHTS
@@ -497,13 +536,18 @@ class _Arrays:
 
     def source(self) -> str:
         parts = [f'#include "{self.name}_data.h"\n']
-        for name, array in self.entries:
-            kind = _C_TYPES[str(array.data.dtype)]
-            declaration = (
-                f"const {kind} {name}[{array.data.size}] __attribute__((aligned({array.align}))) CORTADO_WEIGHTS"
-            )
-            parts.append(f"{declaration} = {{\n{_numbers(array.data)}\n}};\n")
+        for constant in self.seen.values():
+            data = constant.array.data
+            placement = f"__attribute__((aligned({constant.array.align}))) CORTADO_WEIGHTS"
+            kind = _C_TYPES[str(data.dtype)]
+            text = f"const {kind} {constant.name}[{data.size}] {placement} = {{\n{_numbers(data)}\n}};\n"
+            parts.append(_guarded(text, constant.cores, self.every))
         return "\n".join(parts)
+
+
+def _declared(constant: _Constant) -> str:
+    data = constant.array.data
+    return f"extern const {_C_TYPES[str(data.dtype)]} {constant.name}[{data.size}];"
 
 
 def _numbers(data: np.ndarray[Any, np.dtype[Any]]) -> str:

@@ -80,19 +80,23 @@ def emit_pte(
 
 def _to_executorch(edge: ExportedProgram, text: str) -> Any:
     """ExecuTorch's own last steps: out variants, views without copies, memory planning, emission."""
-    from executorch.exir import EdgeCompileConfig, EdgeProgramManager, ExecutorchBackendConfig
+    from executorch.exir import ExecutorchBackendConfig
 
-    manager = EdgeProgramManager(
-        {METHOD: edge},
-        constant_methods={METADATA_METHOD: text},
-        compile_config=EdgeCompileConfig(_check_ir_validity=True),
-    )
+    manager = _edge_manager(edge, {METADATA_METHOD: text})
     return manager.to_executorch(
         ExecutorchBackendConfig(
             memory_planning_pass=_planning_pass(),
             extract_delegate_segments=False,
         )
     )
+
+
+def _edge_manager(edge: ExportedProgram, constant_methods: Mapping[str, str] | None = None) -> Any:
+    """The edge program was checked by ExecuTorch's verifier when it was built: see _edge_program."""
+    from executorch.exir import EdgeCompileConfig, EdgeProgramManager
+
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    return EdgeProgramManager({METHOD: edge}, constant_methods=constant_methods, compile_config=config)
 
 
 def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -275,10 +279,18 @@ class _EdgeBuilder:
 _ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
 
 
+class _Signature(ExportGraphSignature):
+    """A signature that nobody changes any more. exir asks for this dictionary once per tensor: it is made once."""
+
+    @cached_property
+    def inputs_to_buffers(self) -> Mapping[str, str]:
+        return super().inputs_to_buffers
+
+
 def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> ExportedProgram:
     from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 
-    signature = ExportGraphSignature(
+    signature = _Signature(
         input_specs=list(program.graph_signature.input_specs),
         output_specs=copy.deepcopy(program.graph_signature.output_specs),
     )
@@ -317,14 +329,6 @@ def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> 
 
 
 # ---- memory planning -----------------------------------------------------------------------------------------
-
-
-class _Signature(ExportGraphSignature):
-    """A signature that nobody changes any more. exir asks for this dictionary once per tensor: it is made once."""
-
-    @cached_property
-    def inputs_to_buffers(self) -> Mapping[str, str]:
-        return super().inputs_to_buffers
 
 
 def _planning_pass() -> Any:
@@ -451,11 +455,9 @@ def _serialize(program: Any) -> bytes:
 def _etrecord(edge: ExportedProgram, finished: Any) -> bytes:
     """The edge graph and which of its nodes each instruction came from."""
     from executorch.devtools import generate_etrecord
-    from executorch.exir import EdgeCompileConfig, EdgeProgramManager
 
-    manager = EdgeProgramManager({METHOD: edge}, compile_config=EdgeCompileConfig(_check_ir_validity=True))
     stream = io.BytesIO()
-    generate_etrecord(stream, manager, finished)
+    generate_etrecord(stream, _edge_manager(edge), finished)
     return _without_times(stream.getvalue())
 
 

@@ -7,6 +7,7 @@ is built on first use and cached by content.
 
 import importlib.metadata
 import importlib.util
+import re
 import signal
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ import numpy as np
 
 from cortado import toolchain
 from cortado.errors import CortadoError
-from cortado.pte_reader import DType, Dynamism, Method, Port, PteInfo, TensorInfo, read_pte
+from cortado.pte_reader import DType, Dynamism, Method, Port, TensorInfo, read_pte
 
 ArrayType = np.ndarray[Any, np.dtype[Any]]
 
@@ -180,7 +181,7 @@ def run_pte(
     method = info.method(METHOD)
     if method is None:
         raise CortadoError(f"{name} has no method '{METHOD}', only {', '.join(m.name for m in info.methods)}")
-    _check_operators(info, method, name)
+    _check_operators(method, name)
     feed = b"".join(_input_bytes(method, sample, position, name) for position, sample in enumerate(samples))
     outputs = [_static(port, f"output {i} of {name}") for i, port in enumerate(method.outputs)]
     program = runner_program(flags)
@@ -203,7 +204,7 @@ def _read(pte: bytes | str | Path) -> tuple[bytes, str]:
         raise CortadoError(f"can't read {pte}: {error.strerror}; give the path of a .pte file") from error
 
 
-def _check_operators(info: PteInfo, method: Method, name: str) -> None:
+def _check_operators(method: Method, name: str) -> None:
     """Operators of other libraries are the runtime's business, but a wrong `cortex_m` one is worth a clear word."""
     known = registered_operators()
     unknown = [use.name for use in method.operators if use.name.startswith("cortex_m::") and use.name not in known]
@@ -258,7 +259,9 @@ def _split(data: bytes, outputs: Sequence[TensorInfo], count: int, name: str) ->
     return samples
 
 
-_LOG_LINES = 60
+_LOG_LINES = 8
+# What the runtime adds to a refusal: one line for each argument of the call.
+_NOISE = re.compile(r"\] arg \d+ with type id \d+$")
 
 
 def _run_child(command: Sequence[str], name: str, timeout: float) -> None:
@@ -271,7 +274,8 @@ def _run_child(command: Sequence[str], name: str, timeout: float) -> None:
         ) from error
     if done.returncode == 0:
         return
-    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    lines = done.stderr.decode(errors="replace").splitlines()
+    lines = [line for line in lines if line.strip() and not _NOISE.search(line)]
     log = "\n  ".join(lines[-_LOG_LINES:]) or "(it said nothing)"
     if done.returncode < 0:
         raise CortadoError(

@@ -198,7 +198,9 @@ def output_node(graph: torch.fx.Graph) -> Node:
 
 
 def outputs(program: ExportedProgram) -> list[Node]:
-    return [node for node in output_node(program.graph_module.graph).all_input_nodes]
+    """What the graph returns, in order; the same node may come twice."""
+    returned: Any = output_node(program.graph_module.graph).args[0]
+    return list(returned)
 
 
 def sync_outputs(program: ExportedProgram) -> None:

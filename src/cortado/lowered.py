@@ -2,8 +2,10 @@
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.errors import CortadoError
-from cortado.graph import constant_names, constant_value, output_node, shape, user_inputs
+from cortado.graph import constant_names, constant_value, module_path, outputs, shape, user_inputs
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
 
@@ -27,21 +29,67 @@ class Ref:
 
 
 @dataclass(frozen=True)
+class Value:
+    """What is known of a tensor without its data."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    qparams: QParams | None = None
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
 class LoweredCall:
+    """A call of an operator; `module` is where in the user's model it comes from."""
+
     name: str
     operator: str
     arguments: Mapping[str, Any]
-    qparams: QParams | None
+    module: str = ""
+
+    def refs(self, *names: str) -> list[str]:
+        """The tensors behind these arguments, lists taken apart."""
+        found: list[str] = []
+        for name in names:
+            value = self.arguments[name]
+            found += [item.name for item in (value if isinstance(value, list) else [value]) if isinstance(item, Ref)]
+        return found
 
 
 @dataclass(frozen=True)
 class LoweredGraph:
-    """Inputs, constants, calls in order, outputs: enough to run the exact reference anywhere."""
+    """Inputs, constants, calls in order, outputs: enough to run the exact reference or to build a bundle anywhere."""
 
     inputs: tuple[str, ...]
     constants: Mapping[str, Tensor]
     calls: tuple[LoweredCall, ...]
     outputs: tuple[str, ...]
+    values: Mapping[str, Value]  # of inputs and calls
+
+    @cached_property
+    def by_name(self) -> dict[str, LoweredCall]:
+        return {call.name: call for call in self.calls}
+
+    @cached_property
+    def users(self) -> dict[str, list[LoweredCall]]:
+        """Who reads each input or call; the graph's outputs are not in it."""
+        found: dict[str, list[LoweredCall]] = {}
+        for call in self.calls:
+            for name in dict.fromkeys(call.refs(*call.arguments)):
+                found.setdefault(name, []).append(call)
+        return found
+
+    def bound(self, call: LoweredCall) -> Call:
+        """The call with constants as data and other tensors as shapes."""
+
+        def value(ref: Ref) -> Any:
+            return self.constants[ref.name] if ref.name in self.constants else self.values[ref.name].shape
+
+        arguments = {name: _map(item, Ref, value) for name, item in call.arguments.items()}
+        return Call(registry().operators[call.operator], arguments, self.values[call.name].shape)
 
 
 def call_of(node: Node, program: ExportedProgram) -> Call:
@@ -65,17 +113,24 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     """The plain form of a lowered ExportedProgram."""
     graph = program.graph_module.graph
     calls = []
+    values = {node.name: _value(node) for node in user_inputs(program)}
     for node in graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is not None:
             arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
-            calls.append(LoweredCall(node.name, operator.name, arguments, node.meta.get("qparams")))
+            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or ""))
+            values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),
         constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
         calls=tuple(calls),
-        outputs=tuple(node.name for node in output_node(graph).all_input_nodes),
+        outputs=tuple(node.name for node in outputs(program)),
+        values=values,
     )
+
+
+def _value(node: Node) -> Value:
+    return Value(shape(node), node.meta["val"].dtype, node.meta.get("qparams"))
 
 
 def _map(value: Any, kind: type, change: Any) -> Any:
@@ -127,14 +182,23 @@ def to_bytes(graph: LoweredGraph) -> bytes:
             "name": call.name,
             "operator": call.operator,
             "arguments": {name: _encode(value) for name, value in call.arguments.items()},
-            "qparams": [call.qparams.scale, call.qparams.zero_point] if call.qparams else None,
+            "module": call.module,
         }
         for call in graph.calls
     ]
-    text = json.dumps({"inputs": graph.inputs, "calls": calls, "outputs": graph.outputs, "version": 1})
+    values = {
+        name: {
+            "shape": value.shape,
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "qparams": [value.qparams.scale, value.qparams.zero_point] if value.qparams else None,
+        }
+        for name, value in graph.values.items()
+    }
+    record = {"version": 1, "inputs": graph.inputs, "calls": calls, "outputs": graph.outputs, "values": values}
     arrays = {f"constant.{name}": data.numpy() for name, data in graph.constants.items()}
     stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, graph=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
+    text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
+    np.savez(stream, allow_pickle=False, graph=text, **arrays)
     return stream.getvalue()
 
 
@@ -142,18 +206,25 @@ def from_bytes(data: bytes) -> LoweredGraph:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             record = json.loads(file["graph"].tobytes())
-            constants = {
-                key.removeprefix("constant."): torch.from_numpy(file[key]) for key in file.files if key != "graph"
-            }
+            arrays = {key.removeprefix("constant."): file[key] for key in file.files if key != "graph"}
     except (ValueError, KeyError, OSError) as error:
         raise CortadoError(f"the reference file can't be read ({error}); compile the model again") from error
-    calls = tuple(
+    calls = [
         LoweredCall(
             name=call["name"],
             operator=call["operator"],
             arguments={name: _decode(value) for name, value in call["arguments"].items()},
-            qparams=QParams(*call["qparams"]) if call["qparams"] else None,
+            module=call["module"],
         )
         for call in record["calls"]
-    )
-    return LoweredGraph(tuple(record["inputs"]), constants, calls, tuple(record["outputs"]))
+    ]
+    values = {
+        name: Value(
+            shape=tuple(value["shape"]),
+            dtype=getattr(torch, value["dtype"]),
+            qparams=QParams(*value["qparams"]) if value["qparams"] else None,
+        )
+        for name, value in record["values"].items()
+    }
+    constants = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return LoweredGraph(tuple(record["inputs"]), constants, tuple(calls), tuple(record["outputs"]), values)

@@ -20,7 +20,7 @@ from torch.fx import Node
 from cortado.errors import CortadoError, Reject
 from cortado.graph import Bound, bind
 from cortado.numerics import QParams
-from cortado.target import CortexMTargetConfig, Isa
+from cortado.target import Core, CortexMTargetConfig
 
 Tensor = torch.Tensor
 
@@ -192,7 +192,7 @@ class Operator:
     arguments: str
     reference: Callable[..., Tensor]
     shape: Callable[[Call], tuple[int, ...]]
-    kernel: Callable[[Call, Isa], Kernel] | None
+    kernel: Callable[[Call, Core], Kernel] | None
     rows: Callable[[Call], Rows | None] = lambda call: None
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8

@@ -5,21 +5,13 @@ where a `fits_` function here says no. Biases already hold the folded input offs
 acc * 2^shift fits in 32 bits: that much the operators guarantee.
 """
 
-from enum import Enum
-
 import numpy as np
 from numpy.typing import NDArray
 
+from cortado.target import Core
+
 Int8 = NDArray[np.int8]
 Int32 = NDArray[np.int32]
-
-
-class Core(Enum):
-    """What decides how the kernels without vector instructions read their weights."""
-
-    SMALL = "no long multiply (Armv6-M, Armv8-M Baseline)"
-    LONG = "a long multiply, no DSP instructions (Armv7-M, Armv8-M Mainline)"
-    DSP = "DSP instructions"
 
 
 def _doubling_fits(weights: Int8, bias: Int32, shift: Int32, channel_axis: int) -> bool:

@@ -34,7 +34,7 @@ _COMBINATIONS = (
     "add sub subtract rsub mul multiply div divide true_divide floor_divide remainder fmod pow gt ge lt le eq ne "
     "greater greater_equal less less_equal not_equal where maximum minimum fmax fmin logical_and logical_or "
     "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not masked_fill prelu _prelu_kernel xlogy "
-    "copysign heaviside hypot atan2 addcmul addcdiv lerp clamp clamp_min clamp_max clip"
+    "copysign heaviside hypot atan2 clamp clamp_min clamp_max clip"
 )
 _SINGLE_OVERLOADS = (aten.max.other, aten.min.other, aten.to.dtype, aten._to_copy.default)
 

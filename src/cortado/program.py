@@ -7,18 +7,15 @@ from enum import Enum
 
 import numpy as np
 import torch
-from torch.export import ExportedProgram
-from torch.fx import Node
 
 from cortado.errors import CortadoError
-from cortado.graph import constant_value, describe, module_path, outputs, shape, user_inputs
-from cortado.lowered import call_of
+from cortado.lowered import LoweredCall, LoweredGraph
 from cortado.numerics import QParams
-from cortado.op import ONE_ROW, Array, Call, Kernel, Operator, RowRule, Rows, operator_of
+from cortado.op import ONE_ROW, Array, Call, Kernel, RowRule, Rows
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE
-from cortado.target import CortexMTargetConfig, Isa
+from cortado.target import Core, CortexMTargetConfig
 
 
 class Walk(Enum):
@@ -76,7 +73,7 @@ class Step:
     rows: int
     row_bytes: int
     n: int
-    kernels: Mapping[Isa, Kernel]
+    kernels: Mapping[Core, Kernel]
     kind: Walk
     macs: int = 0
 
@@ -148,124 +145,122 @@ class Border(Enum):
     FLOAT = "float"  # real numbers: the bundle quantizes
 
 
-def build_program(
-    name: str, program: ExportedProgram, target: CortexMTargetConfig, border: Border = Border.INT8
-) -> Program:
+def build_program(name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border = Border.INT8) -> Program:
     """One stage per kernel."""
-    return _Builder(name, program, target, border).build()
+    return _Builder(name, graph, target, border).build()
 
 
 class _Builder:
-    def __init__(self, name: str, program: ExportedProgram, target: CortexMTargetConfig, border: Border) -> None:
-        self.name, self.program, self.target, self.border = name, program, target, border
+    def __init__(self, name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border) -> None:
+        self.name, self.graph, self.target, self.border = name, graph, target, border
         self.buffers: dict[str, Buffer] = {}
-        self.place: dict[Node, str | Array] = {}  # where each node's bytes lie
+        self.place: dict[str, str | Array] = {}  # where each value's bytes lie
         self.stages: list[Stage] = []
 
     def build(self) -> Program:
-        inputs = [self._input(node) for node in user_inputs(self.program)]
-        for node in self.program.graph_module.graph.nodes:
-            if node.op == "call_function" and node not in self.place:
-                self._add(node)
-        results = [self._output(node, position) for position, node in enumerate(outputs(self.program))]
+        inputs = [self._input(name) for name in self.graph.inputs]
+        for call in self.graph.calls:
+            if call.name not in self.place:
+                self._add(call)
+        results = [self._output(name, position) for position, name in enumerate(self.graph.outputs)]
         return Program(self.name, self.target, self.buffers, tuple(self.stages), tuple(inputs), tuple(results))
 
-    def _input(self, node: Node) -> Tensor:
+    def _input(self, name: str) -> Tensor:
         """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it."""
-        chain = [node]
-        while self.border is Border.INT8 and len(chain[-1].users) == 1:
-            user = next(iter(chain[-1].users))
-            if not (_is(user, QUANTIZE) if len(chain) == 1 else _is(user, TRANSPOSE)):
+        chain: list[LoweredCall] = []
+        last = name
+        while self.border is Border.INT8 and last not in self.graph.outputs:
+            users = self.graph.users.get(last, [])
+            wanted = TRANSPOSE if chain else QUANTIZE
+            if len(users) != 1 or users[0].operator != wanted.name:
                 break
-            chain.append(user)
-        entry = chain[-1] if len(chain) > 1 else node
-        place = self._buffer(entry)
-        for skipped in chain:
+            chain.append(users[0])
+            last = users[0].name
+        place = self._buffer(last)
+        for skipped in (name, *(call.name for call in chain)):
             self.place[skipped] = place
-        return self._tensor(node.name, entry, _permutation(chain))
+        return self._tensor(name, last, _permutation(len(self.graph.values[name].shape), chain))
 
-    def _output(self, node: Node, position: int) -> Tensor:
+    def _output(self, name: str, position: int) -> Tensor:
         """With an int8 border the program ends before the dequantize, and before a change of layout in front of it."""
-        chain = [node]
-        while chain[-1] not in self.place:
-            source = chain[-1].kwargs["input"]
-            assert isinstance(source, Node)
-            chain.append(source)
-        perm = _permutation(chain[::-1])
-        return self._tensor(f"output{position}", chain[-1], tuple(perm.index(dim) for dim in range(len(perm))))
+        chain: list[LoweredCall] = []
+        first = name
+        while first not in self.place and first in self.graph.by_name:
+            chain.insert(0, self.graph.by_name[first])
+            first = chain[0].refs("input")[0]
+        perm = _permutation(len(self.graph.values[name].shape), chain)
+        return self._tensor(f"output{position}", first, tuple(perm.index(dim) for dim in range(len(perm))))
 
-    def _tensor(self, name: str, node: Node, layout: tuple[int, ...]) -> Tensor:
-        place = self.place[node]
+    def _tensor(self, name: str, value_name: str, layout: tuple[int, ...]) -> Tensor:
+        place = self.place.get(value_name)
         if not isinstance(place, str):
-            raise CortadoError(f"output '{name}' is a constant; there is nothing to compile for it")
-        dtype = str(node.meta["val"].dtype).removeprefix("torch.")
-        return Tensor(name, node.name, place, shape(node), dtype, node.meta.get("qparams"), layout)
+            raise CortadoError(f"'{name}' is a constant; there is nothing to compile for it")
+        value = self.graph.values[value_name]
+        dtype = str(value.dtype).removeprefix("torch.")
+        return Tensor(name, value_name, place, value.shape, dtype, value.qparams, layout)
 
-    def _buffer(self, node: Node) -> str:
-        size = math.prod(shape(node)) * node.meta["val"].dtype.itemsize
-        name = node.name
-        self.buffers[name] = Buffer(name, size)
+    def _buffer(self, name: str) -> str:
+        self.buffers[name] = Buffer(name, self.graph.values[name].bytes)
         return name
 
-    def _add(self, node: Node) -> None:
-        call = call_of(node, self.program)
-        operator = call.operator
+    def _add(self, call: LoweredCall) -> None:
+        bound = self.graph.bound(call)
+        operator = bound.operator
         if operator.view:
-            self.place[node] = self._source(node.kwargs[operator.tensors[0]])
+            self.place[call.name] = self._source(call.refs(operator.tensors[0])[0])
             return
-        if self.border is Border.INT8 and _leaves(node):
+        if self.border is Border.INT8 and self._leaves(call):
             return
         if operator.kernel is None:
-            raise CortadoError(f"{describe(node)}: the C bundle has no kernel for {operator.name}")
-        self.place[node] = self._buffer(node)
-        self.stages.append(Stage((self._step(node, call),)))
+            raise CortadoError(f"{call.module or call.name}: the C bundle has no kernel for {operator.name}")
+        self.place[call.name] = self._buffer(call.name)
+        self.stages.append(Stage((self._step(call, bound),)))
 
-    def _source(self, node: object) -> str | Array:
-        assert isinstance(node, Node)
-        if node in self.place:
-            return self.place[node]
-        data = constant_value(self.program, node)
-        if data is None:
-            raise CortadoError(f"{describe(node)} has no place in the program")
-        return Array(data.numpy())
+    def _leaves(self, call: LoweredCall) -> bool:
+        """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
+        users = self.graph.users.get(call.name, [])
+        if call.operator == DEQUANTIZE.name:
+            return not users
+        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.outputs:
+            return False
+        return all(user.operator == DEQUANTIZE.name and self._leaves(user) for user in users)
 
-    def _operands(self, node: Node, operator: Operator) -> list[Node]:
-        found: list[Node] = []
-        for name in operator.tensors:
-            value = node.kwargs[name]
-            found.extend(value if isinstance(value, list | tuple) else [value])  # type: ignore[arg-type, list-item]
-        return found
+    def _source(self, name: str) -> str | Array:
+        return self.place[name] if name in self.place else Array(self.graph.constants[name].numpy())
 
-    def _step(self, node: Node, call: Call) -> Step:
-        kernel_of = call.operator.kernel
+    def _step(self, call: LoweredCall, bound: Call) -> Step:
+        kernel_of = bound.operator.kernel
         assert kernel_of is not None
-        operands = self._operands(node, call.operator)
-        rows = call.operator.rows(call)
+        operands = call.refs(*bound.operator.tensors)
+        rows = bound.operator.rows(bound)
         kind = _walk(rows)
-        itemsize = node.meta["val"].dtype.itemsize
-        images, height, row_bytes = _geometry(shape(node), itemsize, kind is not Walk.WHOLE)
+        value = self.graph.values[call.name]
+        images, height, row_bytes = _geometry(value.shape, value.dtype.itemsize, kind is not Walk.WHOLE)
         rules = rows.inputs if rows is not None else tuple(None for _ in operands)
         ports = tuple(self._port(operand, rule) for operand, rule in zip(operands, rules, strict=True))
         return Step(
-            name=node.name,
-            operator=call.operator.name,
-            module=module_path(node) or "",
+            name=call.name,
+            operator=bound.operator.name,
+            module=call.module,
             inputs=ports,
-            output=str(self.place[node]),
+            output=str(self.place[call.name]),
             images=images,
             rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
-            n=_span(shape(node), kind),
-            kernels={isa: kernel_of(call, isa) for isa in self.target.isas},
+            n=_span(value.shape, kind),
+            kernels={core: kernel_of(bound, core) for core in self.target.cores},
             kind=kind,
-            macs=_macs(call),
+            macs=_macs(bound),
         )
 
-    def _port(self, operand: Node, rule: RowRule | None) -> Port:
-        itemsize = operand.meta["val"].dtype.itemsize
+    def _port(self, name: str, rule: RowRule | None) -> Port:
+        if name in self.graph.values:
+            sizes, dtype = self.graph.values[name].shape, self.graph.values[name].dtype
+        else:
+            sizes, dtype = tuple(self.graph.constants[name].shape), self.graph.constants[name].dtype
         by_row = rule is not None and rule.stride != 0
-        _, height, row_bytes = _geometry(shape(operand), itemsize, by_row)
-        return Port(self._source(operand), height, row_bytes, rule or ONE_ROW)
+        _, height, row_bytes = _geometry(sizes, dtype.itemsize, by_row)
+        return Port(self._source(name), height, row_bytes, rule or ONE_ROW)
 
 
 def _walk(rows: Rows | None) -> Walk:
@@ -278,26 +273,13 @@ def _walk(rows: Rows | None) -> Walk:
     return Walk.PIXELS if rows.pixelwise else Walk.ROWS
 
 
-def _leaves(node: Node) -> bool:
-    """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
-    if _is(node, DEQUANTIZE):
-        return all(user.op == "output" for user in node.users)
-    return _is(node, TRANSPOSE) and bool(node.users) and all(_is(u, DEQUANTIZE) and _leaves(u) for u in node.users)
-
-
-def _permutation(chain: list[Node]) -> tuple[int, ...]:
-    """The order of dimensions after the transposes of a chain of nodes."""
-    order = tuple(range(len(shape(chain[0]))))
-    for node in chain:
-        if _is(node, TRANSPOSE):
-            perm = node.kwargs["perm"]
-            assert isinstance(perm, list | tuple)
-            order = tuple(order[int(dim)] for dim in perm)  # type: ignore[call-overload]
+def _permutation(rank: int, chain: list[LoweredCall]) -> tuple[int, ...]:
+    """The order of dimensions after the transposes of a chain of calls."""
+    order = tuple(range(rank))
+    for call in chain:
+        if call.operator == TRANSPOSE.name:
+            order = tuple(order[dim] for dim in call.arguments["perm"])
     return order
-
-
-def _is(node: Node, operator: Operator) -> bool:
-    return node.op == "call_function" and operator_of(node.target) is operator
 
 
 def _geometry(sizes: tuple[int, ...], itemsize: int, by_row: bool) -> tuple[int, int, int]:

@@ -115,8 +115,9 @@ _PLACEMENT = (
 )
 
 
-def bundle_sources(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob("*.c")), *sorted((folder / "kernels" / "src").glob("*.[cS]"))]
+def bundle_sources(folder: Path, suffixes: str = "cS") -> list[Path]:
+    """The sources of a bundle; this machine has no use for the assembly files."""
+    return [*sorted(folder.glob("*.c")), *sorted((folder / "kernels" / "src").glob(f"*.[{suffixes}]"))]
 
 
 def bundle_includes(folder: Path) -> list[Path]:
@@ -164,7 +165,8 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         glue = Path(temporary) / "harness_model.c"
         glue.write_text(harness_source(info))
-        sources, includes = [*bundle_sources(folder), glue], bundle_includes(folder)
+        sources = [*bundle_sources(folder, "c" if board is None else "cS"), glue]
+        includes = bundle_includes(folder)
         if board is None:
             flags = [*WARNINGS, *BUNDLE_FLAGS, *extra_flags]
             return boards.build_host(sources, includes, flags, info.name)

@@ -34,6 +34,15 @@ class Isa(IntEnum):
     MVE = 2
 
 
+class Core(IntEnum):
+    """What a kernel is written for: the instruction set, and within SCALAR whether there is a long multiply."""
+
+    SMALL = 0  # Armv6-M, Armv8-M Baseline
+    LONG = 1  # Armv7-M, Armv8-M Mainline without DSP
+    DSP = 2
+    MVE = 3
+
+
 class Compiler(Enum):
     """The C compilers a bundle is built and tested with."""
 
@@ -146,6 +155,16 @@ class CortexMTargetConfig:
     def isas(self) -> tuple[Isa, ...]:
         """The instruction sets an artifact for this target must be right on: one, or all three for ANY."""
         return tuple(Isa) if self.isa is None else (self.isa,)
+
+    @property
+    def cores(self) -> tuple[Core, ...]:
+        """The kinds of kernels an artifact for this target needs: one, or all of them for ANY."""
+        if self.isa is None:
+            return tuple(Core)
+        if self.isa is not Isa.SCALAR:
+            return (Core.MVE if self.isa is Isa.MVE else Core.DSP,)
+        small = _CORES[self.cpu].march[Isa.SCALAR] in ("armv6-m", "armv8-m.base")
+        return (Core.SMALL if small else Core.LONG,)
 
     @property
     def backends(self) -> tuple[Any, ...]:

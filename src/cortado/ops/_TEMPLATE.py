@@ -14,7 +14,10 @@ from cortado.errors import Reject
 from cortado.graph import Bound, add_call, shape
 from cortado.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
-from cortado.target import Isa
+from cortado.pointwise import uniform_value
+from cortado.target import Core
+
+# ruff: noqa: N999  (the file's name)
 
 aten = torch.ops.aten
 
@@ -59,8 +62,8 @@ def output_shape(call: Call) -> tuple[int, ...]:
 def match(bound: Bound) -> Quantization | Reject:
     """Whether this operator takes a node of the float graph, and how its tensors are quantized.
 
-    Called before quantization and again when lowering, so it may look at shapes, arguments and constants, not at scales.
-    The reason inside Reject is the sentence the user reads: what was found and what is supported.
+    Called before quantization and again when lowering, so it may look at shapes, arguments and constants, not at
+    scales. The reason inside Reject is the sentence the user reads: what was found and what is supported.
 
     Role.ACTIVATION is int8 with a calibrated scale, Role.WEIGHT int8 per channel, Role.BIAS int32 of scale input times
     weight. The output may also be SharedWith("self") (data movement: all operands and the output then have one scale)
@@ -76,10 +79,10 @@ def match(bound: Bound) -> Quantization | Reject:
 def lower(lowering: Lowering) -> Node:
     """The node as calls of operators.
 
-    lowering.bound holds the aten arguments, q(name) an operand's quantization parameters, out the result's, data(name) a
-    constant's integers, bounds() the clamp behind it in codes. call, constant, view and transpose add to the graph and
-    return nodes. Kernels for images work in NHWC: wrap them in transpose(..., (0, 2, 3, 1)) and (0, 3, 1, 2), and the
-    transposes of neighbours cancel. The last node must have the shape of the aten node.
+    lowering.bound holds the aten arguments, q(name) an operand's quantization parameters, out the result's, data(name)
+    a constant's integers, bounds() the clamp behind it in codes. call, constant, view and transpose add to the graph
+    and return nodes. Kernels for images work in NHWC: wrap them in transpose(..., (0, 2, 3, 1)) and (0, 3, 1, 2), and
+    the transposes of neighbours cancel. The last node must have the shape of the aten node.
     """
     weight = float(lowering.bound["weight"])
     scales = {"self": (1.0 - weight) * lowering.q("self").scale, "end": weight * lowering.q("end").scale}
@@ -107,10 +110,8 @@ def lower(lowering: Lowering) -> Node:
 
 def to_scalar_weight(bound: Bound) -> Node | None:
     """Another spelling, rewritten in the float graph before quantization; None leaves the node alone."""
-    weight = bound["weight"]
-    if isinstance(weight, Node):
-        return None
-    return add_call(bound.node, aten.lerp.Scalar, bound["self"], bound["end"], weight)
+    weight = uniform_value(bound["weight"])
+    return None if weight is None else add_call(bound.node, aten.lerp.Scalar, bound["self"], bound["end"], weight)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ def rows(call: Call) -> Rows | None:
     return Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     """The C kernel for this call on this instruction set, its source files and its constant descriptor.
 
     The text may use L (the descriptor), rows (rows[i] is operand i's row here; a kernel with RowRules gets its taps one

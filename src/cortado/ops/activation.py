@@ -28,7 +28,7 @@ from cortado.pointwise import (
     operand_name,
     uniform_value,
 )
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -155,7 +155,7 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call="cortado_table_s8(L->table, rows[0], out, n);",
         sources=("table_s8.c",),

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado import packing
 from cortado.errors import Reject
 from cortado.graph import Bound, add_call
 from cortado.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 LEFT_SHIFT = 20
@@ -132,7 +133,7 @@ def _alpha(bound: Bound) -> dict[str, Any]:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     fields = {
         "a_zero": call["self_zero_point"],
         "a_multiplier": call["self_multiplier"],
@@ -147,11 +148,22 @@ def kernel(call: Call, isa: Isa) -> Kernel:
         "act_max": call["activation_max"],
     }
     channels = _binary.by_channel(call)
-    if channels is None:
-        text, source = "cortado_add_s8(L, rows[0], rows[1], out, n);", "add_s8.c"
-    else:
-        text, source = f"cortado_add_channel_s8(L, rows[0], rows[1], out, n, {channels});", "add_channel_s8.c"
-    return Kernel(call=text, sources=(source,), struct="cortado_add_t", fields=fields)
+    if channels is not None:
+        text = f"cortado_add_channel_s8(L, rows[0], rows[1], out, n, {channels});"
+        return Kernel(call=text, sources=("add_channel_s8.c",), struct="cortado_add_t", fields=fields)
+    symbol, sources = _variant(fields, core)
+    text = f"cortado_{symbol}(L, rows[0], rows[1], out, n);"
+    return Kernel(call=text, sources=sources, struct="cortado_add_t", fields=fields)
+
+
+def _variant(fields: dict[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
+    """The kernel for two tensors of equal shape, and its sources."""
+    factors = [(fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out")]
+    if core is Core.MVE and packing.fits_add_mve(*factors):
+        return "add_s8__mve", ("add_s8_mve.S",)
+    if core in (Core.LONG, Core.DSP) and packing.fits_add(*factors):
+        return f"add_s8__{'dsp' if core is Core.DSP else 'scalar'}", ("add_s8_sum.c", "sum.S", "sum.c")
+    return "add_s8", ("add_s8.c",)
 
 
 def samples() -> Any:

@@ -25,7 +25,7 @@ from cortado.op import (
     SharedWith,
 )
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, pair
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 _UNIT = Fixed.of(1.0)
@@ -114,7 +114,7 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     fields = {
         "in_w": call.shape("input")[2],
         "channels": call.shape("input")[3],

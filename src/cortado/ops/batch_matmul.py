@@ -1,4 +1,6 @@
-"""acc = sum over k of (lhs[b, i, k] + lhs_zero_point) * (rhs[b, j, k] + rhs_zero_point); out = clamp(requant(acc) + ...).
+"""acc = sum over k of (lhs[b, i, k] + lhs_zero_point) * (rhs[b, j, k] + rhs_zero_point).
+
+out = clamp(requant(acc) + output_zero_point).
 
 Both zero points are negated, the right side is transposed. A constant matrix on the right is a linear layer instead.
 """
@@ -16,7 +18,7 @@ from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requ
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import conv2d
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -170,7 +172,7 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     return (int(size),)
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     batches, rows, depth = call.shape("lhs")
     fields = {
         "batches": batches,

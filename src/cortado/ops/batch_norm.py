@@ -84,14 +84,15 @@ def as_convolution(like: Node, source: Node, scale: Tensor, shift: Tensor) -> No
 
 
 def _normalized(bound: Bound) -> Node | None:
-    source, factors = bound["input"], affine(bound)
+    source: Node = bound["input"]
+    factors = affine(bound)
     if factors is None:
         return None
     layer = layer_before(source)
     if layer is None:
         return as_convolution(bound.node, source, *factors)
     fold(layer, *factors)
-    return source  # type: ignore[no-any-return]
+    return source
 
 
 def values_of_normalized(bound: Bound) -> None:

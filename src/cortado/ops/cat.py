@@ -11,7 +11,7 @@ from cortado.numerics import Tensor
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows, SharedWith
 from cortado.ops._movement import relayout_dim
 from cortado.ops.activation import all_codes, entries, table
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 MAX_INPUTS = 4  # operands of one step of the C bundle
@@ -98,7 +98,7 @@ def rows(call: Call) -> Rows | None:
     return Rows(rules) if (rank, call["dim"]) == (4, 2) else None
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     dim = call["dim"]
     widths = [math.prod(part[dim:]) for part in shapes(call)]
     rule = rows(call)

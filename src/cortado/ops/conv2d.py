@@ -4,17 +4,20 @@ NHWC input, OHWI weights, one multiplier and shift per output channel. Padding a
 A weight that sees fewer input channels than there are makes the convolution grouped.
 """
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado import packing
 from cortado.errors import CortadoError, Reject
 from cortado.graph import Bound, describe, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -251,29 +254,100 @@ def is_depthwise_call(call: Call) -> bool:
     return call.shape("weight")[3] == 1 and call.shape("input")[3] > 1
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     if is_depthwise_call(call):
         from cortado.ops import depthwise_conv2d
 
-        return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), isa)
+        return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
     weights = call.array("weight")
-    out_c, kh, kw, in_c = weights.shape
-    common = common_fields(call, weights.reshape(out_c, -1).sum(axis=1, dtype=np.int64))
-    if is_pointwise(call):
-        fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights.reshape(out_c, in_c)), **common}
-        return Kernel(
-            call="cortado_conv1x1_s8(L, rows[0], out, n, scratch);",
-            sources=("conv1x1_s8.c",),
-            struct="cortado_conv1x1_t",
-            fields=fields,
-        )
-    groups = call.shape("input")[3] // in_c
-    fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
+    common = common_fields(call, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64))
+    return _pixels_kernel(call, core, common) if is_pointwise(call) else _window_kernel(call, core, common)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a variant's packing reads: weights, and bias, multiplier and shift per output channel."""
+
+    weights: np.ndarray[Any, Any]
+    bias: np.ndarray[Any, Any]
+    multiplier: np.ndarray[Any, Any]
+    shift: np.ndarray[Any, Any]
+
+    @staticmethod
+    def of(common: dict[str, Any], weights: np.ndarray[Any, Any]) -> "Stream | None":
+        """None where the input offset could not be folded into the bias: then only the portable kernel will do."""
+        if common["in_offset"] != 0:
+            return None
+        return Stream(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
+
+    @property
+    def all(self) -> tuple[np.ndarray[Any, Any], ...]:
+        return self.weights, self.bias, self.multiplier, self.shift
+
+
+def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
+    return {**fields, "weights": Array(stream), "bias": None, "multiplier": None, "shift": None}
+
+
+SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve"}
+
+
+def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
+    """1x1: over spans of pixels; a single pixel is a linear layer."""
+    out_c, _, _, in_c = call.shape("weight")
+    weights = call.array("weight").reshape(out_c, in_c)
+    pixels = math.prod(call.out_shape[:3])
+    fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
+    stream, name, scratch = Stream.of(common, weights), SUFFIX[core], 0
+    check = f"cortado_conv1x1_s8__{name}_scratch(L, {pixels})"
+    if stream is None:
+        symbol, sources = "conv1x1_s8", ("conv1x1_s8.c",)
+    elif core is Core.MVE:
+        symbol, sources = "conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S")
+        fields = packed(fields, packing.pack_mve(*stream.all))
+    elif pixels == 1 and packing.fits_linear(stream.weights, stream.bias, stream.shift, core):
+        symbol, sources = f"linear_s8__{name}", ("linear_s8_group.c", "linear.S", "linear.c")
+        fields = packed(fields, packing.pack_linear(*stream.all, core))
+    elif packing.fits_block(stream.weights, stream.bias, stream.shift, core):
+        symbol, sources = f"conv1x1_s8__{name}", ("conv1x1_s8_block.c", "block.S", "block.c", "scratch.c")
+        fields = packed(fields, packing.pack_block(*stream.all, core))
+        scratch = packing.scratch_conv1x1_block(in_c, pixels)
+    else:
+        symbol, sources = "conv1x1_s8", ("conv1x1_s8.c",)
     return Kernel(
-        call="cortado_conv2d_s8(L, rows, out, scratch);",
-        sources=("conv2d_s8.c",),
+        call=f"cortado_{symbol}(L, rows[0], out, n, scratch);",
+        sources=sources,
+        struct="cortado_conv1x1_t",
+        fields=fields,
+        scratch=scratch,
+        scratch_check=check if scratch else None,
+    )
+
+
+def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
+    """Any window: one output row from the rows under it."""
+    weights = call.array("weight")
+    _, kh, kw, in_c = weights.shape
+    groups = call.shape("input")[3] // in_c
+    depth, out_w, name = kh * kw * in_c, call.out_shape[2], SUFFIX[core]
+    fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
+    stream, symbol, sources, scratch = Stream.of(common, weights), "conv2d_s8", ("conv2d_s8.c",), 0
+    if stream is not None and core is Core.MVE:
+        symbol, sources = "conv2d_s8__mve", ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
+        fields = packed(fields, packing.pack_mve(*stream.all, groups))
+        scratch = packing.scratch_conv2d_mve(depth, out_w)
+    elif stream is not None and packing.fits_block(stream.weights, stream.bias, stream.shift, core):
+        symbol, sources = f"conv2d_s8__{name}", ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
+        fields = packed(fields, packing.pack_block(*stream.all, core, groups))
+        scratch = packing.scratch_conv2d_block(depth, out_w, core)
+    return Kernel(
+        call=f"cortado_{symbol}(L, rows, out, scratch);",
+        sources=sources,
         struct="cortado_conv2d_t",
         fields=fields,
+        scratch=scratch,
+        scratch_check=f"cortado_{symbol}_scratch(L)" if scratch else None,
     )
 
 

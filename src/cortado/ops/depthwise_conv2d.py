@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado import packing
 from cortado.errors import Reject
 from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
 from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops import conv2d
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -108,20 +109,37 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call.shape("weight")[1], call["stride"][0], call["padding"][0], call["dilation"][0]),))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     weights = call.array("weight")
     _, kh, kw, out_c = weights.shape
+    common = conv2d.common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))
     fields = {
         **conv2d.window_fields(call, (kh, kw)),
         "depth_multiplier": call["depth_multiplier"],
         "weights": Array(weights.reshape(kh, kw, out_c)),
-        **conv2d.common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64)),
+        **common,
     }
+    stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c)) if call["depth_multiplier"] == 1 else None
+    symbol, sources, scratch = "depthwise_s8", ("depthwise_s8.c",), 0
+    if stream is not None and core is Core.MVE and packing.fits_taps_mve(stream.weights, stream.shift):
+        fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
+        if packing.fits_nine_mve(stream.weights, stream.shift):
+            symbol, sources = "depthwise3x3_s8__mve", ("depthwise3x3_s8_mve.c", "nine_mve.S")
+        else:
+            symbol, sources = "depthwise_s8__mve", ("depthwise_s8_mve.c", "taps_mve.S", "scratch.c")
+            scratch = packing.scratch_taps_mve(kh, kw)
+    elif stream is not None and core is not Core.MVE and packing.fits_taps(*stream.all[:2], stream.shift, core):
+        symbol = f"depthwise_s8__{conv2d.SUFFIX[core]}"
+        sources = ("depthwise_s8_taps.c", "taps.S", "taps.c", "scratch.c")
+        fields = conv2d.packed(fields, packing.pack_taps(*stream.all, core))
+        scratch = packing.scratch_taps(kh, kw, core)
     return Kernel(
-        call="cortado_depthwise_s8(L, rows, out, scratch);",
-        sources=("depthwise_s8.c",),
+        call=f"cortado_{symbol}(L, rows, out, scratch);",
+        sources=sources,
         struct="cortado_depthwise_t",
         fields=fields,
+        scratch=scratch,
+        scratch_check=f"cortado_{symbol}_scratch(L)" if scratch else None,
     )
 
 

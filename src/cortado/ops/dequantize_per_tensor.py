@@ -9,7 +9,7 @@ from torch.fx import Node
 from cortado.numerics import QParams, Tensor
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
 from cortado.ops import quantize_per_tensor
-from cortado.target import Isa
+from cortado.target import Core
 
 
 def reference(
@@ -22,7 +22,7 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(DEQUANTIZE, input=lowering.node("input"), **quantize_per_tensor.arguments(lowering.q("input")))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     scale = float(np.float32(call["scale"]))
     return Kernel(
         call="cortado_dequantize_s8_f32(rows[0], (float *)(void *)out, n, L->scale, L->zero_point);",

@@ -17,7 +17,7 @@ from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops.activation import clamped
 from cortado.pointwise import attribute, uniform_value
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runtime does without a check
@@ -77,7 +77,7 @@ def to_div(bound: Bound) -> Node | None:
     return add_call(bound.node, aten.mul.Tensor, *_binary.broadcast(bound, bound["self"], inverse, by_channel=True))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call="cortado_div_s8(L, rows[0], rows[1], out, n);",
         sources=("div_s8.c",),

@@ -13,7 +13,7 @@ from cortado.graph import Bound, shape
 from cortado.numerics import Tensor, int_list
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops._movement import relayout_dim, shared
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -106,7 +106,7 @@ def rows(call: Call) -> Rows | None:
     return Rows((ONE_ROW,)) if (rank, dim) == (4, 2) else None
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     sizes, dim = call.shape("self"), call["dim"]
     inner = math.prod(sizes[dim + 1 :])
     rule = rows(call)

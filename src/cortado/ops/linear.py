@@ -16,7 +16,7 @@ from cortado.graph import Bound, shape
 from cortado.numerics import INT8_MAX, Fixed, Tensor
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops import conv2d
-from cortado.target import Isa
+from cortado.target import Core, Isa
 
 aten = torch.ops.aten
 
@@ -67,10 +67,8 @@ def reference(
 ) -> Tensor:
     """kernel_sum where it is given: a call that carries both must mean the same with either."""
     w = weights.to(torch.float64) + filter_offset
-    if kernel_sum is not None:
-        acc, start = input.to(torch.float64) @ w.T, kernel_sum
-    else:
-        acc, start = (input.to(torch.float64) + input_offset) @ w.T, bias
+    acc = (input.to(torch.float64) + (input_offset if kernel_sum is None else 0)) @ w.T
+    start = bias if kernel_sum is None else kernel_sum
     factors = (torch.tensor(requantize_multipliers[0]), torch.tensor(requantize_shifts[0]))
     return conv2d.finish(acc.to(torch.int64), start, *factors, output_offset, activation_min, activation_max)
 
@@ -136,8 +134,8 @@ def as_conv2d(call: Call) -> Call:
     return Call(conv2d.CONV2D, arguments, (1, 1, math.prod(call.out_shape[:-1]), out_c))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
-    return conv2d.kernel(as_conv2d(call), isa)
+def kernel(call: Call, core: Core) -> Kernel:
+    return conv2d.kernel(as_conv2d(call), core)
 
 
 def samples() -> Any:

@@ -17,7 +17,7 @@ from cortado.graph import Bound, describe, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 from cortado.ops import softmax
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 LOG_BITS = 20  # fractional bits of the base-2 logarithm
@@ -98,7 +98,7 @@ def lower(lowering: Lowering) -> Node:
     )
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=f"cortado_log_softmax_s8(L, rows[0], out, n, {call.shape('input')[-1]});",
         sources=("log_softmax_s8.c",),

@@ -27,7 +27,7 @@ from cortado.op import (
 from cortado.ops._float import pair
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -116,7 +116,7 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps, stride, pad, dilation),))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     fields = {
         "in_w": call.shape("input")[2],
         "channels": call.shape("input")[3],

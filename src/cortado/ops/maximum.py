@@ -5,7 +5,7 @@ import torch
 from cortado.numerics import Tensor
 from cortado.op import Call, Kernel, Operator, Pattern, Rewrite
 from cortado.ops import _binary, minimum
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -14,7 +14,7 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
     return torch.maximum(self, other).contiguous()
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(call="cortado_maximum_s8(rows[0], rows[1], out, n);", sources=("maximum_s8.c",))
 
 

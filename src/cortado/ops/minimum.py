@@ -10,7 +10,7 @@ from cortado.graph import Bound
 from cortado.numerics import Tensor
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
 from cortado.ops import _binary
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -33,7 +33,7 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
     return lowering.view(result, tuple(lowering.bound.node.meta["val"].shape))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(call="cortado_minimum_s8(rows[0], rows[1], out, n);", sources=("minimum_s8.c",))
 
 

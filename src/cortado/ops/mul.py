@@ -11,7 +11,7 @@ from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requ
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
 from cortado.ops.activation import clamped
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 LARGEST_SHIFT = 14  # a product of two differences is below 2^16, and kernels rely on 30 bits
@@ -70,7 +70,7 @@ def split_gate(bound: Bound) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     fields = {
         "a_zero": call["self_zero_point"],
         "b_zero": call["other_zero_point"],

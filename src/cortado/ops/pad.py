@@ -13,7 +13,7 @@ from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, 
 from cortado.ops._movement import MAX_LOOPS, relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.slice import take
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
@@ -105,7 +105,7 @@ def rows(call: Call) -> Rows | None:
     return Rows((RowRule(pad=before[1]),))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     first = 0 if rows(call) is None else 2
     sizes, before, after = (list(values)[first:] for values in (call.shape("input"), call["pre_pad"], call["post_pad"]))
     return Kernel(

@@ -11,7 +11,7 @@ from cortado.errors import Reject
 from cortado.graph import Bound
 from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
-from cortado.target import Isa
+from cortado.target import Core
 
 
 def reference(
@@ -40,7 +40,7 @@ def lower(lowering: Lowering) -> Node:
     return lowering.call(QUANTIZE, input=lowering.node("input"), **arguments(lowering.out))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     scale = float(np.float32(call["scale"]))
     return Kernel(
         call="cortado_quantize_f32_s8((const float *)(const void *)rows[0], out, n, L->scale, L->zero_point);",

@@ -1,6 +1,6 @@
 """mean, sum, amax and their like over any dimensions: pools, or a convolution with equal weights, over a view.
 
-The reduced dimensions become the height or width of windows that don't overlap; a reduction never needs a kernel of
+The reduced dimensions become the width of windows that don't overlap, one to a row; a reduction never needs a kernel of
 its own. Rank 4 tensors are taken to lie in memory as NHWC, as they do between convolutions.
 """
 
@@ -27,6 +27,7 @@ class Windows:
     nhwc: tuple[int, int, int, int]
     kernel: tuple[int, int]
     kept: tuple[int, ...]  # the dimensions that are left, in the order the result has them
+    plain: bool = False  # the tensor is NCHW images already, and height or width or both are reduced
 
 
 def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
@@ -35,7 +36,8 @@ def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
     order = (0, 2, 3, 1) if rank == 4 else tuple(range(rank))
     if rank == 4 and dims <= {2, 3}:
         n, c, h, w = sizes
-        return Windows(order, (n, h, w, c), (h if 2 in dims else 1, w if 3 in dims else 1), order)
+        kernel = (h if 2 in dims else 1, w if 3 in dims else 1)
+        return Windows(order, (n, h, w, c), kernel, kept=tuple(d for d in order if d not in dims), plain=True)
     moving = [dim for dim in order if sizes[dim] != 1]
     places = [place for place, dim in enumerate(moving) if dim in dims]
     if places and places[-1] - places[0] + 1 != len(places):  # not side by side
@@ -47,9 +49,7 @@ def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
         math.prod(sizes[dim] for dim in part) for part in (moving[:first], moving[first:last], moving[last:])
     )
     kept = tuple(dim for dim in order if dim not in dims)
-    if after == 1:
-        return Windows(order, (1, before, reduced, 1), (1, reduced), kept)
-    return Windows(order, (1, before * reduced, 1, after), (reduced, 1), kept)
+    return Windows(order, (1, before, reduced, after), (1, reduced), kept)
 
 
 def _dims(bound: Bound, rank: int) -> frozenset[int]:
@@ -60,7 +60,7 @@ def _dims(bound: Bound, rank: int) -> frozenset[int]:
 
 def _images(like: Node, source: Node, view: Windows) -> Node:
     """NCHW images, as aten's pools and convolutions take them."""
-    if view.kept == view.order:
+    if view.plain:
         return source
     flat = add_view(like, add_permute(like, source, view.order), view.nhwc)
     return add_permute(like, flat, (0, 3, 1, 2))
@@ -68,7 +68,7 @@ def _images(like: Node, source: Node, view: Windows) -> Node:
 
 def _result(like: Node, pooled: Node, view: Windows, sizes: Sequence[int], out: Sequence[int]) -> Node:
     """One pixel per window back in the order of the tensor's dimensions."""
-    if view.kept == view.order:
+    if view.plain:
         return add_view(like, pooled, out)
     flat = add_view(like, add_permute(like, pooled, (0, 2, 3, 1)), [sizes[dim] for dim in view.kept])
     natural = sorted(range(len(view.kept)), key=lambda place: view.kept[place])
@@ -103,7 +103,7 @@ def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Seque
     if len(sizes) == 3 and dims == {2}:  # a signal, which lies in memory as an image of height 1
         return reduce(like, add_view(like, source, (*sizes[:2], 1, sizes[2])), frozenset({3}), kind, out)
     view = windows(sizes, dims)
-    if kind == "sum" and view.nhwc[3] == 1 and view.kept != view.order:
+    if kind == "sum" and view.nhwc[3] == 1 and not view.plain:
         return _result(like, _row_sums(like, source, view), view, sizes, out)
     return _result(like, _pool(like, _images(like, source, view), view.kernel, kind), view, sizes, out)
 

@@ -10,7 +10,7 @@ from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern
 from cortado.ops._movement import MAX_LOOPS, loops, relayout_lists, shared, strided_kernel, strides_of
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -84,7 +84,7 @@ def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[in
     return loops(turns, steps)
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return strided_kernel(*walk(call.shape("self"), call["repeats"]))
 
 

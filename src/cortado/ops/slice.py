@@ -10,7 +10,7 @@ from cortado.graph import shape
 from cortado.numerics import Tensor
 from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -74,7 +74,7 @@ def rows(call: Call) -> Rows | None:
     return None
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     sizes, dim = call.shape("self"), call["dim"]
     inner = math.prod(sizes[dim + 1 :])
     rule = rows(call)

@@ -18,7 +18,7 @@ from cortado.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, di
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
 from cortado.ops.activation import UNIT_INTERVAL
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
@@ -176,7 +176,7 @@ def exp_table(call: Call) -> Array:
     return Array(known.numpy().astype(np.int32))
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
         call=f"cortado_softmax_s8__table(L, rows[0], out, n, {call.shape('input')[-1]});",
         sources=("softmax_s8_table.c",),

@@ -12,7 +12,7 @@ from cortado.numerics import Tensor
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
@@ -75,7 +75,7 @@ def pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     return strided_kernel(*walk(call.shape("input"), call["perm"]))
 
 

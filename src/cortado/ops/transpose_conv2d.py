@@ -23,7 +23,7 @@ from cortado.ops import conv2d
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
 from cortado.ops.convolution_forms import images
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -270,7 +270,7 @@ def split_groups(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, 
     return np.concatenate([blocks[group, :, :, :, group] for group in range(groups)])
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     weights = call.array("weight")
     used = weights != 0
     ky, kx = Taps.of(used.any(axis=(0, 2, 3))), Taps.of(used.any(axis=(0, 1, 3)))

@@ -14,7 +14,7 @@ from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
 from cortado.ops.reshape import VIEW
-from cortado.target import Isa
+from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -96,7 +96,7 @@ def pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
-def kernel(call: Call, isa: Isa) -> Kernel:
+def kernel(call: Call, core: Core) -> Kernel:
     n, h, w, c = call.shape("input")
     down, right = call["factors"]
     return Kernel(

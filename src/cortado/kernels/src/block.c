@@ -32,7 +32,7 @@ static void finish(const cortado_block_t *B, int32_t sum, int32_t multiplier, in
     const int32_t left = shifts & 0xFF, right = (shifts >> 8) & 0xFF;
 #if CORTADO_SMALL_CORE
     /* The halves of the multiplier are signed: the upper one is one more where the lower one is negative. */
-    multiplier = (int32_t)((uint32_t)multiplier & 0xFFFF0000u) + (int16_t)multiplier;
+    multiplier = (int32_t)(((uint32_t)multiplier & 0xFFFF0000u) + (uint32_t)(int16_t)multiplier);
     const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left);
 #else
     const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left - 1);

@@ -17,7 +17,7 @@ static int8_t finish(const cortado_taps_t *T, int32_t sum, int32_t multiplier, i
 {
     const int32_t left = shifts & 0xFF, right = (shifts >> 8) & 0xFF;
 #if CORTADO_SMALL_CORE
-    multiplier = (int32_t)((uint32_t)multiplier & 0xFFFF0000u) + (int16_t)multiplier;
+    multiplier = (int32_t)(((uint32_t)multiplier & 0xFFFF0000u) + (uint32_t)(int16_t)multiplier);
     const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left);
 #else
     const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left - 1);
