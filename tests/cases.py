@@ -16,7 +16,7 @@ from cortado.lowered import lowered_graph
 from cortado.op import Call, Operator, overload
 from cortado.program import Border, build_program
 from cortado.schedule import Planned, schedule
-from cortado.target import CortexMTargetConfig
+from cortado.target import Core, CortexMTargetConfig
 
 Arguments = Mapping[str, Any]
 Case = tuple[Operator, Arguments]
@@ -92,7 +92,8 @@ def run_cases(
 ) -> list[np.ndarray]:
     """Every call's output, computed by the C bundle on this machine or on a board."""
     program, inputs = lowered_program(cases)
-    planned: Planned = schedule(build_program("cases", lowered_graph(program), target, Border.FLOAT))
+    cores = (Core.PORTABLE,) if on == runner.HOST else None
+    planned: Planned = schedule(build_program("cases", lowered_graph(program), target, Border.FLOAT, cores))
     runner.write_files(folder, emit_c(planned).files)
     tensors = planned.program
     info = runner.BundleInfo(

@@ -29,18 +29,17 @@ def kernel_sources(assembly: bool = False) -> list[Path]:
     return sorted(path for path in files if not path.name.startswith("cortado_run"))
 
 
-def _host_flags(small_core: bool) -> list[str]:
+def build_host(small_core: bool, sanitize: bool) -> Path:
+    """The library built for this machine, cached by content; `small_core` takes the code meant for Armv6-M."""
     flags = [*WARNINGS, "-O1", "-g", "-ffp-contract=off"]
-    if os.environ.get(SANITIZE):
-        flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    return flags + (["-DCORTADO_SMALL_CORE=1"] if small_core else [])
+    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if sanitize else []
+    flags += ["-DCORTADO_SMALL_CORE=1"] if small_core else []
+    return toolchain.compile_shared(kernel_sources(), [HEADER.parent], flags, "kernels")
 
 
 @functools.cache
 def host_library(small_core: bool = False) -> ctypes.CDLL:
-    """The library built for this machine, cached by content; `small_core` takes the code meant for Armv6-M."""
-    path = toolchain.compile_shared(kernel_sources(), [HEADER.parent], _host_flags(small_core), "kernels")
-    return ctypes.CDLL(str(path))
+    return ctypes.CDLL(str(build_host(small_core, sanitize=bool(os.environ.get(SANITIZE)))))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import importlib.metadata
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -145,11 +146,13 @@ def test_zoo(run: Run) -> None:
     assert "2,656,768" in run("zoo").out
 
 
-def test_ops(run: Run) -> None:
-    rows = {row["name"]: row for row in run("ops", "--json").json}
-    assert rows["cortex_m::quantized_conv2d_nhwc"]["places"] == ["C", "pte"]
-    text = run("ops").out
-    assert all(f"{name}  (" in text for name in rows)
+def test_ops(run: Run, golden: Golden) -> None:
+    rows = {row["operator"]: row for row in run("ops", "--json").json}
+    convolution = rows["cortex_m::quantized_conv2d_nhwc"]
+    assert (convolution["pte"], convolution["c"]) == (True, True)
+    lines = run("ops").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["OPERATOR", *rows]
+    golden(TESTS.parent / "docs" / "operators.md", run("ops", "--markdown").out)
 
 
 def test_doctor_finds_what_is_here(run: Run) -> None:
@@ -382,21 +385,21 @@ def test_a_folder_can_be_moved_and_run_from_anywhere(
     assert run("run", ".", "--on", "host").code == 0
 
 
-@pytest.mark.host
+@pytest.mark.qemu
 def test_a_wrong_result_is_exit_code_one(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
     """A bundle that computes something else, with checksums to match: the comparison itself has to see it."""
     folder = tmp_path / "wrong"
     shutil.copytree(tiny_artifact.folder, folder)
-    data = next(folder.glob("*_data.c"))
-    head, brace, numbers = data.read_text().rpartition("{\n")
-    first, comma, rest = numbers.partition(",")
-    data.write_text(f"{head}{brace}{int(first) + 1}{comma}{rest}")
+    source = folder / "tiny.c"
+    found = re.search(r"\.out_zero = (-?\d+)", source.read_text())
+    assert found is not None
+    source.write_text(source.read_text().replace(found.group(), f".out_zero = {int(found.group(1)) ^ 1}"))
     forge_checksums(folder)
-    done = run("run", folder, "--on", "host", "--json")
+    done = run("run", folder, "--json")
     assert done.code == 1
     assert done.json["bit_exact"] is False
-    assert done.err == "cortado: the output on host differs from the reference\n"
-    assert "NOT bit-exact with the reference" in run("run", folder, "--on", "host").out
+    assert done.err == "cortado: the output on mps2-an386 differs from the reference\n"
+    assert "NOT bit-exact with the reference" in run("run", folder).out
 
 
 def forge_checksums(folder: Path) -> None:

@@ -320,8 +320,13 @@ inspector = Inspector(etdump_path=f"{folder}/model.etdump", etrecord=f"{folder}/
 events = [event for block in inspector.event_blocks for event in block.events if event.name.startswith("cortex_m::")]
 modules = [[list(stack.values())[-1][0] for stack in event.module_hierarchy.values() if stack] for event in events]
 bundle = portable_lib._load_bundled_program_from_buffer(open(f"{folder}/model.bpte", "rb").read())
-right, wrong = (bundle.verify_result_with_bundled_expected_output("forward", i, 0.0, 0.0) for i in (0, 1))
-print(json.dumps({"names": [e.name for e in events], "modules": modules, "right": right, "wrong": wrong}, default=str))
+refused = []
+for case in (0, 1):
+    try:
+        bundle.verify_result_with_bundled_expected_output("forward", case, 0.0, 0.0)
+    except RuntimeError:
+        refused.append(case)
+print(json.dumps({"names": [event.name for event in events], "modules": modules, "refused": refused}))
 """
 
 
@@ -345,7 +350,7 @@ def test_executorchs_tools_read_etrecord_and_bundle(tmp_path: Path) -> None:
     assert said["names"] == [f"{call.operator}.out" for call in graph.calls if "view" not in call.operator]
     layers = ["stem.0", "blocks.0", "blocks.3", "blocks.6", "blocks.9", "blocks.12", "blocks.15", "blocks.18"]
     assert said["modules"] == [[], *([layer] for layer in [*layers, "blocks.21", "pool", "classifier"]), []]
-    assert said["right"] != said["wrong"]
+    assert said["refused"] == [1]
 
 
 # ---- the operator library ------------------------------------------------------------------------------------------
@@ -521,7 +526,7 @@ def test_wrong_arguments_are_refused_without_harm_long(tmp_path: Path) -> None:
 def test_little_stack_means_scratch_or_temp_allocator() -> None:
     """With 32 bytes of stack: a padding pixel from the scratch tensor, from a temp allocator, or a clear refusal."""
     depthwise = by_name("cortex_m::quantized_depthwise_conv2d_nhwc")
-    wide = [a for a in draw(depthwise, 40) if a["input"].shape[3] > 16 and any(a["padding"])]
+    wide = [a for a in draw(depthwise, 40) if a["input"].shape[3] > 32 and any(a["padding"])]
     assert wide
     work = [(depthwise, wide[0])]
     pte, inputs = emit_cases(work, SCALAR)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kernel_layers import FOLDED, PORTABLE, Requant, Window, conv1x1, conv2d, depthwise, pool2d
-from kernels import SANITIZE, Calls, Ref, run_host
+from kernels import SANITIZE, Calls, Ref, build_host, run_host
 
 pytestmark = pytest.mark.host
 VARIANTS = {False: PORTABLE, True: FOLDED}
@@ -188,6 +188,8 @@ def test_sanitizers(file: str) -> None:
     In a process of its own, because the sanitizers' library has to be loaded first.
     """
     here = Path(__file__).parent
+    for small in (False, True):
+        build_host(small, sanitize=True)  # here: the compiler need not run under a sanitizer
     library = [
         subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
         for name in ("libasan.so", "libubsan.so")

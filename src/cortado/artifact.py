@@ -13,8 +13,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cortado.errors import CortadoError
-from cortado.runner import IO, ArrayType, BundleInfo, RunResult, StoreRules, bundle_sources, run_bundle
-from cortado.target import from_target_string
+from cortado.runner import (
+    HOST,
+    IO,
+    ArrayType,
+    BundleInfo,
+    RunResult,
+    StoreRules,
+    bundle_sources,
+    run_bundle,
+    write_files,
+)
+from cortado.target import Core, from_target_string
 
 REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
 
@@ -276,8 +286,26 @@ class Artifact:
             for position, value in enumerate(sample):
                 self.check_input(position, value, f"input {position} of sample {number}")
         feeds, expected = self.reference(samples)
+        if on == HOST:
+            return Checked(self._run_on_host(feeds, flags), expected)
         stores = self.store_rules() if check_stores else None
         return Checked(run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags), expected)
+
+    def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
+        """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
+        from cortado.emit_c import emit_c
+        from cortado.lowered import from_bytes
+        from cortado.program import Border, build_program
+        from cortado.schedule import Optimize, schedule
+
+        options = self.report["options"]
+        graph = from_bytes((self.folder / REFERENCE).read_bytes())
+        target, border = self.info.target, Border(options["io"])
+        program = build_program(self.report["model"], graph, target, border, cores=(Core.PORTABLE,))
+        bundle = emit_c(schedule(program, Optimize(options["optimize"])))
+        with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+            write_files(Path(temporary), bundle.files)
+            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags)
 
     def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
         """(what the bundle is fed, what it must give back), computed by the exact integer reference."""

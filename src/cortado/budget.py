@@ -16,7 +16,10 @@ def check_ram(planned: Planned, options: Options) -> None:
     raise CortadoError(
         f"{planned.program.name} needs {planned.plan.peak:,} bytes of RAM on "
         f"{planned.program.target.target_string}, the budget is {options.ram_budget:,}.\n"
-        f"At the peak ({_where(planned, live)}) these buffers live:\n" + "\n".join(lines) + "\n" + _help(planned, options)
+        f"At the peak ({_where(planned, live)}) these buffers live:\n"
+        + "\n".join(lines)
+        + "\n"
+        + _help(planned, options)
     )
 
 

@@ -175,12 +175,14 @@ def _check_writes(graph: Graph) -> None:
 
 def _memory(node: Node) -> bool | None:
     """True for an in-place write into the first argument, False for a view of it, None for a result of its own."""
-    if not isinstance(node.target, OpOverload) or not node.args or node.target is aten.detach_.default:
+    if not isinstance(node.target, OpOverload) or not node.args:
         return None
     arguments, returns = node.target._schema.arguments, node.target._schema.returns
     if not arguments or not returns or arguments[0].alias_info is None:
         return None
-    return bool(arguments[0].alias_info.is_write) or (False if returns[0].alias_info is not None else None)
+    if arguments[0].alias_info.is_write:
+        return torch.Tag.inplace_view not in node.target.tags  # unsqueeze_ changes the shape, not the memory
+    return False if returns[0].alias_info is not None else None
 
 
 def _check_write(node: Node, source: Node, owner: dict[Node, Node], order: dict[Node, int]) -> None:

@@ -49,7 +49,9 @@ def other_spellings() -> tuple[str, ...]:
     """Every aten operator that is taken, in whatever file."""
     known = registry()
     targets = [*known.patterns, *known.rewrites]
-    return tuple(sorted({str(target).removeprefix("aten.").split(".")[0] for target in targets if "aten" in str(target)}))
+    return tuple(
+        sorted({str(target).removeprefix("aten.").split(".")[0] for target in targets if "aten" in str(target)})
+    )
 
 
 def as_markdown() -> str:

@@ -85,7 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     _run_arguments(commands)
     _add(commands, "targets", "the cores Cortado compiles for", _targets)
     _add(commands, "zoo", "the networks that come with Cortado", _zoo)
-    _add(commands, "ops", "the operators of the lowered graph and where each can run", _ops)
+    ops = _add(commands, "ops", "the operators of the lowered graph and where each can run", _ops)
+    ops.add_argument("--markdown", action="store_true", help="print docs/operators.md")
     _add(commands, "doctor", "what is installed, what is missing, and how to install it", _doctor)
     inspect = _add(commands, "inspect", "what a .pte file holds", _inspect)
     inspect.add_argument("file", type=Path, metavar="FILE.pte", help="an ExecuTorch program")
@@ -453,25 +454,17 @@ def _zoo(arguments: argparse.Namespace) -> None:
 
 
 def _ops(arguments: argparse.Namespace) -> None:
-    from cortado.op import registry
+    from cortado.catalog import as_markdown, entries
 
-    operators = [
-        {
-            "name": name,
-            "places": sorted(place.value for place in operator.places),
-            "summary": operator.summary,
-            "constraints": operator.constraints,
-        }
-        for name, operator in sorted(registry().operators.items())
-    ]
-    if arguments.json:
-        print(json.dumps(operators, indent=2))
+    if arguments.markdown:
+        print(as_markdown(), end="")
         return
-    for operator in operators:
-        print(f"{operator['name']}  ({', '.join(operator['places'])})")
-        print(f"    {operator['summary']}")
-        if operator["constraints"]:
-            print(f"    {operator['constraints']}")
+    _print_rows(
+        arguments.json,
+        entries(),
+        ("OPERATOR", ".PTE", "C", "WHAT IT COMPUTES", "CONSTRAINTS"),
+        lambda row: (row.operator, "yes" if row.pte else "no", "yes" if row.c else "no", row.summary, row.constraints),
+    )
 
 
 def _doctor(arguments: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from cortado.memory import Plan
 from cortado.op import Array, Field, Kernel
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import GUARD_BYTES, Planned, scratch_name
-from cortado.target import Core, CortexM, Isa
+from cortado.target import Core
 
 KERNELS = Path(__file__).parent / "kernels"
 ALIGNMENT = 16
@@ -61,7 +61,7 @@ class _Emitter:
         self.planned = planned
         self.name = c_identifier(self.program.name)
         self.upper = self.name.upper()
-        self.cores = frozenset(self.program.target.cores)
+        self.cores = frozenset(self.program.cores)
         self.arrays = _Arrays(self.name, self.cores)
         self.functions: dict[str, _Piece] = {}  # the functions that call kernels, by what they do
         self.layers: list[_Piece] = []
@@ -633,15 +633,17 @@ def _banner(program: Program) -> str:
 
 def _isa_guard(program: Program) -> str:
     """Refuses to compile for an instruction set that the plan and the packed weights don't cover."""
-    isas = program.target.isas
-    if program.target.cpu is CortexM.ANY or isas == (Isa.SCALAR,):
+    tests = {Core.DSP: "defined(__ARM_FEATURE_DSP)", Core.MVE: "defined(__ARM_FEATURE_MVE)"}
+    if program.cores == (Core.PORTABLE,):
         return ""
-    isa = isas[0]
-    feature = {Isa.DSP: "__ARM_FEATURE_DSP", Isa.MVE: "__ARM_FEATURE_MVE"}.get(isa)
-    if feature is None:
-        raise CortadoError(f"no compile-time test for {isa.name}")
+    wanted = ["defined(__arm__)", *(tests[core] for core in program.cores if core in tests and len(program.cores) == 1)]
+    small = "(defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__))"
+    if program.cores == (Core.SMALL,):
+        wanted.append(small)
+    if program.cores == (Core.LONG,):
+        wanted.append(f"!{small}")
     target = program.target.target_string
-    return f"""#if defined(__arm__) && !defined({feature})
-#error "this bundle was planned for {target} ({isa.name}); compile it for that core, or run cortado for this one"
+    return f"""#if !({" && ".join(wanted)})
+#error "this bundle was planned for {target}; compile it for that core, or run cortado for this one"
 #endif
 """

@@ -125,6 +125,7 @@ class Program:
 
     name: str
     target: CortexMTargetConfig
+    cores: tuple[Core, ...]  # that its kernels are for: the target's, or PORTABLE to run on this machine
     buffers: Mapping[str, Buffer]
     stages: tuple[Stage, ...]
     inputs: tuple[Tensor, ...]
@@ -145,14 +146,22 @@ class Border(Enum):
     FLOAT = "float"  # real numbers: the bundle quantizes
 
 
-def build_program(name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border = Border.INT8) -> Program:
+def build_program(
+    name: str,
+    graph: LoweredGraph,
+    target: CortexMTargetConfig,
+    border: Border = Border.INT8,
+    cores: tuple[Core, ...] | None = None,
+) -> Program:
     """One stage per kernel."""
-    return _Builder(name, graph, target, border).build()
+    return _Builder(name, graph, target, border, cores or target.cores).build()
 
 
 class _Builder:
-    def __init__(self, name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border) -> None:
-        self.name, self.graph, self.target, self.border = name, graph, target, border
+    def __init__(
+        self, name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border, cores: tuple[Core, ...]
+    ) -> None:
+        self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
         self.buffers: dict[str, Buffer] = {}
         self.place: dict[str, str | Array] = {}  # where each value's bytes lie
         self.stages: list[Stage] = []
@@ -163,7 +172,9 @@ class _Builder:
             if call.name not in self.place:
                 self._add(call)
         results = [self._output(name, position) for position, name in enumerate(self.graph.outputs)]
-        return Program(self.name, self.target, self.buffers, tuple(self.stages), tuple(inputs), tuple(results))
+        return Program(
+            self.name, self.target, self.cores, self.buffers, tuple(self.stages), tuple(inputs), tuple(results)
+        )
 
     def _input(self, name: str) -> Tensor:
         """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it."""
@@ -248,7 +259,7 @@ class _Builder:
             rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
             n=_span(value.shape, kind),
-            kernels={core: kernel_of(bound, core) for core in self.target.cores},
+            kernels={core: kernel_of(bound, core) for core in self.cores},
             kind=kind,
             macs=_macs(bound),
         )

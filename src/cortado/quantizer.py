@@ -1,6 +1,7 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
 import functools
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
@@ -111,16 +112,17 @@ class CortexMQuantizer(Quantizer):
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         canonicalize(model)
-        hoist_clamps(model, lambda node: isinstance(match := _match(node), Match) and match.pattern.fuses_clamp)
+        hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
         merge_pieces(model, cut=_fused_clamps(model))
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
         annotator = _Annotator()
         for node in model.graph.nodes:
-            match = _match(node) if ANNOTATION not in node.meta else None
-            if isinstance(match, Match):
-                annotator.annotate(node, match)
+            match = _match(node) if node not in annotator.inputs else None
+            if match is not None:
+                annotator.add(node, match)
+        annotator.write()
         return model
 
     def validate(self, model: GraphModule) -> None:
@@ -147,63 +149,105 @@ def _fused_clamps(model: GraphModule) -> set[Node]:
     return {clamp for clamp in clamps if clamp is not None}
 
 
-class _Annotator:
-    """Annotates nodes in order and knows of each the specification its output ends up with.
+Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from an operand to its user
 
-    An operand is asked for in the very parameters it has, so nothing is rescaled by accident: a specification is
-    either ACTIVATION (observed) or fixed, and PT2E gives equal ones of one tensor the same observer.
+
+@dataclass
+class _Group:
+    """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
+
+    fixed: QParams | None = None
+    places: list[Place] = field(default_factory=list)
+
+
+class _Annotator:
+    """Collects which places have the same quantization parameters, then says so to PT2E.
+
+    The first place of a group carries the specification and the others point to it. PT2E's own search for places that
+    hold the same tensor is off: it does not end for some graphs in which shared parameters meet.
     """
 
     def __init__(self) -> None:
-        self.specs: dict[Node, Spec] = {}
+        self.groups: dict[Place, _Group] = {}
+        self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
+        self.inputs: dict[Node, dict[Node, Spec | None]] = {}  # None: the place's group decides
+        self.outputs: set[Node] = set()
 
-    def annotate(self, node: Node, match: Match) -> None:
+    def add(self, node: Node, match: Match) -> None:
+        """A node whose operands are already known."""
         last = fused_clamp(node, match.pattern) or node
-        output = match.quantization.output
+        bound, quantization = bind(node), match.quantization
+        self.inputs[node] = {}
+        self.inputs.setdefault(last, {})
+        for name, role in quantization.inputs.items():
+            for operand in bound.nodes(name):
+                self.inputs[node][operand] = self._constant_spec(role, bound, quantization)
+        output = quantization.output
         if isinstance(output, SharedWith):
-            inputs, spec, self.specs[last] = self._shared(node, match.quantization)
+            self._join(last, self._shared(node))
         else:
-            inputs = self._inputs(node, match.quantization)
-            spec = self.specs[last] = fixed_spec(output) if isinstance(output, QParams) else ACTIVATION
-        if last is not node:
-            node.meta[ANNOTATION] = QuantizationAnnotation(inputs, None, _annotated=True)
-            inputs = {}
-        last.meta[ANNOTATION] = QuantizationAnnotation(inputs, spec, _annotated=True)
+            for operand in self._operands(node):
+                self._join((operand, node), self._group_of(operand))
+            self._join(last, _Group(output if isinstance(output, QParams) else None))
+        self.outputs.add(last)
 
-    def _operand(self, operand: Node) -> Spec:
-        return self.specs.get(operand, ACTIVATION)
-
-    def _inputs(self, node: Node, quantization: Quantization) -> dict[Node, Spec]:
-        bound = bind(node)
-        return {
-            operand: self._spec(role, bound, quantization, operand)
-            for name, role in quantization.inputs.items()
-            for operand in bound.nodes(name)
-        }
-
-    def _spec(self, role: Role, bound: Bound, quantization: Quantization, operand: Node) -> Spec:
-        if role is Role.ACTIVATION:
-            return self._operand(operand)
+    def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
         if role is Role.WEIGHT:
             return weight_spec(quantization.weight_axis)
-        activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
-        return bias_spec(bound.node, activation, weight)
+        if role is Role.BIAS:
+            activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
+            return bias_spec(bound.node, activation, weight)
+        return None
 
-    def _shared(self, node: Node, quantization: Quantization) -> tuple[dict[Node, Spec], Spec, Spec]:
-        """All operands and the output have the parameters of one operand, the leader: (inputs, output, leader's own).
+    def _operands(self, node: Node) -> list[Node]:
+        return [operand for operand, spec in self.inputs[node].items() if spec is None]
 
-        An operand with fixed parameters leads only where all are alike; elsewhere it is rescaled.
-        """
-        bound = bind(node)
-        operands = list(dict.fromkeys(operand for name in quantization.inputs for operand in bound.nodes(name)))
-        wanted = [self._operand(operand) for operand in operands]
-        alike = all(spec is wanted[0] for spec in wanted)
-        leader = operands[0] if alike else next((o for o in operands if self._operand(o) is ACTIVATION), operands[0])
-        spec = wanted[0] if alike else ACTIVATION
-        shared = SharedQuantizationSpec((leader, node))
-        inputs: dict[Node, Spec] = {leader: spec}  # first: PT2E makes observers in this order
-        inputs.update({operand: shared for operand in operands if operand is not leader})
-        return inputs, shared, spec
+    def _group_of(self, operand: Node) -> _Group:
+        return self.groups[operand] if operand in self.groups else self.sources.setdefault(operand, _Group())
+
+    def _shared(self, node: Node) -> _Group:
+        """One group for all operands. Those with fixed parameters join it as they are only where all are alike."""
+        operands = self._operands(node)
+        groups = [self._group_of(operand) for operand in operands]
+        alike = all(group.fixed == groups[0].fixed for group in groups)
+        observed = [group for group in groups if group.fixed is None]
+        common = groups[0] if alike else observed[0] if observed else _Group()
+        for operand, group in zip(operands, groups, strict=True):
+            if alike or group.fixed is None:
+                self._merge(common, self._group_of(operand))
+            self._join((operand, node), common)
+        return common
+
+    def _join(self, place: Place, group: _Group) -> None:
+        self.groups[place] = group
+        group.places.append(place)
+
+    def _merge(self, group: _Group, other: _Group) -> None:
+        if other is group:
+            return
+        for place in other.places:
+            self._join(place, group)
+        self.sources.update({node: group for node, source in self.sources.items() if source is other})
+
+    def write(self) -> None:
+        """The annotations; the first place of a group in PT2E's order (inputs, then output) is its root."""
+        roots: dict[int, Place] = {}
+        for node, operands in self.inputs.items():
+            inputs = {
+                operand: self._spec((operand, node), roots) if spec is None else spec
+                for operand, spec in operands.items()
+            }
+            output = self._spec(node, roots) if node in self.outputs else None
+            node.meta[ANNOTATION] = QuantizationAnnotation(
+                inputs, output, allow_implicit_sharing=False, _annotated=True
+            )
+
+    def _spec(self, place: Place, roots: dict[int, Place]) -> Spec:
+        group = self.groups[place]
+        root = roots.setdefault(id(group), place)
+        if root is not place:
+            return SharedQuantizationSpec(root)
+        return ACTIVATION if group.fixed is None else fixed_spec(group.fixed)
 
 
 def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:

@@ -41,6 +41,7 @@ class Core(IntEnum):
     LONG = 1  # Armv7-M, Armv8-M Mainline without DSP
     DSP = 2
     MVE = 3
+    PORTABLE = 4  # any machine with a C compiler: this one
 
 
 class Compiler(Enum):
@@ -160,7 +161,7 @@ class CortexMTargetConfig:
     def cores(self) -> tuple[Core, ...]:
         """The kinds of kernels an artifact for this target needs: one, or all of them for ANY."""
         if self.isa is None:
-            return tuple(Core)
+            return (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
         if self.isa is not Isa.SCALAR:
             return (Core.MVE if self.isa is Isa.MVE else Core.DSP,)
         small = _CORES[self.cpu].march[Isa.SCALAR] in ("armv6-m", "armv8-m.base")

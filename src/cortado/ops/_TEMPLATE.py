@@ -128,7 +128,7 @@ def rows(call: Call) -> Rows | None:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    """The C kernel for this call on this instruction set, its source files and its constant descriptor.
+    """The C kernel for this call on this kind of core, its source files and its constant descriptor.
 
     The text may use L (the descriptor), rows (rows[i] is operand i's row here; a kernel with RowRules gets its taps one
     after the other), out, n (pixels or elements of a row), y (the row) and scratch. Fields are numbers, tuples for

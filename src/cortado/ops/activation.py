@@ -156,9 +156,10 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
+    symbol, source = ("table_s8__mve", "table_s8_mve.S") if core is Core.MVE else ("table_s8", "table_s8.c")
     return Kernel(
-        call="cortado_table_s8(L->table, rows[0], out, n);",
-        sources=("table_s8.c",),
+        call=f"cortado_{symbol}(L->table, rows[0], out, n);",
+        sources=(source,),
         struct="cortado_table_t",
         fields={"table": Array(call.array("lut"))},
     )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado import packing
 from cortado.errors import Reject
 from cortado.graph import Bound
 from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
@@ -114,6 +115,21 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
 
 
+SUM_ROWS = {
+    Core.DSP: ("cortado_sum_rows_s8__dsp", ("sum_rows_s8_dsp.c",)),
+    Core.MVE: ("cortado_sum_rows_s8__mve", ("sum_rows_s8_mve.c", "pool_mve.S")),
+}
+
+
+def _variant(call: Call, core: Core) -> tuple[str, tuple[str, ...]]:
+    fits = packing.fits_avg_pool2d(*call["kernel_size"])
+    if core is Core.MVE and fits:
+        return "avg_pool2d_s8__mve", ("avg_pool2d_s8_mve.c", "pool_mve.S")
+    if core is Core.DSP and fits and call.out_shape[3] >= 4:
+        return "avg_pool2d_s8__dsp", ("avg_pool2d_s8_dsp.c",)
+    return "avg_pool2d_s8", ("avg_pool2d_s8.c",)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
     fields = {
         "in_w": call.shape("input")[2],
@@ -128,17 +144,19 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8_MAX,
     }
     if is_one_window(call):
+        symbol, sources = SUM_ROWS.get(core, ("cortado_sum_rows_s8", ()))
         return Kernel(
-            call="cortado_global_avg_pool_s8(L, rows[0], out, scratch, y);",
-            sources=("global_avg_pool_s8.c", "sum_rows_s8.c"),
+            call=f"cortado_global_avg_pool_s8(L, rows[0], out, scratch, y, {symbol});",
+            sources=("global_avg_pool_s8.c", "sum_rows_s8.c", *sources),
             struct="cortado_pool2d_t",
             fields=fields,
             scratch=4 * call.out_shape[3],
             scratch_check="4 * L->channels",
         )
+    symbol, sources = _variant(call, core)
     return Kernel(
-        call="cortado_avg_pool2d_s8(L, rows, out, scratch);",
-        sources=("avg_pool2d_s8.c",),
+        call=f"cortado_{symbol}(L, rows, out, scratch);",
+        sources=sources,
         struct="cortado_pool2d_t",
         fields=fields,
     )

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, shape
+from cortado.errors import Reject
+from cortado.graph import Bound, add_call, shape
 from cortado.numerics import Tensor
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows, SharedWith
+from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows, SharedWith
 from cortado.ops._movement import relayout_dim
 from cortado.ops.activation import all_codes, entries, table
 from cortado.target import Core
@@ -34,7 +35,18 @@ def output_shape(call: Call) -> tuple[int, ...]:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 
-def match(bound: Bound) -> Quantization:
+def without_empty(bound: Bound) -> Node | None:
+    """Empty tensors may stand in a list; they add nothing, whatever their shape."""
+    parts = bound.nodes("tensors")
+    filled = [part for part in parts if 0 not in shape(part)]
+    if len(filled) in (0, len(parts)):
+        return None
+    return add_call(bound.node, aten.cat.default, filled, bound["dim"])
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    if 0 in shape(bound.node):
+        return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
     return Quantization({"tensors": Role.ACTIVATION}, SharedWith("tensors"))
 
 
@@ -55,9 +67,8 @@ def requantize(lowering: Lowering, node: Node) -> Node:
 
 
 def operands(lowering: Lowering) -> list[Node]:
-    """The inputs that hold anything, all in the output's scale."""
-    parts = [part for part in lowering.bound.nodes("tensors") if 0 not in shape(part)]
-    return [requantize(lowering, part) for part in parts]
+    """The inputs, all in the output's scale."""
+    return [requantize(lowering, part) for part in lowering.bound.nodes("tensors")]
 
 
 def lower(lowering: Lowering) -> Node:
@@ -142,6 +153,8 @@ CAT = Operator(
     relayout=relayout_dim,
     samples=samples,
 )
+
+CAT_REWRITE = Rewrite(aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), rewrite=without_empty)
 
 CAT_PATTERN = Pattern(aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), match=match, lower=lower)
 STACK_PATTERN = Pattern(aten=(aten.stack.default,), match=match, lower=lower_stack)

@@ -274,9 +274,9 @@ class Stream:
     shift: np.ndarray[Any, Any]
 
     @staticmethod
-    def of(common: dict[str, Any], weights: np.ndarray[Any, Any]) -> "Stream | None":
-        """None where the input offset could not be folded into the bias: then only the portable kernel will do."""
-        if common["in_offset"] != 0:
+    def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "Stream | None":
+        """None where only the portable kernel will do: elsewhere the input offset is folded into the bias."""
+        if core is Core.PORTABLE or common["in_offset"] != 0:
             return None
         return Stream(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
 
@@ -290,7 +290,7 @@ def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, An
     return {**fields, "weights": Array(stream), "bias": None, "multiplier": None, "shift": None}
 
 
-SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve"}
+SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
 
 
 def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
@@ -299,7 +299,7 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     weights = call.array("weight").reshape(out_c, in_c)
     pixels = math.prod(call.out_shape[:3])
     fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
-    stream, name, scratch = Stream.of(common, weights), SUFFIX[core], 0
+    stream, name, scratch = Stream.of(common, weights, core), SUFFIX[core], 0
     check = f"cortado_conv1x1_s8__{name}_scratch(L, {pixels})"
     if stream is None:
         symbol, sources = "conv1x1_s8", ("conv1x1_s8.c",)
@@ -332,7 +332,7 @@ def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     groups = call.shape("input")[3] // in_c
     depth, out_w, name = kh * kw * in_c, call.out_shape[2], SUFFIX[core]
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
-    stream, symbol, sources, scratch = Stream.of(common, weights), "conv2d_s8", ("conv2d_s8.c",), 0
+    stream, symbol, sources, scratch = Stream.of(common, weights, core), "conv2d_s8", ("conv2d_s8.c",), 0
     if stream is not None and core is Core.MVE:
         symbol, sources = "conv2d_s8__mve", ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
         fields = packed(fields, packing.pack_mve(*stream.all, groups))

@@ -119,7 +119,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         "weights": Array(weights.reshape(kh, kw, out_c)),
         **common,
     }
-    stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c)) if call["depth_multiplier"] == 1 else None
+    stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c), core) if call["depth_multiplier"] == 1 else None
     symbol, sources, scratch = "depthwise_s8", ("depthwise_s8.c",), 0
     if stream is not None and core is Core.MVE and packing.fits_taps_mve(stream.weights, stream.shift):
         fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))

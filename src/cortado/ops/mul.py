@@ -81,10 +81,12 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8_MAX,
     }
     channels = _binary.by_channel(call)
-    if channels is None:
-        text, source = "cortado_mul_s8(L, rows[0], rows[1], out, n);", "mul_s8.c"
-    else:
+    if channels is not None:
         text, source = f"cortado_mul_channel_s8(L, rows[0], rows[1], out, n, {channels});", "mul_channel_s8.c"
+    elif core is Core.MVE:
+        text, source = "cortado_mul_s8__mve(L, rows[0], rows[1], out, n);", "mul_s8_mve.S"
+    else:
+        text, source = "cortado_mul_s8(L, rows[0], rows[1], out, n);", "mul_s8.c"
     return Kernel(call=text, sources=(source,), struct="cortado_mul_t", fields=fields)
 
 

@@ -9,10 +9,12 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.graph import add_constant, constant_names, constant_value, remove_unused_constants
+from cortado.numerics import QParams
 from cortado.op import operator_of
 from cortado.ops.activation import ACTIVATION, all_codes
+from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.passes.base import CortexMPass
-from cortado.passes.orders import is_a
+from cortado.passes.orders import is_a, operands
 from cortado.verify import Level
 
 Tensor = torch.Tensor
@@ -53,12 +55,13 @@ class CleanUp(CortexMPass):
             module.graph.erase_node(node)
 
     def _drop_identities(self, module: GraphModule) -> None:
-        """A table that gives back every code is no table: a relu behind a relu, a clamp wider than its input."""
+        """A table that gives back every code is no table: a relu behind a relu, a product with a number."""
         for node in list(module.graph.nodes):
-            if is_a(node, ACTIVATION):
-                table = constant_value(self.program, node.kwargs["lut"])
-                if table is not None and torch.equal(table, all_codes().to(torch.int8)):
-                    node.replace_all_uses_with(node.kwargs["input"])
+            table = constant_value(self.program, node.kwargs["lut"]) if is_a(node, ACTIVATION) else None
+            if table is not None and torch.equal(table, all_codes().to(torch.int8)):
+                source = operands(node)[0]
+                if _takes_over(source, node.meta.get("qparams")):
+                    node.replace_all_uses_with(source)
                     module.graph.erase_node(node)
 
     def _merge_constants(self, module: GraphModule) -> None:
@@ -69,6 +72,19 @@ class CleanUp(CortexMPass):
                 first = seen.setdefault(fingerprint(self.program.state_dict[names[node.name]]), node)
                 if first is not node:
                     node.replace_all_uses_with(first)
+
+
+def _takes_over(source: Node, qparams: QParams | None) -> bool:
+    """Whether the codes of `source` may stand for values of these parameters; if nobody else reads them, they do now.
+
+    (The codes of an input are what its quantize says.)
+    """
+    if source.meta.get("qparams") == qparams:
+        return True
+    if len(source.users) > 1 or source.op == "placeholder" or is_a(source, QUANTIZE):
+        return False
+    source.meta["qparams"] = qparams
+    return True
 
 
 def fingerprint(data: Tensor) -> tuple[Any, ...]:

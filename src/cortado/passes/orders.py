@@ -187,9 +187,17 @@ class Orders:
         self.links = {node: links for node, links in found.items() if links is not None}
 
     def choose(self) -> None:
-        """First every node suits its operands; then nodes, and whole regions of one order, change while that helps."""
+        """From two starts the better end: as the graph is written, and with every node suiting its operands."""
+        self._improve_all()
+        written, cost = dict(self.of), self._cost_around(list(self.links))
         for node in self.links:
             self.of[node] = min(self._candidates(node, []), key=lambda order: self._operand_bytes(node, order))
+        self._improve_all()
+        if cost < self._cost_around(list(self.links)):
+            self.of = written
+
+    def _improve_all(self) -> None:
+        """Nodes, and whole regions of one order, change while that helps."""
         improving = True
         while improving:
             improving = False

@@ -166,8 +166,9 @@ Error check_bounds(int64_t low, int64_t high)
 
 Error check_fixed_point(int64_t multiplier, int64_t shift)
 {
-    CORTADO_REQUIRE(between(multiplier, 0, INT32_MAX), InvalidArgument,
-                    "found the multiplier %" PRId64 ", expected a positive int32", multiplier);
+    /* A negative one subtracts. */
+    CORTADO_REQUIRE(between(multiplier, -INT32_MAX, INT32_MAX), InvalidArgument,
+                    "found the multiplier %" PRId64 ", expected an int32", multiplier);
     CORTADO_REQUIRE(between(shift, -31, 30), InvalidArgument, "found the shift %" PRId64 ", expected -31 to 30", shift);
     return Error::Ok;
 }

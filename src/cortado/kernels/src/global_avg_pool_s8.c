@@ -3,13 +3,14 @@
 
 #include "cortado.h"
 
-void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y)
+void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
+                                cortado_sum_rows_t sum_rows)
 {
     int32_t *acc = (int32_t *)scratch;
     if (y == 0) {
         memset(acc, 0, (size_t)L->channels * sizeof(int32_t));
     }
-    cortado_sum_rows_s8(acc, row, L->kernel_w, L->channels);
+    sum_rows(acc, row, L->kernel_w, L->channels);
     if (y == L->kernel_h - 1) {
         cortado_sum_rows_finish_s8(acc, out, L->channels, L->kernel_h * L->kernel_w);
     }

@@ -22,16 +22,14 @@ static int32_t log2_of_sum(uint32_t sum)
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n)
 {
-    const int32_t half = 1 << (L->fraction_bits - 1);
+    const int32_t half = 1 << (L->fraction_bits - 1), last = cortado_softmax_last(L->diff_min);
     for (; rows > 0; rows--, in += n, out += n) {
         int32_t largest = -128, sum = 0;
         for (int32_t i = 0; i < n; i++) {
             largest = cortado_max(largest, in[i]);
         }
         for (int32_t i = 0; i < n; i++) {
-            if (in[i] - largest >= L->diff_min) {
-                sum += cortado_divide_pow2(L->exp_table[largest - in[i]], CORTADO_SOFTMAX_SUM_BITS);
-            }
+            sum += cortado_divide_pow2(L->exp_table[cortado_min(largest - in[i], last)], CORTADO_SOFTMAX_SUM_BITS);
         }
         const int32_t logarithm = cortado_requant(log2_of_sum((uint32_t)sum), L->log_multiplier, L->log_shift) + half;
         for (int32_t i = 0; i < n; i++) {
