@@ -4,7 +4,6 @@ import importlib.metadata
 import io
 import json
 import os
-import re
 import resource
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ import cortado
 from cli_page import commands, page
 from conftest import MODELS, TESTS, Golden
 from cortado import cli, doctor, models, zoo
-from cortado.artifact import REPORT, Artifact
+from cortado.artifact import REFERENCE, REPORT, Artifact
 from cortado.program import Border
 from cortado.schedule import Optimize
 
@@ -387,13 +386,14 @@ def test_a_folder_can_be_moved_and_run_from_anywhere(
 
 @pytest.mark.qemu
 def test_a_wrong_result_is_exit_code_one(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
-    """A bundle that computes something else, with checksums to match: the comparison itself has to see it."""
+    """A bundle and a reference that disagree, with checksums to match: the comparison itself has to see it."""
     folder = tmp_path / "wrong"
     shutil.copytree(tiny_artifact.folder, folder)
-    source = folder / "tiny.c"
-    found = re.search(r"\.out_zero = (-?\d+)", source.read_text())
-    assert found is not None
-    source.write_text(source.read_text().replace(found.group(), f".out_zero = {int(found.group(1)) ^ 1}"))
+    with np.load(folder / REFERENCE) as file:
+        arrays = {name: file[name] for name in file.files}
+    biases = [name for name in arrays if "bias" in name]
+    assert biases
+    np.savez(folder / REFERENCE, **{**arrays, **{name: arrays[name] + 1000 for name in biases}})
     forge_checksums(folder)
     done = run("run", folder, "--json")
     assert done.code == 1

@@ -212,11 +212,10 @@ def test_the_search_alone_is_exact_many_times(part: int) -> None:
 
 
 def cut_problem(seed: int) -> tuple[Problem, int]:
-    """A rectangle of time and memory cut into buffers without waste, and its height: there is a plan that tight.
-    Some neighbours then get an overlay, which allows more but needs no less at a moment without it."""
+    """A rectangle of time and memory cut into pieces, a few of them thrown away, and its height."""
     rng = random.Random(seed)
-    height, count = rng.randint(8, 30), rng.randint(12, 26)
-    pieces = [(0, rng.randint(5, 9), 0, height)]
+    height, count = rng.choice([10, 30, 100]), rng.randint(20, 45)
+    pieces = [(0, rng.randint(10, 30), 0, height)]
     while len(pieces) < count:
         start, end, low, high = pieces.pop(rng.randrange(len(pieces)))
         if rng.random() < 0.5 and end - start > 1:
@@ -229,13 +228,13 @@ def cut_problem(seed: int) -> tuple[Problem, int]:
             pieces.append((start, end, low, high))
             count -= 1
     rng.shuffle(pieces)
-    pieces = pieces[rng.randint(0, 3) :]
+    del pieces[: rng.randint(0, 3)]
     buffers = [Buffer(f"b{k}", high - low, (0, t0), (0, t1), 1) for k, (t0, t1, low, high) in enumerate(pieces)]
     return Problem(tuple(buffers)), height
 
 
 def check_search_finds_what_exists(seeds: range) -> None:
-    """Problems too large for brute force that have a plan without waste: the search may run out of work, but it may
+    """Problems too large for brute force that have a tight plan: the search may run out of work, but it may
     not say that there is none."""
     found = 0
     for seed in seeds:
@@ -246,7 +245,7 @@ def check_search_finds_what_exists(seeds: range) -> None:
         except memory._OutOfWorkError:
             continue
         assert at is not None, seed
-        assert model.peak(at) == height, seed
+        assert model.peak(at) <= height, seed
         found += 1
     assert found > 0.9 * len(seeds)
 
@@ -259,6 +258,40 @@ def test_the_search_finds_what_exists() -> None:
 @pytest.mark.parametrize("part", range(4))
 def test_the_search_finds_what_exists_many_times(part: int) -> None:
     check_search_finds_what_exists(range(10_000 + 3000 * part, 13_000 + 3000 * part))
+
+
+def completes(model: memory._Model, search: memory._Search, left: tuple[int, ...], low: tuple[int, ...]) -> bool:
+    """Whether these buffers fit between their lowest and highest offsets, by trying all."""
+
+    def place(placed: dict[int, int]) -> bool:
+        if len(placed) == len(left):
+            return True
+        k = left[len(placed)]
+        rules = [(placed[i], up, down) for i, up, down in model.near[k] if i in placed]
+        for at in range(low[len(placed)], search.high[k] + 1):
+            aligned = at % model.step[k] == 0
+            if aligned and all(there >= at + up or at >= there + down for there, up, down in rules):
+                if place({**placed, k: at}):
+                    return True
+        return False
+
+    return place({})
+
+
+def test_what_the_search_remembers_as_hopeless_is() -> None:
+    remembered = 0
+    for seed in range(400):
+        problem = crowded_problem(seed)
+        peak = memory.plan(problem, seconds=0.1).peak
+        model = memory._Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
+        for cap in (peak, peak - 1, peak - 2) if model.rank else ():
+            search = memory._Search(model, cap, memory._Budget(10**9))
+            search.run()
+            for left, states in search.hopeless.items():
+                for low in states:
+                    assert not completes(model, search, left, low), (seed, cap)
+                    remembered += 1
+    assert remembered > 50
 
 
 def test_the_bound_of_a_single_moment_is_exact() -> None:

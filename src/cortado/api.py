@@ -17,7 +17,7 @@ from cortado import checks, runner
 from cortado.artifact import CHECKS, EXAMPLE, REFERENCE, Artifact, Checked, write_folder
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, c_identifier, emit_c
-from cortado.emit_pte import Pte, emit_pte
+from cortado.emit_pte import Pte, c_only, emit_pte
 from cortado.errors import CortadoError
 from cortado.export import Inputs, Quantized, capture, check_batches, quantize
 from cortado.lowered import LoweredGraph, lowered_graph, to_bytes
@@ -107,7 +107,9 @@ class Model:
         clock = Clock(dict(self.seconds), self.progress)
         with clock.phase("lower"):
             program = self.quantized.program()
-            CortexMPassManager(program, target_config=target, intermediates=intermediates).transform()
+            CortexMPassManager(
+                program, target_config=target, intermediates=intermediates, linear=options.linear
+            ).transform()
             graph = lowered_graph(program)
         with clock.phase("plan"):
             planned = schedule(build_program(self.name, graph, target, options.border), options.optimize)
@@ -115,7 +117,8 @@ class Model:
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("emit pte"):
-            pte = emit_pte(program, target, _metadata(self.name, planned))
+            missing = c_only(program)
+            pte = None if missing else emit_pte(program, target, {"model": self.name}, etrecord=options.etrecord)
         prefix = c_identifier(self.name)
         with clock.phase("measure code"):
             info = runner.BundleInfo(prefix, target, (), ())
@@ -130,6 +133,7 @@ class Model:
             seconds=clock.seconds,
             labels=self.labels,
             options=options,
+            pte_missing=missing,
         )
         return Compiled(
             name=self.name,
@@ -141,26 +145,6 @@ class Model:
             example=self.sample,
             data={**data, "prefix": prefix},
         )
-
-
-def _metadata(name: str, planned: Planned) -> dict[str, Any]:
-    """What the .pte says of itself: one JSON string behind a constant method."""
-    from cortado import __version__
-
-    def tensor(t: Any) -> dict[str, Any]:
-        q = t.qparams
-        quantization = None if q is None else {"scale": q.scale, "zero_point": q.zero_point}
-        return {"name": t.name, "shape": list(t.shape), "quantization": quantization}
-
-    program = planned.program
-    return {
-        "cortado": __version__,
-        "model": name,
-        "target": program.target.target_string,
-        "layout": "as in the model",
-        "inputs": [tensor(t) for t in program.inputs],
-        "outputs": [tensor(t) for t in program.outputs],
-    }
 
 
 def prepare(

@@ -249,7 +249,9 @@ void *{self.name}_default_arena(void)
 
     def _tables(self) -> tuple[str, str, str]:
         """The rows of the step, port and stage tables. A network of views only has one empty stage."""
-        steps, ports, stages = [], [], []
+        steps: list[str] = []
+        ports: list[str] = []
+        stages: list[str] = []
         for number, stage in enumerate(self.program.stages):
             producers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
             first = len(steps)

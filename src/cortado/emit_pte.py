@@ -23,7 +23,7 @@ from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Node
 
 from cortado.errors import CortadoError
-from cortado.graph import constant_names, describe, fake_mode_of, output_node, outputs, user_inputs
+from cortado.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.memory import Buffer, Problem, plan, validate
 from cortado.numerics import QParams
 from cortado.op import Call, Operator, Place, operator_of, overload
@@ -59,7 +59,9 @@ def emit_pte(
 
     With `etrecord`, the result also holds the ETRecord that ExecuTorch's Inspector reads.
     """
-    refuse_c_only(program)
+    refused = c_only(program)
+    if refused:
+        raise CortadoError("can't be a .pte:\n  " + "\n  ".join(refused))
     edge = to_edge(program, target)
     before = copy.deepcopy(edge.program) if etrecord else None
     facts = _facts(program, target, metadata)
@@ -134,16 +136,15 @@ def _own_qparams(node: Node) -> IoQParams | None:
 # ---- what a .pte can't hold ----------------------------------------------------------------------------------
 
 
-def refuse_c_only(program: ExportedProgram) -> None:
-    """Some operators exist in the C bundle only."""
+def c_only(program: ExportedProgram) -> list[str]:
+    """The nodes that exist in the C bundle only, each with its source line and the reason."""
     refused = []
     for node in program.graph_module.graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is not None and Place.PTE not in operator.places:
             why = f" ({operator.constraints})" if operator.constraints else ""
             refused.append(f"{describe(node)}: {operator.name} exists in the C bundle only{why}")
-    if refused:
-        raise CortadoError("can't be a .pte:\n  " + "\n  ".join(refused))
+    return refused
 
 
 def _rank_4(call: Call) -> str | None:
@@ -238,6 +239,8 @@ class _EdgeBuilder:
         arguments = dict(torch.fx.node.map_arg(node.kwargs, lambda n: self.new[n]))
         add = partial(self._add, node)
         self.new[node] = add(operator, **arguments) if operator.pte is None else operator.pte(arguments, add)
+        if shape(self.new[node]) != shape(node):
+            raise CortadoError(f"{describe(node)} has shape {shape(node)}, and in the .pte {shape(self.new[node])}")
 
     def _add(self, like: Node, operator: Operator, /, **arguments: Any) -> Node:
         """One call: that of the lowered graph, or one of those that stand for it in a .pte."""

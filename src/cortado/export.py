@@ -8,6 +8,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from cortado.canonical import canonicalize
 from cortado.errors import CortadoError
 from cortado.graph import lift
 from cortado.quantizer import CortexMQuantizer
@@ -84,7 +85,7 @@ def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
 
 def quantize(module: GraphModule, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer."""
-    prepared = prepare_pt2e(module, CortexMQuantizer())
+    prepared = prepare_pt2e(canonicalize(module), CortexMQuantizer())
     with torch.no_grad():
         for batch in batches:
             prepared(*batch)

@@ -247,7 +247,7 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
         if target not in placeholders:
             data = _attribute(module, target)
             with graph.inserting_before(first):
-                holder = graph.placeholder(target.replace(".", "_"))
+                holder = graph.placeholder("c_" + target.replace(".", "_"))
             holder.meta["val"] = mode.from_tensor(data, static_shapes=True)
             placeholders[target] = holder
             state[target] = data

@@ -52,12 +52,20 @@ class Quantization:
     weight_axis: int = 0
 
 
+class LinearWeights(Enum):
+    """How linear layers are quantized: a scale per output channel, or one for all, as CMSIS-NN's own layers have it."""
+
+    PER_CHANNEL = "per-channel"
+    PER_TENSOR = "per-tensor"
+
+
 class Lowering(Protocol):
     """What `Pattern.lower` may use: the node's arguments by name, their quantization, and ways to add calls."""
 
     bound: Bound
     target: CortexMTargetConfig
     clamp: tuple[float, float]
+    linear: LinearWeights
 
     @property
     def out(self) -> QParams: ...

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from cortado.errors import CortadoError
+from cortado.op import LinearWeights
 from cortado.program import Border
 from cortado.schedule import Optimize
 
@@ -14,6 +15,8 @@ class Options:
 
     optimize: Optimize = Optimize.BALANCED
     border: Border = Border.INT8
+    linear: LinearWeights = LinearWeights.PER_CHANNEL
+    etrecord: bool = False
     ram_budget: int | None = None
     flash_budget: int | None = None
 

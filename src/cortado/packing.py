@@ -55,14 +55,14 @@ def fits_nine_mve(weights: Int8, shift: Int32) -> bool:
 def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
     """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs.
 
-    An operand's difference is below 2^8, so its sum with the other is below 2^28 unless a factor is above 1/2.
+    One factor is 1/2 exactly, which it is for the operand of larger scale.
     """
-    return a[1] <= 0 and b[1] <= 0 and out[1] <= 0
+    return (1 << 30, 0) in (a, b) and a[1] <= 0 and b[1] <= 0 and out[1] <= 0
 
 
 def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
-    """Whether add `__mve` takes a layer: one factor is 1/2 exactly, which it is for the operand of larger scale."""
-    return (1 << 30, 0) in (a, b) and a[1] <= 0 and b[1] <= 0 and out[1] < 0
+    """Whether add `__mve` takes a layer: the same, and the output is shifted right."""
+    return fits_add(a, b, out) and out[1] < 0
 
 
 def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
 from torchao.quantization.pt2e.observer import ObserverBase
 from torchao.quantization.pt2e.quantizer import (
@@ -122,7 +122,7 @@ class CortexMQuantizer(Quantizer):
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:
                 annotator.add(node, match)
-        annotator.write()
+        annotator.write(model.graph)
         return model
 
     def validate(self, model: GraphModule) -> None:
@@ -229,13 +229,13 @@ class _Annotator:
             self._join(place, group)
         self.sources.update({node: group for node, source in self.sources.items() if source is other})
 
-    def write(self) -> None:
-        """The annotations; the first place of a group in PT2E's order (inputs, then output) is its root."""
+    def write(self, graph: Graph) -> None:
+        """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
         roots: dict[int, Place] = {}
-        for node, operands in self.inputs.items():
+        for node in [node for node in graph.nodes if node in self.inputs]:
             inputs = {
                 operand: self._spec((operand, node), roots) if spec is None else spec
-                for operand, spec in operands.items()
+                for operand, spec in self.inputs[node].items()
             }
             output = self._spec(node, roots) if node in self.outputs else None
             node.meta[ANNOTATION] = QuantizationAnnotation(

@@ -25,6 +25,7 @@ def build_report(
     seconds: Mapping[str, float],
     labels: Sequence[str] | None,
     options: Options,
+    pte_missing: Sequence[str],
 ) -> dict[str, Any]:
     program, plan = planned.program, planned.plan
     counted = Counter(call.operator for call in graph.calls if not registry().operators[call.operator].view)
@@ -49,6 +50,7 @@ def build_report(
         },
         "flash": {"weights_bytes": bundle.weights_bytes, "code_bytes": code_bytes},
         "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
+        "pte_missing": list(pte_missing),
         "macs": sum(step.macs for step in program.steps),
         "layers": [
             {"name": step.name, "operator": step.operator, "module": step.module, "macs": step.macs}

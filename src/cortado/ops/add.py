@@ -199,7 +199,7 @@ def samples() -> Any:
     return draw_case()
 
 
-ADD = Operator(
+ADD: Operator = Operator(
     name="cortex_m::quantized_add",
     summary="sum or difference of two tensors, scaled, with clamp",
     arguments=(

@@ -264,14 +264,27 @@ def kernel(call: Call, core: Core) -> Kernel:
     return _pixels_kernel(call, core, common) if is_pointwise(call) else _window_kernel(call, core, common)
 
 
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel that takes a layer: its symbol, sources, descriptor and scratch."""
+
+    symbol: str
+    sources: tuple[str, ...]
+    fields: dict[str, Any]
+    scratch: int = 0
+
+
 @dataclass(frozen=True)
 class Stream:
     """What a variant's packing reads: weights, and bias, multiplier and shift per output channel."""
 
-    weights: np.ndarray[Any, Any]
-    bias: np.ndarray[Any, Any]
-    multiplier: np.ndarray[Any, Any]
-    shift: np.ndarray[Any, Any]
+    weights: Numbers
+    bias: Numbers
+    multiplier: Numbers
+    shift: Numbers
 
     @staticmethod
     def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "Stream | None":
@@ -281,7 +294,7 @@ class Stream:
         return Stream(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
 
     @property
-    def all(self) -> tuple[np.ndarray[Any, Any], ...]:
+    def all(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         return self.weights, self.bias, self.multiplier, self.shift
 
 
@@ -294,35 +307,38 @@ SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: 
 
 
 def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
-    """1x1: over spans of pixels; a single pixel is a linear layer."""
+    """1x1: over spans of pixels."""
     out_c, _, _, in_c = call.shape("weight")
     weights = call.array("weight").reshape(out_c, in_c)
     pixels = math.prod(call.out_shape[:3])
     fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
-    stream, name, scratch = Stream.of(common, weights, core), SUFFIX[core], 0
-    check = f"cortado_conv1x1_s8__{name}_scratch(L, {pixels})"
-    if stream is None:
-        symbol, sources = "conv1x1_s8", ("conv1x1_s8.c",)
-    elif core is Core.MVE:
-        symbol, sources = "conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S")
-        fields = packed(fields, packing.pack_mve(*stream.all))
-    elif pixels == 1 and packing.fits_linear(stream.weights, stream.bias, stream.shift, core):
-        symbol, sources = f"linear_s8__{name}", ("linear_s8_group.c", "linear.S", "linear.c")
-        fields = packed(fields, packing.pack_linear(*stream.all, core))
-    elif packing.fits_block(stream.weights, stream.bias, stream.shift, core):
-        symbol, sources = f"conv1x1_s8__{name}", ("conv1x1_s8_block.c", "block.S", "block.c", "scratch.c")
-        fields = packed(fields, packing.pack_block(*stream.all, core))
-        scratch = packing.scratch_conv1x1_block(in_c, pixels)
-    else:
-        symbol, sources = "conv1x1_s8", ("conv1x1_s8.c",)
+    stream = Stream.of(common, weights, core)
+    variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
+    chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields)
     return Kernel(
-        call=f"cortado_{symbol}(L, rows[0], out, n, scratch);",
-        sources=sources,
+        call=f"cortado_{chosen.symbol}(L, rows[0], out, n, scratch);",
+        sources=chosen.sources,
         struct="cortado_conv1x1_t",
-        fields=fields,
-        scratch=scratch,
-        scratch_check=check if scratch else None,
+        fields=chosen.fields,
+        scratch=chosen.scratch,
+        scratch_check=f"cortado_{chosen.symbol}_scratch(L, {pixels})" if chosen.scratch else None,
     )
+
+
+def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
+    """A single pixel is a linear layer, which has a kernel of its own."""
+    if core is Core.MVE:
+        fields = packed(fields, packing.pack_mve(*stream.all))
+        return Variant("conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S"), fields)
+    if pixels == 1 and packing.fits_linear(stream.weights, stream.bias, stream.shift, core):
+        fields = packed(fields, packing.pack_linear(*stream.all, core))
+        return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8_group.c", "linear.S", "linear.c"), fields)
+    if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
+        sources = ("conv1x1_s8_block.c", "block.S", "block.c", "scratch.c")
+        scratch = packing.scratch_conv1x1_block(stream.weights.shape[1], pixels)
+        fields = packed(fields, packing.pack_block(*stream.all, core))
+        return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch)
+    return None
 
 
 def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
@@ -330,25 +346,32 @@ def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     weights = call.array("weight")
     _, kh, kw, in_c = weights.shape
     groups = call.shape("input")[3] // in_c
-    depth, out_w, name = kh * kw * in_c, call.out_shape[2], SUFFIX[core]
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
-    stream, symbol, sources, scratch = Stream.of(common, weights, core), "conv2d_s8", ("conv2d_s8.c",), 0
-    if stream is not None and core is Core.MVE:
-        symbol, sources = "conv2d_s8__mve", ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
-        fields = packed(fields, packing.pack_mve(*stream.all, groups))
-        scratch = packing.scratch_conv2d_mve(depth, out_w)
-    elif stream is not None and packing.fits_block(stream.weights, stream.bias, stream.shift, core):
-        symbol, sources = f"conv2d_s8__{name}", ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
-        fields = packed(fields, packing.pack_block(*stream.all, core, groups))
-        scratch = packing.scratch_conv2d_block(depth, out_w, core)
+    stream = Stream.of(common, weights, core)
+    variant = None if stream is None else _window_variant(stream, core, fields)
+    chosen = variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields)
     return Kernel(
-        call=f"cortado_{symbol}(L, rows, out, scratch);",
-        sources=sources,
+        call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
+        sources=chosen.sources,
         struct="cortado_conv2d_t",
-        fields=fields,
-        scratch=scratch,
-        scratch_check=f"cortado_{symbol}_scratch(L)" if scratch else None,
+        fields=chosen.fields,
+        scratch=chosen.scratch,
+        scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
     )
+
+
+def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
+    depth, out_w, groups = math.prod(stream.weights.shape[1:]), fields["out_w"], fields["groups"]
+    if core is Core.MVE:
+        mve = ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
+        scratch = packing.scratch_conv2d_mve(depth, out_w)
+        return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_mve(*stream.all, groups)), scratch)
+    if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
+        sources = ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
+        scratch = packing.scratch_conv2d_block(depth, out_w, core)
+        fields = packed(fields, packing.pack_block(*stream.all, core, groups))
+        return Variant(f"conv2d_s8__{SUFFIX[core]}", sources, fields, scratch)
+    return None
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
 from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops import conv2d
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED, Stream, Variant
 from cortado.target import Core
 
 aten = torch.ops.aten
@@ -119,28 +119,33 @@ def kernel(call: Call, core: Core) -> Kernel:
         "weights": Array(weights.reshape(kh, kw, out_c)),
         **common,
     }
-    stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c), core) if call["depth_multiplier"] == 1 else None
-    symbol, sources, scratch = "depthwise_s8", ("depthwise_s8.c",), 0
-    if stream is not None and core is Core.MVE and packing.fits_taps_mve(stream.weights, stream.shift):
-        fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
-        if packing.fits_nine_mve(stream.weights, stream.shift):
-            symbol, sources = "depthwise3x3_s8__mve", ("depthwise3x3_s8_mve.c", "nine_mve.S")
-        else:
-            symbol, sources = "depthwise_s8__mve", ("depthwise_s8_mve.c", "taps_mve.S", "scratch.c")
-            scratch = packing.scratch_taps_mve(kh, kw)
-    elif stream is not None and core is not Core.MVE and packing.fits_taps(*stream.all[:2], stream.shift, core):
-        symbol = f"depthwise_s8__{conv2d.SUFFIX[core]}"
-        sources = ("depthwise_s8_taps.c", "taps.S", "taps.c", "scratch.c")
-        fields = conv2d.packed(fields, packing.pack_taps(*stream.all, core))
-        scratch = packing.scratch_taps(kh, kw, core)
+    stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c), core)
+    variant = _variant(stream, core, fields) if stream is not None and call["depth_multiplier"] == 1 else None
+    chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields)
     return Kernel(
-        call=f"cortado_{symbol}(L, rows, out, scratch);",
-        sources=sources,
+        call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
+        sources=chosen.sources,
         struct="cortado_depthwise_t",
-        fields=fields,
-        scratch=scratch,
-        scratch_check=f"cortado_{symbol}_scratch(L)" if scratch else None,
+        fields=chosen.fields,
+        scratch=chosen.scratch,
+        scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
     )
+
+
+def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
+    kh, kw, _ = stream.weights.shape
+    if core is Core.MVE and packing.fits_nine_mve(stream.weights, stream.shift):
+        fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
+        return Variant("depthwise3x3_s8__mve", ("depthwise3x3_s8_mve.c", "nine_mve.S"), fields)
+    if core is Core.MVE and packing.fits_taps_mve(stream.weights, stream.shift):
+        fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
+        mve = ("depthwise_s8_mve.c", "taps_mve.S", "scratch.c")
+        return Variant("depthwise_s8__mve", mve, fields, packing.scratch_taps_mve(kh, kw))
+    if core is not Core.MVE and packing.fits_taps(stream.weights, stream.bias, stream.shift, core):
+        fields = conv2d.packed(fields, packing.pack_taps(*stream.all, core))
+        sources = ("depthwise_s8_taps.c", "taps.S", "taps.c", "scratch.c")
+        return Variant(f"depthwise_s8__{conv2d.SUFFIX[core]}", sources, fields, packing.scratch_taps(kh, kw, core))
+    return None
 
 
 def samples() -> Any:

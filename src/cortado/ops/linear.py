@@ -14,7 +14,7 @@ from torch.fx import Node
 from cortado.errors import CortadoError, Reject
 from cortado.graph import Bound, shape
 from cortado.numerics import INT8_MAX, Fixed, Tensor
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.op import ONE_ROW, Call, Kernel, LinearWeights, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops import conv2d
 from cortado.target import Core, Isa
 
@@ -26,7 +26,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def lower(lowering: Lowering) -> Node:
-    if getattr(lowering, "per_tensor_linear", False):
+    if lowering.linear is LinearWeights.PER_TENSOR:
         return lower_per_tensor(lowering)
     weight = lowering.data("weight")
     assert weight is not None

@@ -129,14 +129,14 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_min": call["activation_min"],
         "act_max": call["activation_max"],
     }
-    symbol, sources = "max_pool2d_s8", ("max_pool2d_s8.c",)
+    symbol, sources = "max_pool2d_s8", ["max_pool2d_s8.c"]
     if core is Core.MVE and call.out_shape[3] >= 4:
-        symbol, sources = "max_pool2d_s8__mve", ("max_pool2d_s8_mve.c", "pool_mve.S")
+        symbol, sources = "max_pool2d_s8__mve", ["max_pool2d_s8_mve.c", "pool_mve.S"]
     elif core is Core.DSP and call.out_shape[3] >= 4:
-        symbol, sources = "max_pool2d_s8__dsp", ("max_pool2d_s8_dsp.c",)
+        symbol, sources = "max_pool2d_s8__dsp", ["max_pool2d_s8_dsp.c"]
     return Kernel(
         call=f"cortado_{symbol}(L, rows, out);",
-        sources=sources,
+        sources=tuple(sources),
         struct="cortado_pool2d_t",
         fields=fields,
     )

@@ -111,7 +111,7 @@ def samples() -> Any:
     return draw_case()
 
 
-MUL = Operator(
+MUL: Operator = Operator(
     name="cortex_m::quantized_mul",
     summary="product of two tensors",
     arguments=(

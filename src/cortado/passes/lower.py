@@ -21,7 +21,7 @@ from cortado.graph import (
     shape,
 )
 from cortado.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.op import Call, Match, Operator, find, overload, registry
+from cortado.op import Call, LinearWeights, Match, Operator, find, overload, registry
 from cortado.passes.base import CortexMPass
 from cortado.target import CortexMTargetConfig
 from cortado.verify import Level
@@ -36,9 +36,15 @@ class Lower(CortexMPass):
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.LOWERED
 
-    def __init__(self, exported_program: ExportedProgram, target_config: CortexMTargetConfig) -> None:
+    def __init__(
+        self,
+        exported_program: ExportedProgram,
+        target_config: CortexMTargetConfig,
+        linear: LinearWeights = LinearWeights.PER_CHANNEL,
+    ) -> None:
         self.program = exported_program
         self.target = target_config
+        self.linear = linear
 
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)
@@ -59,7 +65,7 @@ class Lower(CortexMPass):
         match = find(node)
         if isinstance(match, Reject):
             return match.reason
-        context = LoweringContext(self.program, self.target, node, match, mode)
+        context = LoweringContext(self.program, self.target, self.linear, node, match, mode)
         missing = context.missing_qparams()
         if missing:
             return f"{missing} was not quantized"
@@ -76,10 +82,17 @@ class LoweringContext:
     """What a pattern's `lower` sees of its node; see op.Lowering."""
 
     def __init__(
-        self, program: ExportedProgram, target: CortexMTargetConfig, node: Node, match: Match, mode: FakeTensorMode
+        self,
+        program: ExportedProgram,
+        target: CortexMTargetConfig,
+        linear: LinearWeights,
+        node: Node,
+        match: Match,
+        mode: FakeTensorMode,
     ) -> None:
         self.program = program
         self.target = target
+        self.linear = linear
         self.bound: Bound = bind(node)
         self.match = match
         self._node = node

@@ -8,6 +8,7 @@ from torch.export import ExportedProgram
 
 from cortado.errors import CortadoError
 from cortado.graph import sync_outputs
+from cortado.op import LinearWeights
 from cortado.passes.base import CortexMPass
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
@@ -35,6 +36,7 @@ class CortexMPassManager:
         passes: Sequence[type[CortexMPass]] | None = None,
         target_config: CortexMTargetConfig | None = None,
         intermediates: Path | None = None,
+        linear: LinearWeights = LinearWeights.PER_CHANNEL,
     ) -> None:
         if not isinstance(exported_program, ExportedProgram):
             raise CortadoError(
@@ -45,6 +47,7 @@ class CortexMPassManager:
         self.target_config = ANY if target_config is None else target_config
         self.passes = tuple(PIPELINE if passes is None else passes)
         self.intermediates = intermediates
+        self.linear = linear
         for item in self.passes:
             if not (inspect.isclass(item) and issubclass(item, CortexMPass)):
                 raise CortadoError(
@@ -68,7 +71,11 @@ class CortexMPassManager:
         return program
 
     def _make(self, cls: type[CortexMPass]) -> CortexMPass:
-        available = {"exported_program": self.exported_program, "target_config": self.target_config}
+        available = {
+            "exported_program": self.exported_program,
+            "target_config": self.target_config,
+            "linear": self.linear,
+        }
         wanted = inspect.signature(cls).parameters
         return cls(**{name: value for name, value in available.items() if name in wanted})
 

@@ -208,10 +208,10 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
-/* For a_shift <= 0, b_shift <= 0 and (a' + b') * 2^max(out_shift, 0) < 2^30; __scalar not on Armv6-M and Baseline. */
+/* For one operand with the factor 1/2 exactly (multiplier 2^30, shift 0: the one with the larger scale), the other's
+ * shift <= 0 and out_shift <= 0, __mve < 0; __scalar not on Armv6-M and Armv8-M Baseline. */
 void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* For one operand with the factor 1/2 exactly (multiplier 2^30, shift 0), the other's shift <= 0 and out_shift < 0. */
 void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 
 /* out = clamp(requant((a - a_zero) * (b - b_zero), out_multiplier, out_shift) + out_zero). May be in place. */

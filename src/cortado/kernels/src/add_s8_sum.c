@@ -11,18 +11,24 @@ static cortado_sum_factor_t factor(int32_t zero, int32_t multiplier, int32_t shi
 {
     const int32_t right = shift < 0 ? -shift : 0, left = before + 1 + (shift > 0 ? shift : 0);
     const uint32_t shifts = (uint32_t)(left | right << 8) | (right > 0 ? 0x80000000u : 0);
-    const cortado_sum_factor_t f = {right, multiplier, (int32_t)shifts, zero, -128, 127};
+    const cortado_sum_factor_t f = {right, multiplier, (int32_t)shifts, zero};
     return f;
 }
 
 void CORTADO_SUM_NAME(cortado_add_s8)(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
 {
     const int32_t fours = n & ~3;
-    cortado_sum_t sum = {factor(-L->a_zero, L->a_multiplier, L->a_shift, 20),
-                         factor(-L->b_zero, L->b_multiplier, L->b_shift, 20),
-                         factor(L->out_zero, L->out_multiplier, L->out_shift, 0)};
-    sum.out.low = L->act_min;
-    sum.out.high = L->act_max;
+    const int swap = L->a_multiplier == 1 << 30 && L->a_shift == 0;
+    const int8_t *const halved = swap ? a : b;
+    cortado_sum_t sum;
+    sum.a = swap ? factor(-L->b_zero, L->b_multiplier, L->b_shift, 20)
+                 : factor(-L->a_zero, L->a_multiplier, L->a_shift, 20);
+    sum.out = factor(L->out_zero, L->out_multiplier, L->out_shift, 0);
+    sum.low = L->act_min;
+    sum.high = L->act_max;
+    sum.b_zero = swap ? -L->a_zero : -L->b_zero;
+    a = swap ? b : a;
+    b = halved;
     if (fours > 0) {
         cortado_sum_fours(&sum, a, b, out, fours);
     }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The heart of elementwise addition on cores with a long multiply. Internal.
+ *
+ * The operand with the larger scale has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19: it is
+ * taken as b.
  */
 #ifndef CORTADO_SUM_H
 #define CORTADO_SUM_H
@@ -19,11 +22,11 @@
 /* sum.S knows these offsets. A shift word is that of cortado_asm.h. */
 typedef struct {
     int32_t right, multiplier, shifts, zero; /* zero: what to add to the operand, or to the output */
-    int32_t low, high;                       /* output only */
 } cortado_sum_factor_t;
 
 typedef struct {
-    cortado_sum_factor_t a, b, out;
+    cortado_sum_factor_t a, out;
+    int32_t low, high, b_zero;
 } cortado_sum_t;
 
 /* Four elements at a time: n is a multiple of 4, and not 0. */

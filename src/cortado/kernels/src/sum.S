@@ -11,7 +11,10 @@
 #define SUM 0
 #define OUT_END 40
 
-/* An operand, to \acc: r11 is added to it. On DSP cores byte \number of r12. */
+#define S_OUT 16
+#define B_ZERO 40
+
+/* Byte \number, on DSP cores of r12, with r11 added. */
     .macro operand acc, number, from
 #if defined(__ARM_FEATURE_DSP)
     .if \number == 0
@@ -23,7 +26,6 @@
     ldrsb   \acc, [\from], #1
     add     \acc, \acc, r11
 #endif
-    scale   \acc, #0
     .endm
 
     .macro four_bytes from
@@ -32,9 +34,9 @@
 #endif
     .endm
 
-    .macro add_operand sum, number
+    .macro add_half sum, number
     operand r10, \number, r2
-    add     \sum, \sum, r10
+    add     \sum, \sum, r10, lsl #19
     .endm
 
     function cortado_sum_fours
@@ -46,19 +48,21 @@
     four_bytes r1
     ldm     r0, {r0, r8, r9, r11}
     operand r4, 0, r1
+    scale   r4, #0
     operand r5, 1, r1
+    scale   r5, #0
     operand r6, 2, r1
+    scale   r6, #0
     operand r7, 3, r1
+    scale   r7, #0
     ldr     r0, [sp, #SUM]
     four_bytes r2
-    add     r0, r0, #24
-    ldm     r0, {r0, r8, r9, r11}
-    add_operand r4, 0
-    add_operand r5, 1
-    add_operand r6, 2
-    add_operand r7, 3
-    ldr     r0, [sp, #SUM]
-    add     r0, r0, #48
+    ldr     r11, [r0, #B_ZERO]
+    add_half r4, 0
+    add_half r5, 1
+    add_half r6, 2
+    add_half r7, 3
+    add     r0, r0, #S_OUT
     ldm     r0, {r0, r8-r12}
     scale   r4, r10
     scale   r5, r10
