@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from cortado.api import Model
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 # Two workers with a thread per core each would only wait for one another. Before torch is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The same examples on every run and machine; a busy machine is no failure.
+settings.register_profile("cortado", deadline=None, derandomize=True, database=None)
+settings.load_profile("cortado")
 
 TESTS = Path(__file__).parent
 MODELS = TESTS / "models"

@@ -9,6 +9,7 @@
  * value, too few values. A kernel may compute something then, or refuse with an error code; a sanitizer sees whether
  * it touches what it must not. Prints "calls N refused N"; the exit code is 1 if a right call is refused or wrong.
  */
+#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/kernel/kernel_includes.h>
 #include <executorch/runtime/kernel/operator_registry.h>
 #include <executorch/runtime/platform/runtime.h>
@@ -238,7 +239,8 @@ Error make_call(const Call &call, size_t count, std::vector<uint8_t> &result)
     if (!function.ok()) {
         fail(call.name + " is not registered");
     }
-    KernelRuntimeContext context;
+    executorch::extension::MallocMemoryAllocator temporary;
+    KernelRuntimeContext context(nullptr, &temporary);
     (*function)(context, {stack.data(), stack.size()});
     const Value &out = *values.back();
     result.assign(out.data.get(), out.data.get() + call.arguments[count - 1].data.size());

@@ -22,6 +22,7 @@ from cli_page import commands, page
 from conftest import MODELS, TESTS, Golden
 from cortado import cli, doctor, models, zoo
 from cortado.artifact import REFERENCE, REPORT, Artifact
+from cortado.op import LinearWeights
 from cortado.program import Border
 from cortado.schedule import Optimize
 
@@ -110,6 +111,7 @@ def test_the_page_about_the_command_line_is_up_to_date(golden: Golden) -> None:
 def test_choices_are_those_of_the_options() -> None:
     assert [item.value for item in Optimize] == list(cli.OPTIMIZE)
     assert [item.value for item in Border] == list(cli.IO)
+    assert [item.value for item in LinearWeights] == list(cli.LINEAR)
 
 
 def test_version_and_console_script(run: Run) -> None:

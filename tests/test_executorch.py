@@ -310,7 +310,9 @@ import ctypes, json, sys
 import torch
 from executorch.devtools import Inspector
 from executorch.extension.pybindings import portable_lib
+from cortado.emit_pte import register_operators
 from cortado.executorch_host import operator_library
+register_operators()
 folder = sys.argv[1]
 ctypes.CDLL(str(operator_library()), mode=ctypes.RTLD_GLOBAL)
 module = portable_lib._load_for_executorch(f"{folder}/model.pte", enable_etdump=True)

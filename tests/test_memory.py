@@ -208,7 +208,7 @@ def test_the_search_alone_is_exact() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_the_search_alone_is_exact_many_times(part: int) -> None:
-    check_search(range(10_000 + 3000 * part, 13_000 + 3000 * part))
+    check_search(range(10_000 + 600 * part, 10_600 + 600 * part))
 
 
 def cut_problem(seed: int) -> tuple[Problem, int]:
@@ -270,9 +270,9 @@ def completes(model: memory._Model, search: memory._Search, left: tuple[int, ...
         rules = [(placed[i], up, down) for i, up, down in model.near[k] if i in placed]
         for at in range(low[len(placed)], search.high[k] + 1):
             aligned = at % model.step[k] == 0
-            if aligned and all(there >= at + up or at >= there + down for there, up, down in rules):
-                if place({**placed, k: at}):
-                    return True
+            apart = aligned and all(there >= at + up or at >= there + down for there, up, down in rules)
+            if apart and place({**placed, k: at}):
+                return True
         return False
 
     return place({})
@@ -370,9 +370,9 @@ def check_random_problems(seeds: range) -> None:
     for seed in seeds:
         problem = random_problem(seed)
         is_small = len(problem.buffers) <= 20
-        begin = time.perf_counter()
+        begin = time.process_time()
         plan = memory.plan(problem, seconds=2.0 if is_small else 0.3)
-        took = time.perf_counter() - begin
+        took = time.process_time() - begin
         memory.validate(problem, plan)
         assert memory.lower_bound(problem) <= plan.lower_bound <= plan.peak, seed
         quick = memory.plan(problem, effort=Effort.QUICK)
@@ -411,11 +411,10 @@ def test_quick_plans_are_valid_close_and_fast() -> None:
         memory.validate(problem, quick)
         peaks += quick.peak
     assert peaks <= 1.02 * sum(memory.plan(problem).peak for problem in problems)
-    begin = time.perf_counter()
+    begin = time.process_time()
     for problem in problems:
         memory.plan(problem, effort=Effort.QUICK)
-    # About 2 ms each on a slow machine; the room is for a busy one.
-    assert time.perf_counter() - begin < 0.05 * len(problems)
+    assert time.process_time() - begin < 0.02 * len(problems)  # about 2 ms each on a slow machine
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -527,12 +526,13 @@ def test_plans_do_not_depend_on_the_process() -> None:
 
 
 def test_the_clock_ends_a_search_that_takes_far_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    hard = random_problem(next(s for s in itertools.count() if not memory.plan(random_problem(s), 0.01).optimal))
+    hard = random_problem(57)
     ticks = itertools.count(step=10.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     plan = memory.plan(hard, seconds=1000.0)
     memory.validate(hard, plan)
-    assert 400 <= next(ticks) / 10.0 <= 500
+    assert not plan.optimal
+    assert next(ticks) == pytest.approx(1000.0 * memory._PATIENCE, rel=0.05)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -765,3 +765,18 @@ def test_imports_only_the_standard_library_and_the_errors() -> None:
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {m for m in modules if m.split(".")[0] not in sys.stdlib_module_names} == {"cortado.errors"}
+
+
+def test_the_documentation_shows_what_happens() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "memory-planning.md").read_text()
+    problem, planned, unreachable = (part.split("```")[0] for part in page.split("```csv\n")[1:])
+    plan = memory.plan(memory.read_csv(problem))
+    assert memory.write_csv(memory.read_csv(problem), plan) == planned
+    assert f"peak {plan.peak:,} bytes" in page
+    assert memory.read_csv(unreachable) == NEEDS_SEARCH
+    assert "Plan(offsets={'in': 512, 'out': 0}, peak=3584, lower_bound=3584, optimal=True)" in page
+    pair = Problem(
+        (Buffer("in", 3072, start=(0, 0), end=(1, 0)), Buffer("out", 2048, start=(0, 0), end=(2, 0))),
+        (Overlay(out="out", inp="in", lead=512),),
+    )
+    assert repr(memory.plan(pair)) in page

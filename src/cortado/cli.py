@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # What cortado.options knows as enums; written out here because that module imports torch.
 OPTIMIZE = ("ram", "balanced", "time")
 IO = ("int8", "float")
+LINEAR = ("per-channel", "per-tensor")
 
 
 class Exit(IntEnum):
@@ -147,6 +148,12 @@ def _compile_arguments(commands: Any) -> None:
     parser.add_argument(
         "--io", choices=IO, default="int8", help="what the C bundle's inputs and outputs hold (default: int8)"
     )
+    parser.add_argument(
+        "--linear",
+        choices=LINEAR,
+        default="per-channel",
+        help="scales of linear layers' weights (default: per-channel)",
+    )
     parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
     parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
 
@@ -251,6 +258,7 @@ def _compile_all(
 
 
 def _options(arguments: argparse.Namespace) -> "Options":
+    from cortado.op import LinearWeights
     from cortado.options import Options, parse_bytes
     from cortado.program import Border
     from cortado.schedule import Optimize
@@ -259,6 +267,7 @@ def _options(arguments: argparse.Namespace) -> "Options":
     return Options(
         optimize=Optimize(arguments.optimize),
         border=Border(arguments.io),
+        linear=LinearWeights(arguments.linear),
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
     )
@@ -294,6 +303,7 @@ def _summary(folder: Path, report: dict[str, Any]) -> str:
     ]
     if pte is not None:
         rows.append((".pte", f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"))
+    rows += [("no .pte", reason) for reason in report["pte_missing"]]
     operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report["operators"].items())
     rows.append(("operators", operators))
     if report["calibration"]["data"] == "random":

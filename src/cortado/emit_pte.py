@@ -26,7 +26,7 @@ from cortado.errors import CortadoError
 from cortado.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.memory import Buffer, Problem, plan, validate
 from cortado.numerics import QParams
-from cortado.op import Call, Operator, Place, operator_of, overload
+from cortado.op import Call, Operator, Place, operator_of, overload, registry
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.passes.lower import shaped_call
@@ -453,6 +453,12 @@ def _serialize(program: Any) -> bytes:
 
 
 # ---- for ExecuTorch's developer tools ------------------------------------------------------------------------
+
+
+def register_operators() -> None:
+    """Makes torch know every operator. A process has to call it before it reads an ETRecord, as Inspector does."""
+    for operator in registry().operators.values():
+        overload(operator)
 
 
 def _etrecord(edge: ExportedProgram, finished: Any) -> bytes:

@@ -168,13 +168,13 @@ def run_pte(
     samples: Sequence[Sequence[ArrayType]],
     *,
     flags: Sequence[str] = (),
-    temp_bytes: int | None = None,
+    temp_bytes: int = 0,
     timeout: float = TIMEOUT_SECONDS,
 ) -> list[list[ArrayType]]:
     """Every output of every sample. `samples` hold the file's own input types and shapes.
 
-    `flags` are added to the compiler's when the runner is built; `temp_bytes` gives the runtime a temp allocator,
-    which no file of Cortado's needs.
+    `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
+    runtime's temp allocator, which no file of Cortado's needs.
     """
     data, name = _read(pte)
     info = read_pte(data, name)
@@ -190,7 +190,7 @@ def run_pte(
         model, given, got = folder / "model.pte", folder / "inputs.bin", folder / "outputs.bin"
         model.write_bytes(data)
         given.write_bytes(feed)
-        command = [program, model, given, got, len(samples), *([] if temp_bytes is None else [temp_bytes])]
+        command = [program, model, given, got, len(samples), temp_bytes]
         _run_child([str(word) for word in command], name, timeout)
         return _split(got.read_bytes(), outputs, len(samples), name)
 

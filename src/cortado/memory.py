@@ -144,7 +144,7 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
     """Place every buffer, with a peak as low as the effort finds. The same problem always gives the same plan.
 
     `seconds` is turned into a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one;
-    the clock ends a search only when it takes several times as long.
+    the clock ends a search only when it takes ten times as long.
     """
     models = [_Model(part, problem.overlays) for part in _time_parts(problem.buffers)]
     bounds = [_bound(model, effort is Effort.FULL) for model in models]
@@ -393,7 +393,7 @@ def _least_stack(blocks: list[tuple[int, int]]) -> int:
 
 _WORK_PER_SECOND = 150_000
 """Chosen so that a slow machine does a second's work in about a second; work is counted in buffers looked at."""
-_PATIENCE = 4
+_PATIENCE = 10
 """The clock ends a full search after this many times the seconds asked for."""
 _QUICK_WORK = 1_500
 """Work of a quick plan after its first few orders: about a millisecond."""

@@ -131,6 +131,7 @@ class Kernel:
     fields: Mapping[str, Field] = field(default_factory=dict)
     scratch: int = 0
     scratch_check: str | None = None  # C expression that gives the scratch need again, for the checks build
+    lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
 
 
 @dataclass(frozen=True)

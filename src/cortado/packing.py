@@ -122,11 +122,14 @@ def scratch_conv1x1_block(in_c: int, pixels: int) -> int:
     return (8 if pixels > 2 else 4) * (in_c + 3 & ~3)
 
 
-def scratch_conv2d_block(depth: int, out_w: int, core: Core) -> int:
-    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = kernel_h * kernel_w * in_c / groups."""
+def scratch_conv2d_block(depth: int, out_w: int, core: Core, lean: bool = False) -> int:
+    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = kernel_h * kernel_w * in_c / groups.
+
+    A lean layer takes two pixels at a time instead of four.
+    """
     padded = depth + 3 & ~3
     window = padded if core is Core.DSP else 0
-    return (8 if out_w > 2 else 4) * padded + window
+    return (8 if out_w > 2 and not lean else 4) * padded + window
 
 
 def pack_taps(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:

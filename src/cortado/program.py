@@ -81,6 +81,10 @@ class Step:
     def scratch(self) -> int:
         return max(kernel.scratch for kernel in self.kernels.values())
 
+    def lean(self) -> "Step":
+        """The same step with less scratch, where its kernel has such a form."""
+        return replace(self, kernels={core: kernel.lean or kernel for core, kernel in self.kernels.items()})
+
     @property
     def image_bytes(self) -> int:
         return self.row_bytes if self.kind is Walk.ACCUMULATE else self.rows * self.row_bytes

@@ -485,7 +485,16 @@ def kernel_instructions(program: Program) -> int:
 
 
 def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
-    """Chooses stages and plans the memory."""
+    """Chooses stages and plans the memory; for the lowest peak also with the kernels that need less scratch."""
+    planned = _schedule(program, optimize)
+    if optimize is not Optimize.RAM:
+        return planned
+    stages = tuple(Stage(tuple(step.lean() for step in stage.steps)) for stage in program.stages)
+    lean = _schedule(replace(program, stages=stages), optimize)
+    return lean if lean.plan.peak < planned.plan.peak else planned
+
+
+def _schedule(program: Program, optimize: Optimize) -> Planned:
     search = _Search(program)
     segments = _choose(search, optimize, kernel_instructions(program))
     return _planned(program, search, segments)

@@ -161,7 +161,7 @@ def _variant(fields: dict[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
     factors = [(fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out")]
     if core is Core.MVE and packing.fits_add_mve(*factors):
         return "add_s8__mve", ("add_s8_mve.S",)
-    if core is not Core.SMALL and packing.fits_add(*factors):
+    if core in (Core.LONG, Core.DSP, Core.MVE) and packing.fits_add(*factors):
         return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}", ("add_s8_sum.c", "sum.S", "sum.c")
     return "add_s8", ("add_s8.c",)
 

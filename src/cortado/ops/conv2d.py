@@ -275,6 +275,7 @@ class Variant:
     sources: tuple[str, ...]
     fields: dict[str, Any]
     scratch: int = 0
+    lean: "Variant | None" = None
 
 
 @dataclass(frozen=True)
@@ -349,7 +350,10 @@ def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
     stream = Stream.of(common, weights, core)
     variant = None if stream is None else _window_variant(stream, core, fields)
-    chosen = variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields)
+    return _window_call(variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields))
+
+
+def _window_call(chosen: Variant) -> Kernel:
     return Kernel(
         call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
         sources=chosen.sources,
@@ -357,6 +361,7 @@ def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
+        lean=None if chosen.lean is None else _window_call(chosen.lean),
     )
 
 
@@ -368,9 +373,9 @@ def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Varia
         return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_mve(*stream.all, groups)), scratch)
     if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
         sources = ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
-        scratch = packing.scratch_conv2d_block(depth, out_w, core)
-        fields = packed(fields, packing.pack_block(*stream.all, core, groups))
-        return Variant(f"conv2d_s8__{SUFFIX[core]}", sources, fields, scratch)
+        scratch, less = (packing.scratch_conv2d_block(depth, out_w, core, lean) for lean in (False, True))
+        fields, name = packed(fields, packing.pack_block(*stream.all, core, groups)), f"conv2d_s8__{SUFFIX[core]}"
+        return Variant(name, sources, fields, scratch, Variant(name, sources, {**fields, "lean": 1}, less))
     return None
 
 

@@ -107,7 +107,11 @@ def rows(call: Call) -> Rows | None:
 
 def kernel(call: Call, core: Core) -> Kernel:
     first = 0 if rows(call) is None else 2
-    sizes, before, after = (list(values)[first:] for values in (call.shape("input"), call["pre_pad"], call["post_pad"]))
+    dims = list(zip(call.shape("input"), call["pre_pad"], call["post_pad"], strict=True))[first:]
+    while len(dims) > 1 and dims[-1][1:] == (0, 0):  # whole pixels are padding: longer runs
+        size = dims.pop()[0]
+        dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)
+    sizes, before, after = zip(*dims, strict=True)
     return Kernel(
         call="cortado_pad_s8(L, rows[0], out);",
         sources=("pad_s8.c",),

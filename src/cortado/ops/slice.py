@@ -13,6 +13,7 @@ from cortado.ops._movement import relayout_dim, shared, strided_kernel
 from cortado.target import Core
 
 aten = torch.ops.aten
+LARGEST_STRIDE = 255  # rows that a step of the C bundle can leave out
 
 
 def reference(*, self: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
@@ -69,7 +70,7 @@ def rows(call: Call) -> Rows | None:
         return Rows((ONE_ROW,), pixelwise=True)
     if rank == 4 and dim == 2 and call["step"] == 1:
         return Rows((ONE_ROW,))
-    if rank == 4 and dim == 1 and call["start"] == 0:
+    if rank == 4 and dim == 1 and call["start"] == 0 and call["step"] <= LARGEST_STRIDE:
         return Rows((RowRule(stride=call["step"]),))
     return None
 

@@ -13,7 +13,18 @@ from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
 from cortado.passes.base import CortexMPass
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
-from cortado.passes.orders import Order, Orders, feeds_linear, inverse, is_a, is_linear, operands, plain, view_groups
+from cortado.passes.orders import (
+    Order,
+    Orders,
+    channels_merged,
+    channels_split,
+    feeds_linear,
+    inverse,
+    is_a,
+    is_linear,
+    operands,
+    plain,
+)
 from cortado.verify import Level
 
 
@@ -81,7 +92,7 @@ class _Rewriter:
     def _reshaped(self, node: Node) -> Node:
         source = operands(node)[0]
         order = self.orders.of[node]
-        if is_linear(source) and order != plain(node):
+        if is_linear(source):
             self._permute_outputs(self.stored[source], node)
         if feeds_linear(node):
             self._permute_inputs(node)
@@ -130,10 +141,8 @@ class _Rewriter:
 
     def _permute_inputs(self, node: Node) -> None:
         """Linear layers read the flattened tensor as it lies: their weights' columns follow."""
-        source = operands(node)[0]
-        order, groups = self.orders.needs(node)[0][1], view_groups(shape(source), shape(node))
-        dims = groups[-1][0] if groups else ()
-        moved = [dim for dim in order if dim in dims]
+        source, dims = operands(node)[0], channels_merged(node)
+        moved = [dim for dim in self.orders.needs(node)[0][1] if dim in dims]
         if moved == list(dims):
             return
         for user in list(node.users):
@@ -145,9 +154,8 @@ class _Rewriter:
 
     def _permute_outputs(self, linear: Node, node: Node) -> None:
         """A linear layer computes its channels in the order in which the reshape behind it wants them."""
-        order, groups = self.orders.of[node], view_groups(shape(operands(node)[0]), shape(node))
-        dims = groups[-1][1]
-        moved = [dim for dim in order if dim in dims]
+        dims = channels_split(node)
+        moved = [dim for dim in self.orders.of[node] if dim in dims]
         if moved == list(dims):
             return
         for name in ("weight", "bias", "requantize_multipliers", "requantize_shifts"):

@@ -139,10 +139,10 @@ def _view_link(node: Node) -> Link:
     before, after = shape(source), shape(node)
     groups = view_groups(before, after)
     flipped = [(right, left) for left, right in groups]
-    from_linear = is_linear(source) and len(source.users) == 1
+    channels = channels_split(node)
 
     def up(order: Order) -> Order | None:
-        if from_linear and only_last_group_moves(order, [right for _, right in groups]):
+        if channels and others_stay(order, channels, after):
             return plain(source)  # the linear layer computes its channels in that order
         return carry(order, flipped, before)
 
@@ -166,11 +166,24 @@ def feeds_linear(node: Node) -> bool:
     return is_a(node, VIEW) and bool(users) and all(is_linear(user) and user.kwargs["input"] is node for user in users)
 
 
-def only_last_group_moves(order: Order, groups: list[Dims]) -> bool:
-    """All dimensions are in their places but those of the last group, which come last, in any order."""
-    leading = [dim for group in groups[:-1] for dim in group]
-    grouped = {dim for group in groups for dim in group}
-    return [dim for dim in order if dim in grouped][: len(leading)] == leading
+def channels_merged(node: Node) -> Dims:
+    """The dimensions that a reshape in front of linear layers merges into their channels."""
+    source = operands(node)[0]
+    groups = view_groups(shape(source), shape(node)) if feeds_linear(node) else []
+    return groups[-1][0] if groups and groups[-1][1] == (len(shape(node)) - 1,) else ()
+
+
+def channels_split(node: Node) -> Dims:
+    """The dimensions into which a reshape behind a linear layer, its only reader, splits the channels."""
+    source = operands(node)[0]
+    groups = view_groups(shape(source), shape(node)) if is_linear(source) and len(source.users) == 1 else []
+    return groups[-1][1] if groups and groups[-1][0] == (len(shape(source)) - 1,) else ()
+
+
+def others_stay(order: Order, dims: Dims, sizes: Dims) -> bool:
+    """All dimensions but these are in their places, and these come last, in any order."""
+    seen = [dim for dim in order if sizes[dim] != 1]
+    return seen[: len(seen) - len(dims)] == sorted(set(seen) - set(dims))
 
 
 # ---- the choice ----------------------------------------------------------------------------------------------
@@ -185,16 +198,18 @@ class Orders:
         self.of: dict[Node, Order] = {node: plain(node) for node in nodes}
         found = {node: links_of(node) for node in nodes}
         self.links = {node: links for node, links in found.items() if links is not None}
+        self._plain = dict(self.of)
+        self._visible = {node: [size != 1 for size in shape(node)] for node in nodes}
 
     def choose(self) -> None:
-        """From two starts the better end: as the graph is written, and with every node suiting its operands."""
-        self._improve_all()
-        written, cost = dict(self.of), self._cost_around(list(self.links))
+        """First every node suits its operands; then what can be improved is. Never worse than the graph as written."""
+        written = self._cost_around(self.links)
         for node in self.links:
             self.of[node] = min(self._candidates(node, []), key=lambda order: self._operand_bytes(node, order))
         self._improve_all()
-        if cost < self._cost_around(list(self.links)):
-            self.of = written
+        if self._cost_around(self.links) > written:
+            self.of = dict(self._plain)
+            self._improve_all()
 
     def _improve_all(self) -> None:
         """Nodes, and whole regions of one order, change while that helps."""
@@ -206,25 +221,25 @@ class Orders:
                 improving |= self._improve(self._region(node))
 
     def needs(self, node: Node) -> list[tuple[Node, Order]]:
-        """Every operand and the order in which the node reads it."""
+        """Every operand that is not a constant beside a kernel's tensors, and the order in which the node reads it."""
         if node in self.links:
             return [(link.operand, _known(link.up(self.of[node]))) for link in self.links[node]]
-        if feeds_linear(node):
+        if is_a(node, VIEW):
             return [(operands(node)[0], self._flattened_order(node))]
-        return [(operand, plain(operand)) for operand in node.all_input_nodes]
+        return [(one, self._plain[one]) for one in node.all_input_nodes if one.name not in self.constants]
 
     def _flattened_order(self, node: Node) -> Order:
         """What a linear layer reads through a reshape: the order that is there, if its weights can be put in it."""
         source = operands(node)[0]
-        groups = [left for left, _ in view_groups(shape(source), shape(node))]
-        return self.of[source] if only_last_group_moves(self.of[source], groups) else plain(source)
+        order = self.of[source]
+        return order if others_stay(order, channels_merged(node), shape(source)) else self._plain[source]
 
     # ---- cost
 
     def seen(self, node: Node, order: Order) -> Order:
         """What of an order shows in memory: dimensions of size 1 don't."""
-        sizes = shape(node)
-        return tuple(dim for dim in order if sizes[dim] != 1)
+        visible = self._visible[node]
+        return tuple(dim for dim in order if visible[dim])
 
     def cost(self, node: Node) -> float:
         """Bytes that are transposed because readers want this node otherwise."""
@@ -257,7 +272,7 @@ class Orders:
         links = self.links[node]
         orders = [link.down(self.of[link.operand]) for link in links if link.operand.name not in self.constants]
         orders += [order for user in users for operand, order in self.needs(user) if operand is node]
-        tried = dict.fromkeys(order for order in (*orders, plain(node)) if order is not None)
+        tried = dict.fromkeys(order for order in (*orders, self._plain[node]) if order is not None)
         return [order for order in tried if self._possible(node, order)]
 
     def _possible(self, node: Node, order: Order) -> bool:
@@ -292,6 +307,8 @@ class Orders:
         """Gives a region (its first node, the others along with it) a better order; False if there is none."""
         first, changed = region[0], False
         for order in self._candidates(first, first.users):
+            if order == self.of[first]:
+                continue
             before = {node: self.of[node] for node in region}
             cost = self._cost_around(region)
             self._spread(region, order)
@@ -314,7 +331,7 @@ class Orders:
                 self.of[node] = fitting[0]
                 done.add(node)
 
-    def _cost_around(self, nodes: list[Node]) -> float:
+    def _cost_around(self, nodes: Iterable[Node]) -> float:
         touched = dict.fromkeys(other for node in nodes for other in (node, *operands(node)))
         return sum(self.cost(node) for node in touched)
 

@@ -173,8 +173,11 @@ Error softmax(const Tensor &input, int64_t dim, int64_t input_zero, int64_t outp
 Error read_softmax(int64_t multiplier, int64_t shift, int64_t diff_min, cortado_softmax_t &layer)
 {
     CORTADO_TRY(check_fixed_point(multiplier, shift));
-    CORTADO_REQUIRE(shift >= 0, NotSupported, "softmax: the input's scale is too small");
+    CORTADO_REQUIRE(multiplier >= 0 && shift >= 0, InvalidArgument, "softmax: expected a scale of 2^-26 or more");
     CORTADO_REQUIRE(between(diff_min, INT32_MIN, 0), InvalidArgument, "diff_min: expected a negative int32");
+    /* The largest difference that counts, between int8s, is scaled to 5 integer bits. */
+    const int64_t largest = diff_min < -255 ? 255 : -diff_min;
+    CORTADO_REQUIRE(largest << shift <= int64_t(1) << 31, InvalidArgument, "diff_min: too large for the input's scale");
     layer = {static_cast<int32_t>(multiplier), static_cast<int32_t>(shift), static_cast<int32_t>(diff_min), nullptr};
     return Error::Ok;
 }

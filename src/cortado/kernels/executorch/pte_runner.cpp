@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs the method "forward" of a .pte on this machine's ExecuTorch runtime, as firmware would: the planned arena and
- * nothing else. There is no temp allocator unless one is asked for.
+ * nothing else. The temp allocator is empty unless another size is asked for.
  *
  *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES]
  *
@@ -222,7 +222,8 @@ int main(int argc, char **argv)
     MallocMemoryAllocator method_allocator;
     const Block temporary(argc == 6 ? std::strtoul(argv[5], nullptr, 10) : 0);
     MemoryAllocator temp_allocator(static_cast<uint32_t>(temporary.size), temporary.data);
-    MemoryManager manager(&method_allocator, &planned, argc == 6 ? &temp_allocator : nullptr);
+    /* Without a temp allocator the runtime would make one that calls malloc; an empty one refuses. */
+    MemoryManager manager(&method_allocator, &planned, &temp_allocator);
     Method method = checked(program.load_method("forward", &manager), "loading the method 'forward'");
     File from(argv[2], "rb"), to(argv[3], "wb");
     run(method, meta, from.handle, to.handle, std::strtol(argv[4], nullptr, 10));

@@ -46,6 +46,7 @@ typedef struct {
     const int32_t *bias;    /* [out_c], or NULL for none */
     const int32_t *multiplier, *shift; /* [out_c] */
     const int8_t *zero;     /* [in_c], each byte the input zero point */
+    int32_t lean;           /* __scalar, __dsp: 1 for two pixels at a time instead of four, with half the scratch */
 } cortado_conv2d_t;
 
 /* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */

@@ -104,14 +104,15 @@ void CORTADO_BLOCK_NAME(cortado_conv2d_s8)(const cortado_conv2d_t *L, const int8
                                            void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
+    const int32_t together = L->lean != 0 ? 2 : 4;
     source_t source = {L, rows, 0, L->in_c / L->groups};
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
     cortado_block_t block = {L->weights,    cortado_round4(size), channels, L->out_c,
                              L->out_offset, L->act_min,           L->act_max};
     for (int32_t group = 0; group < L->groups; group++) {
         const int8_t *next = block.stream;
-        for (int32_t x = 0; x < L->out_w; x += 4) {
-            const int32_t n = cortado_min(L->out_w - x, 4);
+        for (int32_t x = 0; x < L->out_w; x += together) {
+            const int32_t n = cortado_min(L->out_w - x, together);
             lay_out(&source, x * L->stride_w - L->pad_left, n, size, scratch);
             next = cortado_block(&block, scratch, n, out + x * L->out_c);
         }

@@ -8,6 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* GCC 12 vectorizes some loops for MVE wrongly (a select by a constant pattern of lanes takes all of one side), so it is
+ * not to try: what is worth vector instructions here is written with them. */
+#if defined(__ARM_FEATURE_MVE) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-tree-vectorize", "no-tree-slp-vectorize")
+#endif
+
 /* Cores without a long multiply, a divide or unaligned access (Armv6-M, Armv8-M Baseline). */
 #ifndef CORTADO_SMALL_CORE /* may be set by hand, to test that code elsewhere */
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)

@@ -10,12 +10,12 @@ static int32_t window_bytes(const cortado_conv2d_t *L) { return L->kernel_h * L-
 
 int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_t *L)
 {
-    return (L->out_w > 2 ? 8 : 4) * round4(window_bytes(L));
+    return (L->out_w > 2 && L->lean == 0 ? 8 : 4) * round4(window_bytes(L));
 }
 
 int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_t *L)
 {
-    return (L->out_w > 2 ? 9 : 5) * round4(window_bytes(L));
+    return (L->out_w > 2 && L->lean == 0 ? 9 : 5) * round4(window_bytes(L));
 }
 
 int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_t *L) { return (L->out_w > 1 ? 2 : 1) * window_bytes(L); }

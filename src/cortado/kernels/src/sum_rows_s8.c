@@ -1,20 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Global average pooling, any number of rows at a time.
+ * Global average pooling, any number of rows at a time, four channels at a time.
  */
 #include "cortado.h"
-#include "cortado_math.h"
+#include "cortado_sums4.h"
 
 void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels)
 {
-    for (int32_t c = 0; c < channels; c++) {
-        const int8_t *p = in + c;
-        int32_t sum = 0;
-        for (int32_t i = pixels; i > 0; i--) {
-            sum += *p;
-            p += channels;
+    while (pixels > 0) {
+        const int32_t n = cortado_min(pixels, CORTADO_SUMS4_MOST);
+        int32_t c = 0;
+        for (; c + 4 <= channels && cortado_sums4_pays(in, channels); c += 4) {
+            const cortado_sums4_t none = {0, 0}, sums = cortado_sums4_pixels(none, in + c, channels, n);
+            for (int32_t i = 0; i < 4; i++) {
+                acc[c + i] += cortado_sums4_of(sums, i, n);
+            }
         }
-        acc[c] += sum;
+        for (; c < channels; c++) {
+            const int8_t *p = in + c;
+            int32_t sum = 0;
+            for (int32_t i = n; i > 0; i--, p += channels) {
+                sum += *p;
+            }
+            acc[c] += sum;
+        }
+        pixels -= n;
+        in += n * channels;
     }
 }
 

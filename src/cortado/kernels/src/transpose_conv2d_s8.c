@@ -7,7 +7,7 @@
  * dilation / gcd input pixels further left. So one division per pixel finds them all.
  */
 #include "cortado.h"
-#include "cortado_math.h"
+#include "cortado_dot.h"
 
 typedef struct {
     int32_t first, step;   /* taps first, first + step, ... reach the pixel */
@@ -39,15 +39,6 @@ static void find_taps(const cortado_transpose_conv2d_t *L, int32_t x, taps_t *ta
     taps->column = at / L->stride_w;
 }
 
-static int32_t dot(const int8_t *x, const int8_t *w, int32_t offset, int32_t n)
-{
-    int32_t sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        sum += (x[i] + offset) * w[i];
-    }
-    return sum;
-}
-
 /* The sum over the taps for one output channel whose group reads input channels c, c + 1, ... */
 static int32_t tap_sum(const cortado_transpose_conv2d_t *L, const int8_t *const rows[], const taps_t *taps, int32_t c,
                        const int8_t *w)
@@ -61,7 +52,7 @@ static int32_t tap_sum(const cortado_transpose_conv2d_t *L, const int8_t *const 
         }
         for (int32_t kx = taps->first; kx < L->kernel_w && column >= 0; kx += taps->step, column -= taps->back) {
             if (column < L->in_w) {
-                sum += dot(rows[ky] + column * L->in_c + c, w + kx * depth, L->in_offset, depth);
+                sum += cortado_dot_offset(rows[ky] + column * L->in_c + c, L->in_offset, w + kx * depth, depth);
             }
         }
     }

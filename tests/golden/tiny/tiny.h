@@ -1,0 +1,54 @@
+/* tiny for cortex-m0plus, written by Cortado 0.1.0. */
+#ifndef TINY_H
+#define TINY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TINY_TARGET "cortex-m0plus"
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define TINY_ARENA_BYTES 356
+#else
+#define TINY_ARENA_BYTES 196
+#endif
+#define TINY_ARENA_ALIGN 16
+#define TINY_INPUTS 1
+#define TINY_OUTPUTS 1
+
+/* TINY_INPUT0: x, int8 [1, 1, 6, 6] */
+#define TINY_INPUT0_BYTES 36
+#define TINY_INPUT0_SHAPE {1, 1, 6, 6}
+#define TINY_INPUT0_LAYOUT {0, 1, 2, 3} /* the model's dimensions in this order */
+#define TINY_INPUT0_SCALE 0x1.0101020000000p-7f
+#define TINY_INPUT0_ZERO_POINT (-1)
+/* TINY_OUTPUT0: output0, int8 [1, 3] */
+#define TINY_OUTPUT0_BYTES 3
+#define TINY_OUTPUT0_SHAPE {1, 3}
+#define TINY_OUTPUT0_LAYOUT {0, 1} /* the model's dimensions in this order */
+#define TINY_OUTPUT0_SCALE 0x1.2cd6d60000000p-10f
+#define TINY_OUTPUT0_ZERO_POINT (127)
+
+/* Where input i is written to, before tiny_run. */
+int8_t *tiny_input(void *arena, int i);
+
+/* Runs the network once. It destroys its inputs. Returns 0. */
+int tiny_run(void *arena);
+
+/* Where output i lies, after tiny_run. */
+const int8_t *tiny_output(const void *arena, int i);
+
+/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
+void *tiny_default_arena(void);
+
+/* Real numbers in, real numbers out. Linked only if used. */
+void tiny_quantize_input(void *arena, int i, const float *values);
+void tiny_dequantize_output(const void *arena, int i, float *values);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TINY_H */
