@@ -534,7 +534,9 @@ def test_cat_rescales_only_what_has_other_parameters() -> None:
 
 
 def test_operands_of_minimum_share_one_scale() -> None:
-    lowered = Lowered(Expression(lambda a, b: torch.minimum(torch.tanh(a), 3 * F.gelu(b))), randn(2, 5), randn(2, 5, seed=1))
+    lowered = Lowered(
+        Expression(lambda a, b: torch.minimum(torch.tanh(a), 3 * F.gelu(b))), randn(2, 5), randn(2, 5, seed=1)
+    )
     assert lowered.operators == ["quantized_activation", "quantized_activation", "minimum"]
     assert lowered.steps_apart() == 0.0
 

@@ -236,7 +236,7 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
 @pytest.mark.parametrize("machine", MACHINES)
 def test_depthwise(machine: Machine) -> None:
     draw, calls, outputs = Draw(4), Calls(), []
-    for number in range(40):
+    for number in range(70):
         multiplier = draw.one(1, 1, 1, 1, 2, 3)
         kernel = (3, 3) if draw.rng.random() < 0.5 else (draw.one(1, 2, 3, 5), draw.one(1, 2, 3, 5))
         window = Window(kernel, (draw.one(1, 2), draw.one(1, 1, 2, 3)), (draw.one(0, 1, 2), draw.one(0, 1, 2)),
@@ -248,18 +248,26 @@ def test_depthwise(machine: Machine) -> None:
         taps = ref.windows(x, kernel, window.stride, window.padding, window.dilation, zero)
         sums = ref.depthwise_sums(taps, weights, bias, zero)
         requant = draw.requant(sums)
-        if draw.rng.random() < 0.6:
+        if draw.rng.random() < 0.7:
             requant = right_shifts_only(requant)
         start = folded(bias, weights, zero, (0, 1))
-        for name, variant in depthwise_variants(machine, weights, start, requant, multiplier):
+        geometry = (size[1], sums.shape[2]), (window.stride[1], window.padding[1], window.dilation[1])
+        for name, variant in depthwise_variants(machine, weights, start, requant, multiplier, geometry):
             out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
             outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
     names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
-    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8"))
+    nine = ["cortado_depthwise3x3_s8__dsp"] if machine.core is Core.DSP else []
+    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *nine, *mve(machine, "depthwise3x3_s8"))
 
 
-def depthwise_variants(machine: Machine, weights: Array, bias: Array, requant: Requant,
-                       multiplier: int) -> Iterator[tuple[str, Variant]]:  # fmt: skip
+def depthwise_variants(
+    machine: Machine,
+    weights: Array,
+    bias: Array,
+    requant: Requant,
+    multiplier: int,
+    geometry: tuple[tuple[int, int], tuple[int, int, int]],
+) -> Iterator[tuple[str, Variant]]:
     core, kernel = machine.core, weights.shape[:2]
     yield "cortado_depthwise_s8", PORTABLE
     yield "cortado_depthwise_s8", FOLDED
@@ -269,6 +277,9 @@ def depthwise_variants(machine: Machine, weights: Array, bias: Array, requant: R
         # On a 64-bit host a pointer is twice as long.
         scratch = packing.scratch_taps(*kernel, core) * (1 if machine.target else 2)
         yield "cortado_depthwise_s8", Variant(machine.block_suffix(), lambda *c: packing.pack_taps(*c, core), scratch)
+    clamp = requant.act_min, requant.act_max
+    if machine.core is Core.DSP and packing.fits_slide(weights, bias, requant.shift, clamp, *geometry):
+        yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_slide)
     if "__mve" in machine.suffixes and packing.fits_taps_mve(weights, requant.shift):
         yield "cortado_depthwise_s8", Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
     if "__mve" in machine.suffixes and packing.fits_nine_mve(weights, requant.shift):

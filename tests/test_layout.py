@@ -19,7 +19,7 @@ from cortado.export import capture, quantize
 from cortado.graph import lift, shape
 from cortado.lowered import LoweredGraph, lowered_graph, reference_outputs
 from cortado.numerics import QParams
-from cortado.op import Call, Operator, overload
+from cortado.op import Call, LinearWeights, Operator, overload
 from cortado.ops.activation import ACTIVATION
 from cortado.ops.cat import CAT
 from cortado.ops.conv2d import CONV2D
@@ -155,6 +155,23 @@ def test_transposes_left(name: str) -> None:
     found = lower(make(), [sizes])
     assert found.operators.count("transpose") == allowed, found.operators
     assert found.worst() < (2.001 if "softmax" in name else 1.001)
+
+
+@pytest.mark.parametrize("linear_weights", LinearWeights)
+@pytest.mark.parametrize("name", ["residual", "batch", "linear_in_front", "signals"])
+def test_linear_layers_take_the_order_that_is_there(name: str, linear_weights: LinearWeights) -> None:
+    """Their constants are put in that order, and every value stays the same."""
+    make, sizes, allowed = NETWORKS[name]
+    found = lower(make(), [sizes])
+    graphs = []
+    for passes in (PIPELINE, [item for item in PIPELINE if item is not MoveTransposes]):
+        program = found.quantized.program()
+        CortexMPassManager(program, passes, linear=linear_weights).transform()
+        graphs.append(lowered_graph(program))
+    moved, still = graphs
+    assert count(moved, TRANSPOSE) == allowed < count(still, TRANSPOSE)
+    for batch in found.batches:
+        assert torch.equal(reference_outputs(moved, batch)[0], reference_outputs(still, batch)[0])
 
 
 def test_channels_last_models_and_inputs() -> None:

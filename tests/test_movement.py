@@ -313,13 +313,20 @@ def _many(self: Any, x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-@pytest.mark.host
-def test_the_c_bundle_is_exact(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "on"),
+    [
+        pytest.param("cortex-m4", "host", marks=pytest.mark.host),
+        pytest.param("cortex-m0plus", None, marks=pytest.mark.qemu),
+        pytest.param("cortex-m55", None, marks=pytest.mark.qemu),
+    ],
+)
+def test_the_c_bundle_is_exact(target: str, on: str | None, tmp_path: Path) -> None:
     rng = torch.Generator().manual_seed(1)
     batches = [(torch.randn(IMAGE, generator=rng),) for _ in range(2)]
     model = prepare(Function(_many), batches[0], batches, name="many")
-    artifact = model.compile(from_target_string("cortex-m4")).save(tmp_path / "many")
-    checked = artifact.run([[x.numpy() for x in batch] for batch in batches], "host")
+    artifact = model.compile(from_target_string(target)).save(tmp_path / "many")
+    checked = artifact.run([[x.numpy() for x in batch] for batch in batches], on)
     assert checked.bit_exact
 
 

@@ -83,7 +83,9 @@ def test_residuals_run_inside_cascades(planned: dict[Optimize, Planned]) -> None
     inside = 0
     for stage in planned[Optimize.RAM].program.stages:
         made = {step.output for step in stage.steps}
-        inside += sum(s.operator.endswith("quantized_add") and all(p.source in made for p in s.inputs) for s in stage.steps)
+        inside += sum(
+            s.operator.endswith("quantized_add") and all(p.source in made for p in s.inputs) for s in stage.steps
+        )
     assert inside >= 1
 
 

@@ -1,6 +1,5 @@
 """cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
 
-import io
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,17 +9,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
 
 from cortado import checks, runner
 from cortado.artifact import CHECKS, EXAMPLE, REFERENCE, Artifact, Checked, write_folder
 from cortado.budget import check_flash, check_ram
-from cortado.emit_c import Bundle, c_identifier, emit_c
+from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, c_only, emit_pte
 from cortado.errors import CortadoError
-from cortado.export import Inputs, Quantized, capture, check_batches, quantize
-from cortado.lowered import LoweredGraph, lowered_graph, to_bytes
+from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
+from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, to_bytes
+from cortado.names import c_identifier, check_name
 from cortado.options import Options
 from cortado.passes import CortexMPassManager
 from cortado.program import build_program
@@ -84,10 +83,7 @@ class Compiled:
 
 
 def _example_file(tensors: Sequence[Mapping[str, Any]], example: Inputs) -> bytes:
-    stream = io.BytesIO()
-    arrays = {tensor["name"]: value.numpy() for tensor, value in zip(tensors, example, strict=True)}
-    np.savez(stream, allow_pickle=False, **arrays)
-    return stream.getvalue()
+    return npz_bytes({tensor["name"]: value.detach().numpy() for tensor, value in zip(tensors, example, strict=True)})
 
 
 @dataclass(frozen=True)
@@ -157,14 +153,15 @@ def prepare(
 ) -> Model:
     """Captures and quantizes a model: everything that doesn't depend on the target."""
     clock = Clock(progress=progress)
-    inputs = tuple(example_inputs)
+    inputs = check_example(example_inputs)
+    chosen = check_name(name or type(model).__name__.lower())
     batches = check_batches(calibration, inputs)
     with clock.phase("export"):
         module = capture(model, inputs)
     with clock.phase("quantize"):
         quantized = quantize(module, inputs, batches)
     return Model(
-        name=name or type(model).__name__.lower(),
+        name=chosen,
         quantized=quantized,
         sample=batches[0],
         labels=None if labels is None else tuple(labels),

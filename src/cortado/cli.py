@@ -233,7 +233,8 @@ def _compile_all(
     """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
     progress("load")
     from cortado.api import prepare
-    from cortado.models import check_name, load_calibration, load_model
+    from cortado.models import load_calibration, load_model
+    from cortado.names import check_name
 
     options = _options(arguments)
     if arguments.name is not None:

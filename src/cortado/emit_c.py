@@ -11,6 +11,7 @@ import numpy as np
 from cortado import __version__
 from cortado.errors import CortadoError
 from cortado.memory import Plan
+from cortado.names import c_identifier
 from cortado.op import Array, Field, Kernel
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import GUARD_BYTES, Planned, scratch_name
@@ -39,14 +40,6 @@ class Bundle:
 
     files: Mapping[str, str]
     weights_bytes: int
-
-
-def c_identifier(name: str) -> str:
-    """A model's name as a C identifier; it is the prefix of every symbol."""
-    cleaned = re.sub(r"\W", "_", name)
-    if not re.match(r"[A-Za-z]", cleaned):
-        cleaned = f"model_{cleaned}"
-    return cleaned
 
 
 def emit_c(planned: Planned) -> Bundle:
@@ -183,7 +176,7 @@ int {self.name}_run(void *arena)
 {{
     cortado_state_t state[{longest}];
     const int8_t *rows[{widest}];
-    for (unsigned i = 0; i < {len(self.program.stages)}u; i++) {{
+    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }}
     return 0;

@@ -29,14 +29,22 @@ class Quantized:
         return lift(_copy(self.converted), self.example_inputs)
 
 
+def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
+    """Example inputs as a tuple of tensors that hold something."""
+    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    for position, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
+        if value.numel() == 0:
+            raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
+    return inputs
+
+
 def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> GraphModule:
     """torch.export of a model, as a GraphModule that PT2E can prepare."""
     if not isinstance(model, torch.nn.Module):
         raise CortadoError(f"expected a torch.nn.Module, found {type(model).__name__}")
-    inputs = tuple(example_inputs)
-    for position, value in enumerate(inputs):
-        if not isinstance(value, Tensor):
-            raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
+    inputs = check_example(example_inputs)
     was_training = model.training
     model.eval()
     try:

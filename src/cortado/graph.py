@@ -248,6 +248,7 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
             data = _attribute(module, target)
             with graph.inserting_before(first):
                 holder = graph.placeholder("c_" + target.replace(".", "_"))
+            holder.target = holder.name  # two attributes may differ in a dot only
             holder.meta["val"] = mode.from_tensor(data, static_shapes=True)
             placeholders[target] = holder
             state[target] = data

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -175,6 +176,16 @@ def _decode(value: Any) -> Any:
     return value
 
 
+def npz_bytes(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
+    """An .npz file of arrays with any names; deterministic, no pickles."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+    return stream.getvalue()
+
+
 def to_bytes(graph: LoweredGraph) -> bytes:
     """An .npz file: one JSON text and the constants; deterministic, no pickles."""
     calls = [
@@ -196,10 +207,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
     }
     record = {"version": 1, "inputs": graph.inputs, "calls": calls, "outputs": graph.outputs, "values": values}
     arrays = {f"constant.{name}": data.numpy() for name, data in graph.constants.items()}
-    stream = io.BytesIO()
-    text = np.frombuffer(json.dumps(record).encode(), dtype=np.uint8)
-    np.savez(stream, allow_pickle=False, graph=text, **arrays)
-    return stream.getvalue()
+    return npz_bytes({"graph": np.frombuffer(json.dumps(record).encode(), dtype=np.uint8), **arrays})
 
 
 def from_bytes(data: bytes) -> LoweredGraph:
@@ -207,7 +215,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             record = json.loads(file["graph"].tobytes())
             arrays = {key.removeprefix("constant."): file[key] for key in file.files if key != "graph"}
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise CortadoError(f"the reference file can't be read ({error}); compile the model again") from error
     calls = [
         LoweredCall(

@@ -19,6 +19,7 @@ import torch
 from cortado import zoo
 from cortado.artifact import read_arrays
 from cortado.errors import CortadoError
+from cortado.names import LONGEST_NAME, check_name
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -65,23 +66,11 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 # ---- names --------------------------------------------------------------------------------------------------------
 
-_LONGEST_NAME = 100
-
-
-def check_name(name: str) -> str:
-    """A name for files, folders and C symbols; anything that could mean more than a name is refused."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_ .+-]*", name) or len(name) > _LONGEST_NAME:
-        raise CortadoError(
-            f"'{name}' can't be a model's name; expected at most {_LONGEST_NAME} of a-z, A-Z, 0-9, space and _ . + -, "
-            "beginning with a letter or digit"
-        )
-    return name
-
 
 def _name_of(stem: str) -> str:
     """A file's name as a model's name."""
     cleaned = re.sub(r"[^A-Za-z0-9_ .+-]", "_", stem).lstrip("_ .+-")
-    return check_name(cleaned[:_LONGEST_NAME] or "model")
+    return check_name(cleaned[:LONGEST_NAME] or "model")
 
 
 # ---- Python files and packages --------------------------------------------------------------------------------

@@ -42,6 +42,31 @@ def fits_taps(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
     return weights.shape[2] >= 4 and (core is Core.SMALL or _doubling_fits(weights, bias, shift, 2))
 
 
+def fits_slide(
+    weights: Int8,
+    bias: Int32,
+    shift: Int32,
+    act: tuple[int, int],
+    columns: tuple[int, int],
+    slide: tuple[int, int, int],
+) -> bool:
+    """Whether depthwise3x3 `__dsp` takes a layer.
+
+    `act` is the clamp, `columns` the width of input and output, `slide` the horizontal stride, left padding and dilation.
+    """
+    (in_w, out_w), (stride, pad, dilation) = columns, slide
+    over = (out_w - 1) * stride - pad + 2 - (in_w - 1)  # how far the last window reaches past the row
+    geometry = weights.shape[:2] == (3, 3) and stride in (1, 2) and dilation == 1 and pad in (0, 1) and over <= 1
+    inside = in_w >= 3 - pad  # the first window's third column
+    return (
+        geometry
+        and inside
+        and act == (-128, 127)
+        and bool(np.all(shift < 0))
+        and _doubling_fits(weights, bias, shift, 2)
+    )
+
+
 def fits_taps_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise `__mve` takes a layer."""
     return weights.shape[2] >= 16 and _no_minimum(weights) and bool(np.all(shift <= 0))
@@ -148,6 +173,14 @@ def pack_taps(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core:
             products = products.reshape(-1, 2, 2, 2).transpose(0, 2, 1, 3)
         parts += [_bytes(bias[four]).reshape(-1), products.reshape(-1), _bytes(words[four]).reshape(-1)]
     return np.ascontiguousarray(np.concatenate(parts))
+
+
+def pack_slide(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of slide.S for depthwise3x3 `__dsp`: [3, 3, channels] weights."""
+    order = [(0, 2), (1, 2), (0, 1), (1, 1), (2, 2), (0, 0), (2, 1), (1, 0), (2, 0)]
+    products = _pad(np.stack([weights[row, column] for row, column in order], axis=1), 1, 4)
+    words = _bytes(np.stack([bias, multiplier, -shift], axis=1)).reshape(len(bias), -1)
+    return np.ascontiguousarray(np.concatenate([products, words], axis=1)).reshape(-1)
 
 
 def scratch_taps(kernel_h: int, kernel_w: int, core: Core) -> int:

@@ -200,6 +200,8 @@ class _Builder:
         """With an int8 border the program ends before the dequantize, and before a change of layout in front of it."""
         chain: list[LoweredCall] = []
         first = name
+        if name in self.graph.constants:
+            raise CortadoError(f"output {position} does not depend on any input; there is nothing to compile for it")
         while first not in self.place and first in self.graph.by_name:
             chain.insert(0, self.graph.by_name[first])
             first = chain[0].refs("input")[0]

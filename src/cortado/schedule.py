@@ -161,7 +161,9 @@ class _Runner:
     def _in_place(self, step: Step, name: str, links: list[Link]) -> bool:
         """An elementwise kernel may write over the operand it reads, if nobody else reads that."""
         mine = [port for port in step.inputs if port.source == name]
-        return step.kind is Walk.ELEMENTS and len(links) == 1 and len(mine) == 1 and mine[0].rule.stride != 0
+        if step.kind is not Walk.ELEMENTS or len(links) != 1 or len(mine) != 1:
+            return False
+        return mine[0].rule.stride != 0 and mine[0].row_bytes == step.row_bytes  # not from int8 to float
 
 
 def spans_of(run: StageRun, runner: "_Runner") -> dict[str, tuple[int, int]]:

@@ -6,6 +6,7 @@ largest value below `diff_min` counts as exp = 0.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,10 @@ def _mul_high(a: Any, b: Any) -> Any:
     return (a * b + (1 << 30)) >> 31
 
 
-def _halve(value: int, exponent: int) -> int:
-    result = divide_by_power_of_two(torch.tensor(value), torch.tensor(exponent))
-    return int(result)
+def _divided(value: int, exponent: int) -> int:
+    """value / 2^exponent to nearest, ties away from zero."""
+    size = (abs(value) + (1 << exponent >> 1)) >> exponent
+    return size if value >= 0 else -size
 
 
 def _exponential(value: int) -> int:
@@ -52,8 +54,8 @@ def _exponential(value: int) -> int:
     x = (quarter << INTEGER_BITS) + (1 << 28)
     x2 = _mul_high(x, x)
     x3, x4 = _mul_high(x2, x), _mul_high(x2, x2)
-    tail = _mul_high(_halve(x4, 2) + x3, _THIRD) + x2
-    result: int = _EXP_MINUS_EIGHTH + _mul_high(_EXP_MINUS_EIGHTH, x + _halve(tail, 1))
+    tail = _mul_high(_divided(x4, 2) + x3, _THIRD) + x2
+    result: int = _EXP_MINUS_EIGHTH + _mul_high(_EXP_MINUS_EIGHTH, x + _divided(tail, 1))
     rest = (quarter - value) >> 24
     for bit, factor in enumerate(_FACTORS):
         if rest >> bit & 1:
@@ -61,6 +63,7 @@ def _exponential(value: int) -> int:
     return result
 
 
+@cache
 def exponentials(multiplier: int, shift: int, diff_min: int) -> Tensor:
     """exp of the differences 0, -1, -2, ... down to diff_min, at most 256 of them."""
     count = min(-diff_min, 255) + 1

@@ -8,6 +8,7 @@ from torch.export import ExportedProgram
 
 from cortado.errors import CortadoError
 from cortado.graph import sync_outputs
+from cortado.numerics import ChannelQParams, QParams
 from cortado.op import LinearWeights
 from cortado.passes.base import CortexMPass
 from cortado.passes.clean_up import CleanUp
@@ -92,7 +93,11 @@ def print_graph(program: ExportedProgram) -> str:
     for node in program.graph_module.graph.nodes:
         value, qparams = node.meta.get("val"), node.meta.get("qparams")
         kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if hasattr(value, "dtype") else ""
-        quant = f" scale={qparams.scale:.9g} zp={qparams.zero_point}" if qparams is not None else ""
+        quant = ""
+        if isinstance(qparams, QParams):
+            quant = f" scale={qparams.scale:.9g} zp={qparams.zero_point}"
+        elif isinstance(qparams, ChannelQParams):
+            quant = f" scales={len(qparams.scales)} axis={qparams.axis}"
         arguments = ", ".join([*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())])
         lines.append(f"{node.name}: {kind}{quant} = {node.op} {node.target}({arguments})")
     return "\n".join(lines) + "\n"

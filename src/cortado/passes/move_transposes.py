@@ -21,7 +21,7 @@ from cortado.passes.orders import (
     feeds_linear,
     inverse,
     is_a,
-    is_linear,
+    linear_constants,
     operands,
     plain,
 )
@@ -92,7 +92,7 @@ class _Rewriter:
     def _reshaped(self, node: Node) -> Node:
         source = operands(node)[0]
         order = self.orders.of[node]
-        if is_linear(source):
+        if linear_constants(source):
             self._permute_outputs(self.stored[source], node)
         if feeds_linear(node):
             self._permute_inputs(node)
@@ -146,11 +146,12 @@ class _Rewriter:
         if moved == list(dims):
             return
         for user in list(node.users):
-            weight = constant_value(self.program, user.kwargs["weight"])
+            name = linear_constants(user)[0]
+            weight = constant_value(self.program, user.kwargs[name])
             assert weight is not None
             columns = weight.reshape(len(weight), *(shape(source)[dim] for dim in dims))
             columns = columns.permute(0, *(1 + dims.index(dim) for dim in moved)).reshape(weight.shape)
-            user.update_kwarg("weight", add_constant(self.program, f"{user.kwargs['weight']}_moved", columns))
+            user.update_kwarg(name, add_constant(self.program, f"{user.kwargs[name]}_moved", columns))
 
     def _permute_outputs(self, linear: Node, node: Node) -> None:
         """A linear layer computes its channels in the order in which the reshape behind it wants them."""
@@ -158,7 +159,7 @@ class _Rewriter:
         moved = [dim for dim in self.orders.of[node] if dim in dims]
         if moved == list(dims):
             return
-        for name in ("weight", "bias", "requantize_multipliers", "requantize_shifts"):
+        for name in linear_constants(linear):
             data = constant_value(self.program, linear.kwargs[name])
             if data is not None:
                 rows = data.reshape(*(shape(node)[dim] for dim in dims), *data.shape[1:])

@@ -16,6 +16,7 @@ from cortado.graph import constant_names, shape
 from cortado.op import Operator, operator_of
 from cortado.ops.conv2d import CONV2D
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.linear import QUANTIZED_LINEAR
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
@@ -149,21 +150,31 @@ def _view_link(node: Node) -> Link:
     return Link(source, up, lambda order: carry(order, groups, after))
 
 
-def is_linear(node: Node) -> bool:
-    """A 1x1 convolution of all channels: they may be in any order if its constants are in the same one."""
-    if not is_a(node, CONV2D):
-        return False
-    weight, source = node.kwargs["weight"], node.kwargs["input"]
-    assert isinstance(weight, Node)
-    assert isinstance(source, Node)
-    _, height, width, channels = shape(weight)
-    return weight.op == "placeholder" and (height, width) == (1, 1) and channels == shape(source)[3]
+# Linear layers: the argument with the weights, and the others that hold something for each output channel.
+LINEAR_CONSTANTS = {
+    CONV2D.name: ("weight", "bias", "requantize_multipliers", "requantize_shifts"),
+    QUANTIZED_LINEAR.name: ("weights", "bias", "kernel_sum"),
+}
+
+
+def linear_constants(node: Node) -> tuple[str, ...]:
+    """The constants of a linear layer, weights first; none for other calls.
+
+    A 1x1 convolution of all channels is one: they may be in any order if its constants are in the same one.
+    """
+    operator = operator_of(node.target) if node.op == "call_function" else None
+    names = LINEAR_CONSTANTS.get(operator.name, ()) if operator is not None else ()
+    weights = node.kwargs[names[0]] if names else None
+    if not isinstance(weights, Node) or weights.op != "placeholder":
+        return ()
+    _, *window, channels = shape(weights)
+    return names if all(size == 1 for size in window) and channels == shape(operands(node)[0])[-1] else ()
 
 
 def feeds_linear(node: Node) -> bool:
     """A reshape that only linear layers read: it may merge dimensions into their channels in any order."""
     users = list(node.users)
-    return is_a(node, VIEW) and bool(users) and all(is_linear(user) and user.kwargs["input"] is node for user in users)
+    return is_a(node, VIEW) and bool(users) and all(linear_constants(user) for user in users)
 
 
 def channels_merged(node: Node) -> Dims:
@@ -176,8 +187,9 @@ def channels_merged(node: Node) -> Dims:
 def channels_split(node: Node) -> Dims:
     """The dimensions into which a reshape behind a linear layer, its only reader, splits the channels."""
     source = operands(node)[0]
-    groups = view_groups(shape(source), shape(node)) if is_linear(source) and len(source.users) == 1 else []
-    return groups[-1][1] if groups and groups[-1][0] == (len(shape(source)) - 1,) else ()
+    groups = view_groups(shape(source), shape(node)) if linear_constants(source) else []
+    alone = len(source.users) == 1
+    return groups[-1][1] if groups and alone and groups[-1][0] == (len(shape(source)) - 1,) else ()
 
 
 def others_stay(order: Order, dims: Dims, sizes: Dims) -> bool:

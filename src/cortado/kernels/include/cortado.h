@@ -105,7 +105,8 @@ void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows
 void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-/* For 3x3 kernels: faster, and no scratch. */
+/* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, little padding and no clamp: see packing.py. */
+void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_t *L);
