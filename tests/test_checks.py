@@ -72,8 +72,8 @@ def test_the_right_network_passes(artifact: Artifact, flags: tuple[str, ...]) ->
 @pytest.mark.qemu
 def test_a_byte_past_a_middle_row_of_a_ring_is_caught(artifact: Artifact) -> None:
     """It lands in the ring's next row, where guard bytes can't be."""
-    broken = _broken(artifact, "cortado_conv2d_s8", "out[12 * 8] = 1;")
-    with pytest.raises(StrayStoreError, match=r"stray store by call_conv2d_s8.*quantized_conv2d_nhwc"):
+    broken = _broken(artifact, "cortado_conv2d_s8__dsp", "out[12 * 8] = 1;")
+    with pytest.raises(StrayStoreError, match=r"stray store by call_conv2d_s8__dsp.*quantized_conv2d_nhwc"):
         broken.run([artifact.example()], check_stores=True)
 
 
@@ -81,7 +81,7 @@ def test_a_byte_past_a_middle_row_of_a_ring_is_caught(artifact: Artifact) -> Non
 def test_a_byte_past_a_buffers_end_is_caught_by_the_guards(artifact: Artifact, compiled: api.Compiled) -> None:
     step = compiled.planned.program.stages[0].steps[0]
     ring = compiled.planned.program.buffers[step.output].rows * step.row_bytes
-    broken = _broken(artifact, "cortado_conv2d_s8", f"out[{ring}] = 1;")
+    broken = _broken(artifact, "cortado_conv2d_s8__dsp", f"out[{ring}] = 1;")
     with pytest.raises(CortadoError, match=rf"check failed: {step.name} .*wrote past the end of buffer"):
         broken.run([artifact.example()], flags=CHECKS)
 

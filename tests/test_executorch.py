@@ -110,7 +110,7 @@ def test_operator_equals_reference(operator: Operator) -> None:
 @pytest.mark.parametrize("target", [SCALAR, DSP, MVE])
 @pytest.mark.parametrize("operator", IN_PTE, ids=lambda op: op.base)
 def test_operator_equals_reference_long(operator: Operator, target: str) -> None:
-    drawn = draw(operator, 160)
+    drawn = draw(operator, 80)
     for start in range(0, len(drawn), 40):
         check_cases([(operator, arguments) for arguments in drawn[start : start + 40]], target)
 

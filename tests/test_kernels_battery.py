@@ -5,6 +5,7 @@ factors, clamps and values; each output compared with an independent exact refer
 every byte between two buffers has to stay as it was, and no load may touch it.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -256,8 +257,32 @@ def test_depthwise(machine: Machine) -> None:
             out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
             outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
     names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
-    nine = ["cortado_depthwise3x3_s8__dsp"] if machine.core is Core.DSP else []
-    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *nine, *mve(machine, "depthwise3x3_s8"))
+    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8"))
+
+
+@pytest.mark.parametrize("machine", [m for m in MACHINES if "__scalar" not in m.values[0].suffixes])
+def test_depthwise3x3(machine: Machine) -> None:
+    """Every stride, padding and width that the kernels for 3x3 treat apart, rows above and below the image included."""
+    draw, calls, outputs = Draw(16), Calls(), []
+    for stride, pad, width in itertools.product((1, 2), (0, 1), range(2, 9)):
+        if width + 2 * pad < 3:
+            continue
+        window = Window((3, 3), (draw.one(1, 2), stride), (1, pad))
+        channels, zero = draw.one(4, 5, 16, 17, 33), draw.one(*ZEROS)
+        x, weights, bias = draw.bytes(1, 3, width, channels), draw.weights(3, 3, channels), draw.bias(channels)
+        taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        drawn = right_shifts_only(draw.requant(sums))
+        requant = Requant(drawn.multiplier, drawn.shift, drawn.out_zero)
+        start, geometry = folded(bias, weights, zero, (0, 1)), ((width, sums.shape[2]), (stride, pad, 1))
+        for name, variant in depthwise_variants(machine, weights, start, requant, 1, geometry):
+            out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
+            outputs.append(
+                (out, finished(sums, requant), f"{name}{variant.suffix} stride {stride} pad {pad} width {width}")
+            )
+    called = [symbol for symbol, _ in calls.calls]
+    assert called.count("cortado_depthwise3x3_s8__dsp") > 50
+    check(machine, calls, outputs, *mve(machine, "depthwise3x3_s8"))
 
 
 def depthwise_variants(

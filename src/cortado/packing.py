@@ -52,7 +52,7 @@ def fits_slide(
 ) -> bool:
     """Whether depthwise3x3 `__dsp` takes a layer.
 
-    `act` is the clamp, `columns` the width of input and output, `slide` the horizontal stride, left padding and dilation.
+    `act` is the clamp, `columns` the widths of input and output, `slide` horizontal stride, left padding and dilation.
     """
     (in_w, out_w), (stride, pad, dilation) = columns, slide
     over = (out_w - 1) * stride - pad + 2 - (in_w - 1)  # how far the last window reaches past the row
