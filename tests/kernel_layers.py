@@ -56,6 +56,7 @@ class Variant:
     pack: Callable[[Array, Array, Array, Array], Array] | None = None
     scratch: int = 0
     fold: bool = False  # the input offset into the bias, as bundles do
+    lean: bool = False  # conv2d: less scratch
 
 
 PORTABLE = Variant()
@@ -111,7 +112,7 @@ def conv2d(
     sums = weights.sum((1, 2, 3), dtype=np.int64)
     layer = calls.struct(
         "cortado_conv2d_t", in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3], groups=groups,
-        kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(),
+        kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(), lean=int(variant.lean),
         **_constants(calls, weights, sums, bias, zero, requant, variant),
         zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
     return _spatial(calls, "cortado_conv2d_s8", variant, layer, x, window, shape), shape

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import cases
+import cortado
 import cortado.ops
 from cortado.emit_pte import emit_pte
 from cortado.errors import CortadoError
@@ -624,7 +625,7 @@ def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_pa
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("name", ["squeeze-excite", "bias vector", "1-D signal", "positions"])
+@pytest.mark.parametrize("name", sorted(CHANNELS))
 def test_the_runtime_takes_a_channel_operand(name: str) -> None:
     """An NHWC broadcast would end the program there: it is seen as [pixels, channels, 1, 1]."""
     function, constants, inputs = CHANNELS[name]
@@ -633,6 +634,30 @@ def test_the_runtime_takes_a_channel_operand(name: str) -> None:
     assert pte.limits == ()
     got = run_pte(pte.data, [[value.numpy() for value in inputs]])
     assert np.array_equal(got[0][0], lowered.outputs()[0].numpy())
+
+
+class Gated(nn.Module):
+    """Constants as operands, a squeeze-excite scale, PReLU, a gate per pixel, a difference, softmax over channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.first, self.gate, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 5, 1)
+        self.slopes = nn.Parameter(torch.rand(8))
+        self.register_buffer("mean", torch.randn(3, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.hardswish(self.first(x - self.mean))
+        x = x * F.hardsigmoid(self.gate(F.adaptive_avg_pool2d(x, 1)))
+        x = F.prelu(x, self.slopes) - x * torch.sigmoid(x.mean(1, keepdim=True))
+        return torch.softmax(self.last(x), 1)
+
+
+@pytest.mark.host
+def test_a_network_of_them_runs_in_the_bundle() -> None:
+    batches = [(randn(1, 3, 12, 10, seed=seed),) for seed in range(4)]
+    compiled = cortado.compile(Gated().eval(), batches[0], "cortex-m55", calibration=batches, name="gated")
+    assert compiled.run(*batches[1], on="host").bit_exact
 
 
 # ---- the template --------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cases
-from cortado import executorch_host, toolchain, zoo
+from cortado import executorch_host, zoo
 from cortado.api import Model, prepare
 from cortado.emit_pte import ALIGNMENT, RUNTIME_LIMITS, Edge, Pte, bundle_pte, emit_pte, share_values, to_edge
 from cortado.errors import CortadoError
@@ -75,7 +75,9 @@ def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
         drawn[:] = batch
 
     take()
-    return copy.deepcopy(drawn)
+    # A pool whose last window is cut off by ceil_mode; without ceil_mode the compiler never makes this operator.
+    clipped = operator.name == "cortado::max_pool2d_nhwc"
+    return copy.deepcopy([arguments for arguments in drawn if not clipped or arguments["ceil_mode"]])
 
 
 def by_name(name: str) -> Operator:
@@ -501,14 +503,8 @@ def _write_calls(path: Path, count: int) -> int:
 
 
 def _fuzz(tmp_path: Path, count: int, changes: int, seed: int) -> None:
-    found = executorch_host.wheel()
-    program = toolchain.build_executable(
-        [*executorch_host.adapter_sources(), Path(__file__).parent / "fuzz_executorch.cpp"],
-        executorch_host.include_dirs(),
-        [*executorch_host._HOST_FLAGS, *found.compile_flags, *SANITIZED],
-        "fuzz_executorch",
-        found.link_flags,
-    )
+    source = Path(__file__).parent / "fuzz_executorch.cpp"
+    program = executorch_host.build_program([source], "fuzz_executorch", SANITIZED)
     calls = _write_calls(tmp_path / "calls.bin", count)
     command = [str(program), str(tmp_path / "calls.bin"), str(seed), str(changes)]
     environment = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}

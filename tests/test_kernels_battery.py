@@ -228,8 +228,9 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
     yield PORTABLE
     yield FOLDED
     if packing.fits_block(weights, bias, requant.shift, core):
-        scratch = packing.scratch_conv2d_block(depth, out_w, core)
-        yield Variant(machine.block_suffix(), lambda *c: packing.pack_block(*c, core, groups), scratch)
+        for lean in (False, True):
+            scratch = packing.scratch_conv2d_block(depth, out_w, core, lean)
+            yield Variant(machine.block_suffix(), lambda *c: packing.pack_block(*c, core, groups), scratch, lean=lean)
     if "__mve" in machine.suffixes:
         yield Variant("__mve", lambda *c: packing.pack_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w))
 
@@ -650,11 +651,16 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
         size, groups = kernel[0] * kernel[1] * depth, draw.one(1, 2)
         common = {"kernel_h": kernel[0], "kernel_w": kernel[1], "in_w": 9, "out_w": out_w, "out_c": 4, "stride_w": 1,
                   "pad_left": 0, "dilation_w": 1, **NO_CONSTANTS}  # fmt: skip
-        conv = calls.struct("cortado_conv2d_t", **common, in_c=depth * groups, groups=groups, zero=None)
+        lean = draw.one(0, 1)
+        conv = calls.struct("cortado_conv2d_t", **common, in_c=depth * groups, groups=groups, zero=None, lean=lean)
         flat = calls.struct("cortado_conv1x1_t", in_c=depth, out_c=4, **NO_CONSTANTS)
         deep = calls.struct("cortado_depthwise_t", **common, in_c=4, depth_multiplier=1, zero=None)
         wanted += [
-            (f"cortado_conv2d_s8{block}_scratch", (conv,), packing.scratch_conv2d_block(size, out_w, machine.core)),
+            (
+                f"cortado_conv2d_s8{block}_scratch",
+                (conv,),
+                packing.scratch_conv2d_block(size, out_w, machine.core, bool(lean)),
+            ),
             (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_block(depth, out_w)),
             (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_taps(*kernel, machine.core)),
         ]

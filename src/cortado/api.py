@@ -15,10 +15,10 @@ from cortado import checks, runner
 from cortado.artifact import CHECKS, EXAMPLE, REFERENCE, Artifact, Checked, write_folder
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
-from cortado.emit_pte import Pte, c_only, emit_pte
+from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
 from cortado.errors import CortadoError
 from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
-from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, to_bytes
+from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
 from cortado.options import Options
 from cortado.passes import CortexMPassManager
@@ -58,7 +58,13 @@ class Compiled:
     bundle: Bundle
     pte: Pte | None
     example: Inputs
+    options: Options
     data: Mapping[str, Any]
+
+    def _bundled(self, pte: Pte) -> bytes:
+        """The .pte with the example input and the outputs it must give."""
+        expected = [value.numpy() for value in reference_outputs(self.graph, self.example)]
+        return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
     def report(self) -> dict[str, Any]:
         return dict(self.data)
@@ -67,8 +73,13 @@ class Compiled:
         """Writes .pte, C bundle, report and reference; all or nothing."""
         path = Path(folder)
         files: dict[str, str | bytes] = dict(self.bundle.files)
+        prefix = self.data["prefix"]
         if self.pte is not None:
-            files[f"{self.data['prefix']}.pte"] = self.pte.data
+            files[f"{prefix}.pte"] = self.pte.data
+            if self.options.bundleio:
+                files[f"{prefix}.bpte"] = self._bundled(self.pte)
+            if self.pte.etrecord is not None:
+                files[f"{prefix}.etrecord"] = self.pte.etrecord
         files[REFERENCE] = to_bytes(self.graph)
         files[CHECKS] = json.dumps(checks.as_json(self.planned))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
@@ -139,6 +150,7 @@ class Model:
             bundle=bundle,
             pte=pte,
             example=self.sample,
+            options=options,
             data={**data, "prefix": prefix},
         )
 

@@ -7,13 +7,15 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from cortado.errors import CortadoError
 from cortado.runner import (
+    EXECUTORCH,
     HOST,
     IO,
     ArrayType,
@@ -25,6 +27,11 @@ from cortado.runner import (
     write_files,
 )
 from cortado.target import Core, from_target_string
+
+if TYPE_CHECKING:
+    import torch
+
+    from cortado.lowered import LoweredGraph
 
 REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
 
@@ -196,6 +203,7 @@ class Checked:
 
     result: RunResult
     expected: list[list[ArrayType]]
+    real: bool = False  # the outputs are real numbers in the model's layout, not the bundle's codes
 
     @property
     def bit_exact(self) -> bool:
@@ -285,42 +293,67 @@ class Artifact:
                 raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report['inputs'])}")
             for position, value in enumerate(sample):
                 self.check_input(position, value, f"input {position} of sample {number}")
+        if on == EXECUTORCH:
+            return self._run_on_executorch(samples)
         feeds, expected = self.reference(samples)
         if on == HOST:
             return Checked(self._run_on_host(feeds, flags), expected)
         stores = self.store_rules() if check_stores else None
         return Checked(run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags), expected)
 
+    def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
+        """The .pte on ExecuTorch's own runtime, with its float inputs and outputs."""
+        from cortado.executorch_host import run_pte
+
+        if self.report["pte"] is None:
+            reasons = "; ".join(self.report["pte_missing"])
+            raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
+        feeds = [[self._float(i, x) for i, x in enumerate(sample)] for sample in samples]
+        expected = []
+        for sample in feeds:
+            values = self.values(sample)
+            expected.append([values[name].numpy() for name in self.graph.outputs])
+        found = run_pte(self.folder / f"{self.report['prefix']}.pte", feeds)
+        return Checked(RunResult(EXECUTORCH, found), expected, real=True)
+
     def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
         """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
         from cortado.emit_c import emit_c
-        from cortado.lowered import from_bytes
         from cortado.program import Border, build_program
         from cortado.schedule import Optimize, schedule
 
         options = self.report["options"]
-        graph = from_bytes((self.folder / REFERENCE).read_bytes())
         target, border = self.info.target, Border(options["io"])
-        program = build_program(self.report["model"], graph, target, border, cores=(Core.PORTABLE,))
+        program = build_program(self.report["model"], self.graph, target, border, cores=(Core.PORTABLE,))
         bundle = emit_c(schedule(program, Optimize(options["optimize"])))
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), bundle.files)
             return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags)
 
-    def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
-        """(what the bundle is fed, what it must give back), computed by the exact integer reference."""
-        import torch
-
-        from cortado.lowered import from_bytes, run_reference
+    @cached_property
+    def graph(self) -> "LoweredGraph":
+        """The lowered graph that both artifacts were made from."""
+        from cortado.lowered import from_bytes
 
         try:
-            graph = from_bytes((self.folder / REFERENCE).read_bytes())
+            return from_bytes((self.folder / REFERENCE).read_bytes())
         except Exception as error:  # a damaged file raises whatever zipfile, json and numpy do
             raise CortadoError(f"{self.folder / REFERENCE} can't be read ({error}); compile the model again") from error
+
+    def values(self, sample: Sequence[ArrayType]) -> dict[str, "torch.Tensor"]:
+        """Every value of the lowered graph for one sample, computed by the exact integer reference."""
+        import torch
+
+        from cortado.lowered import run_reference
+
+        tensors = [torch.from_numpy(np.ascontiguousarray(self._float(i, x))) for i, x in enumerate(sample)]
+        return run_reference(self.graph, tensors)
+
+    def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
+        """(what the bundle is fed, what it must give back)."""
         feeds, expected = [], []
         for sample in samples:
-            tensors = [torch.from_numpy(np.ascontiguousarray(self._float(i, x))) for i, x in enumerate(sample)]
-            values = run_reference(graph, tensors)
+            values = self.values(sample)
             feeds.append([values[t["node"]].numpy() for t in self.report["inputs"]])
             expected.append([values[t["node"]].numpy() for t in self.report["outputs"]])
         return feeds, expected

@@ -154,14 +154,20 @@ def _compile_arguments(commands: Any) -> None:
         default="per-channel",
         help="scales of linear layers' weights (default: per-channel)",
     )
+    parser.add_argument(
+        "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
+    )
+    parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
     parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
     parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
 
 
 def _run_arguments(commands: Any) -> None:
     parser = _add(commands, "run", "run a compiled model and check it against its reference", _run)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
-    parser.add_argument("--on", metavar="PLACE", help="host, or an emulated board (default: the target's)")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote, or the .pte in it")
+    parser.add_argument(
+        "--on", metavar="PLACE", help="host, executorch (the .pte), or an emulated board (default: the target's)"
+    )
     parser.add_argument(
         "--input",
         type=Path,
@@ -269,6 +275,8 @@ def _options(arguments: argparse.Namespace) -> "Options":
         optimize=Optimize(arguments.optimize),
         border=Border(arguments.io),
         linear=LinearWeights(arguments.linear),
+        bundleio=arguments.bundleio,
+        etrecord=arguments.etrecord,
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
     )
@@ -327,16 +335,19 @@ def _code(report: dict[str, Any]) -> str:
 def _run(arguments: argparse.Namespace) -> None:
     from cortado.artifact import Artifact
     from cortado.doctor import require
-    from cortado.runner import choose_board
+    from cortado.runner import EXECUTORCH, choose_board
     from cortado.toolchain import Tool
 
-    artifact = Artifact.open(arguments.folder)
-    board = choose_board(artifact.info.target, arguments.on)
+    is_pte = arguments.folder.suffix == ".pte" and arguments.folder.is_file()
+    artifact = Artifact.open(arguments.folder.absolute().parent if is_pte else arguments.folder)
+    on = EXECUTORCH if is_pte and arguments.on is None else arguments.on
+    board = choose_board(artifact.info.target, on)
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
     inputs = artifact.example() if arguments.input is None else artifact.read_inputs(arguments.input)
-    require((Tool.CC,) if board is None else (Tool.ARM_GCC, Tool.QEMU, Tool.CC))
-    checked = artifact.run([inputs], arguments.on)
+    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
+    require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
+    checked = artifact.run([inputs], on)
     values = _real(artifact, checked)
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
@@ -351,6 +362,9 @@ def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:
 
     values = {}
     for tensor, codes in zip(artifact.report["outputs"], checked.result.samples[0], strict=True):
+        if checked.real:
+            values[tensor["name"]] = codes
+            continue
         real = codes.astype(np.float32)
         if tensor["scale"] is not None:
             real = (real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])

@@ -128,7 +128,7 @@ def wheel() -> Wheel:
 # ---- Building ----------------------------------------------------------------------------------------------------
 
 # The host has stack to spare: no layer, however wide, needs a temp allocator here.
-_HOST_FLAGS = ("-O2", "-ffp-contract=off", "-fPIC", "-DCORTADO_ET_STACK_BYTES=262144")
+HOST_FLAGS = ("-O2", "-ffp-contract=off", "-DCORTADO_ET_STACK_BYTES=262144")
 
 
 def adapter_sources() -> list[Path]:
@@ -146,7 +146,7 @@ def operator_library(flags: Sequence[str] = ()) -> Path:
     `ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)`, then `Runtime.get().load_program(...)`.
     """
     found = wheel()
-    all_flags = [*_HOST_FLAGS, *found.compile_flags, *flags]
+    all_flags = [*HOST_FLAGS, *found.compile_flags, *flags]
     return toolchain.compile_shared(
         adapter_sources(), include_dirs(), all_flags, "cortado_cortex_m_ops", found.link_flags
     )
@@ -154,10 +154,16 @@ def operator_library(flags: Sequence[str] = ()) -> Path:
 
 def runner_program(flags: Sequence[str] = ()) -> Path:
     """The program that runs a .pte; `flags` are added to the compiler's."""
+    return build_program([ADAPTER / "pte_runner.cpp"], "pte_runner", flags)
+
+
+def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ()) -> Path:
+    """A program of these sources with the operator library and the runtime."""
     found = wheel()
-    sources = [*adapter_sources(), ADAPTER / "pte_runner.cpp"]
-    all_flags = [*_HOST_FLAGS, *found.compile_flags, *flags]
-    return toolchain.build_executable(sources, include_dirs(), all_flags, "pte_runner", found.link_flags)
+    # -fPIC for nothing but to share its object files with operator_library.
+    all_flags = [*HOST_FLAGS, *found.compile_flags, *flags, "-fPIC"]
+    all_sources = [*adapter_sources(), *sources]
+    return toolchain.build_executable(all_sources, include_dirs(), all_flags, name, found.link_flags)
 
 
 # ---- Running -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ class Options:
     optimize: Optimize = Optimize.BALANCED
     border: Border = Border.INT8
     linear: LinearWeights = LinearWeights.PER_CHANNEL
-    etrecord: bool = False
+    bundleio: bool = False  # also a .bpte
+    etrecord: bool = False  # also an ETRecord
     ram_budget: int | None = None
     flash_budget: int | None = None
 

@@ -14,6 +14,7 @@ from cortado.errors import CortadoError
 from cortado.target import Compiler, CortexM, CortexMTargetConfig, Machine
 
 HOST = "host"
+EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
 ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 # The core whose flags an ANY bundle is compiled with on each board.
@@ -79,14 +80,14 @@ class RunResult:
 
 def choose_board(target: CortexMTargetConfig, on: str | None) -> Machine | None:
     """The emulated board of a run; None for this machine."""
-    if on == HOST:
+    if on in (HOST, EXECUTORCH):
         return None
     if on is None:
         return target.machine
     try:
         wanted = Machine(on)
     except ValueError:
-        known = ", ".join([HOST, *(board.value for board in Machine)])
+        known = ", ".join([HOST, EXECUTORCH, *(board.value for board in Machine)])
         raise CortadoError(f"can't run on '{on}'; known places: {known}") from None
     allowed = tuple(Machine) if target.cpu is CortexM.ANY else (target.machine, *_ALSO.get(target.cpu, ()))
     if wanted not in allowed:

@@ -47,12 +47,27 @@ static inline const int8_t **cortado_taps_point_row(const cortado_depthwise_t *L
     return to;
 }
 
-static inline void cortado_taps_point(const cortado_depthwise_t *L, const int8_t *const rows[], int32_t left,
-                                      const int8_t **to)
+/* Points all taps at the window that starts at column `left`. If the one before, a stride to the left, was inside the row
+ * (`was_inside`) and this one is too, the taps only move on. Returns whether it is. */
+static inline int cortado_taps_point(const cortado_depthwise_t *L, const int8_t *const rows[], int32_t left,
+                                     int was_inside, const int8_t **to)
 {
+    const int inside = left >= 0 && left + (L->kernel_w - 1) * L->dilation_w < L->in_w;
+    const int32_t step = L->stride_w * L->in_c;
     for (int32_t ky = 0; ky < L->kernel_h; ky++) {
-        to = cortado_taps_point_row(L, rows[ky], left, to);
+        if (!inside || !was_inside) {
+            to = cortado_taps_point_row(L, rows[ky], left, to);
+            continue;
+        }
+        if (rows[ky] == NULL) {
+            to += L->kernel_w;
+            continue;
+        }
+        for (int32_t kx = L->kernel_w; kx > 0; kx--) {
+            *to++ += step;
+        }
     }
+    return inside;
 }
 
 #endif /* CORTADO_TAPS_H */

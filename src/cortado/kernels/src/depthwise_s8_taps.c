@@ -13,8 +13,9 @@ void CORTADO_TAPS_NAME(cortado_depthwise_s8)(const cortado_depthwise_t *L, const
     }
     const cortado_taps_t layer = {L->weights,    (const int8_t *const *)taps, (const int8_t *const *)end, L->in_c,
                                   L->out_offset, L->act_min,                  L->act_max};
+    int inside = 0;
     for (int32_t x = 0, left = -L->pad_left; x < L->out_w; x++, left += L->stride_w) {
-        cortado_taps_point(L, rows, left, taps);
+        inside = cortado_taps_point(L, rows, left, inside, taps);
         cortado_taps_pixel(&layer, out);
         out += L->in_c;
     }
