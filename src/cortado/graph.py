@@ -146,6 +146,7 @@ def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:
 
 # ---- constants of an ExportedProgram -------------------------------------------------------------------------
 
+CONSTANT = "cortado_constant"  # in a placeholder's meta: its name in the state dict
 _CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -162,6 +163,9 @@ def constant_value(program: ExportedProgram, node: Any) -> Tensor | None:
     """The data behind a constant placeholder; None for anything else."""
     if not isinstance(node, Node) or node.op != "placeholder":
         return None
+    known = node.meta.get(CONSTANT)  # noted by lift and add_constant; a program of another origin is searched
+    if known is not None:
+        return program.state_dict.get(known)
     for spec in program.graph_signature.input_specs:
         if spec.arg.name == node.name and spec.kind in _CONSTANT_KINDS:
             return program.state_dict.get(spec.target, program.constants.get(spec.target))
@@ -171,15 +175,15 @@ def constant_value(program: ExportedProgram, node: Any) -> Tensor | None:
 def add_constant(program: ExportedProgram, name: str, data: Tensor) -> Node:
     """A new constant placeholder holding `data`, in front of the user's inputs."""
     graph = program.graph_module.graph
-    taken = {node.name for node in graph.nodes} | set(program.state_dict)
-    unique, number = name, 0
-    while unique in taken:
-        number += 1
-        unique = f"{name}_{number}"
     first = next(iter(graph.nodes))
-    with graph.inserting_before(first):
-        node = graph.placeholder(unique)
     mode = fake_mode_of(graph) or FakeTensorMode()
+    with graph.inserting_before(first):
+        node = graph.placeholder(name)
+        while node.name in program.state_dict:
+            graph.erase_node(node)
+            node = graph.placeholder(name)
+    node.target = node.name
+    node.meta[CONSTANT] = node.name
     data = data.detach().contiguous()
     node.meta["val"] = mode.from_tensor(data, static_shapes=True)
     program.state_dict[node.name] = data
@@ -249,6 +253,7 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
             with graph.inserting_before(first):
                 holder = graph.placeholder("c_" + target.replace(".", "_"))
             holder.target = holder.name  # two attributes may differ in a dot only
+            holder.meta[CONSTANT] = target
             holder.meta["val"] = mode.from_tensor(data, static_shapes=True)
             placeholders[target] = holder
             state[target] = data

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cortado import boards, toolchain
+from cortado.emit_c import BUNDLE_FLAGS
 from cortado.errors import CortadoError
 from cortado.target import Compiler, CortexM, CortexMTargetConfig, Machine
 
@@ -108,7 +109,6 @@ def board_flags(target: CortexMTargetConfig, board: Machine) -> tuple[str, ...]:
 # ---- building ----------------------------------------------------------------------------------------------------
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
-BUNDLE_FLAGS = ("-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 RUNTIME_CHECKS = "-DCORTADO_ENABLE_RUNTIME_CHECKS"
 _PLACEMENT = (
     '-DCORTADO_WEIGHTS=__attribute__((section(".cortado.weights")))',

@@ -288,7 +288,9 @@ class _Search:
         if step.images != 1 or self.steps[first].images != 1:
             return False
         made = {s.output: s for s in self.steps[first:last]}
-        sources = [(made[port.source], port) for port in step.inputs if port.source in made]
+        sources = [
+            (made[port.source], port) for port in step.inputs if isinstance(port.source, str) and port.source in made
+        ]
         return all(_same_rows(source, port) for source, port in sources)
 
     def alone(self, index: int) -> Segment:

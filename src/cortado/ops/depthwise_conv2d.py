@@ -141,6 +141,11 @@ def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | No
         fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
         mve = ("depthwise_s8_mve.c", "taps_mve.S", "scratch.c")
         return Variant("depthwise_s8__mve", mve, fields, packing.scratch_taps_mve(kh, kw))
+    columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
+    clamp = (fields["act_min"], fields["act_max"])
+    if core is Core.DSP and packing.fits_slide(*stream.all[:2], stream.shift, clamp, columns, slide):
+        fields = conv2d.packed(fields, packing.pack_slide(*stream.all))
+        return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8_dsp.c", "slide.S"), fields)
     if core is not Core.MVE and packing.fits_taps(stream.weights, stream.bias, stream.shift, core):
         fields = conv2d.packed(fields, packing.pack_taps(*stream.all, core))
         sources = ("depthwise_s8_taps.c", "taps.S", "taps.c", "scratch.c")
