@@ -58,9 +58,11 @@ tools:
 	@test "$$(arm-none-eabi-gcc -print-file-name=libc.a)" != libc.a || { $(call apt,newlib,libnewlib-arm-none-eabi); }
 	$(call tool,qemu-system-arm,qemu-system-arm)
 
-# The tests build with clang as well.
+# The tests build with clang as well, and the ExecuTorch adapter for a core.
 test-tools:
 	$(call tool,clang-19,clang-19 lld-19)
+	@test "$$(arm-none-eabi-g++ -print-file-name=libstdc++.a)" != libstdc++.a || \
+	  { $(call apt,the C++ library of arm-none-eabi,libstdc++-arm-none-eabi-newlib); }
 
 $(STAMP): requirements.txt requirements-dev.txt pyproject.toml | python
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] >= (3, 11) else "Cortado needs Python 3.11 or newer, found %d.%d" % sys.version_info[:2])'

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from cortado.export import Inputs, Quantized, capture, quantize
 from cortado.graph import outputs
 from cortado.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
+from cortado.op import LinearWeights
 from cortado.passes import CortexMPassManager
 from cortado.target import from_target_string
 
@@ -75,10 +76,15 @@ def lower(
     return lower_on(model, inputs, target)
 
 
-def lower_on(model: torch.nn.Module, batches: Sequence[Inputs], target: str = "cortex-m55") -> Single:
+def lower_on(
+    model: torch.nn.Module,
+    batches: Sequence[Inputs],
+    target: str = "cortex-m55",
+    linear: LinearWeights = LinearWeights.PER_CHANNEL,
+) -> Single:
     quantized = quantize(capture(model.eval(), batches[0]), batches[0], list(batches))
     program = quantized.program()
-    CortexMPassManager(program, target_config=from_target_string(target)).transform()
+    CortexMPassManager(program, target_config=from_target_string(target), linear=linear).transform()
     scales = tuple(float(node.kwargs["scale"]) for node in outputs(program))  # type: ignore[arg-type]
     return Single(quantized, lowered_graph(program), scales, tuple(batches))
 

@@ -18,9 +18,8 @@ import single
 from cortado.errors import CortadoError
 from cortado.executorch_host import run_pte
 from cortado.lowered import reference_outputs
-from cortado.op import Call
+from cortado.op import Call, LinearWeights
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, Axis, Taps, group_count, zero_taps
-from cortado.passes.lower import LoweringContext
 from cortado.target import Isa
 from single import Function, assert_close, lower, randomize
 
@@ -467,16 +466,16 @@ def test_a_product_beyond_32_bits_is_refused() -> None:
 # ---- one scale for all weights of a linear layer -------------------------------------------------------------
 
 
-def test_per_tensor_linear_carries_what_the_target_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_per_tensor_linear_carries_what_the_target_reads() -> None:
     """MVE reads kernel_sum, the others bias; a target that stands for all carries both, and all mean the same."""
-    monkeypatch.setattr(LoweringContext, "per_tensor_linear", True, raising=False)
     model = nn.Linear(9, 5)
     with torch.no_grad():
         model.weight[:, 0] = 1.0  # the largest of each row: all rows get one scale, so nothing is rounded again
         model.weight[:, 1:].clamp_(-0.9, 0.9)
     carried, results = {}, []
+    batches = [(torch.randn(2, 3, 9),) for _ in range(4)]
     for target in ("cortex-m55", "cortex-m4", "cortex-m0", "cortex-m"):
-        found = lower(model, [(2, 3, 9)], target)
+        found = single.lower_on(model, batches, target, LinearWeights.PER_TENSOR)
         assert_close(found)
         (call,) = found.calls("cortex_m::quantized_linear")
         carried[target] = (call.arguments["bias"] is not None, call.arguments["kernel_sum"] is not None)
@@ -486,13 +485,13 @@ def test_per_tensor_linear_carries_what_the_target_reads(monkeypatch: pytest.Mon
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-def test_per_tensor_linear_rescales_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_per_tensor_linear_rescales_channels() -> None:
     """Rows of different sizes share the largest scale: less exact than per channel, but the same layer."""
-    monkeypatch.setattr(LoweringContext, "per_tensor_linear", True, raising=False)
     model = nn.Linear(9, 5)
     with torch.no_grad():
         model.weight *= torch.tensor([1.0, 0.9, 0.8, 0.7, 0.6])[:, None]
-    assert 0.0 < lower(model, [(3, 9)]).worst() < 4.0
+    batches = [(torch.randn(3, 9),) for _ in range(4)]
+    assert 0.0 < single.lower_on(model, batches, linear=LinearWeights.PER_TENSOR).worst() < 4.0
 
 
 # ---- whole networks ------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from cortado.emit_pte import ALIGNMENT, RUNTIME_LIMITS, Edge, Pte, bundle_pte, e
 from cortado.errors import CortadoError
 from cortado.executorch_host import ADAPTER, HEADER, KERNELS, operator_header, registered_operators, run_pte
 from cortado.lowered import LoweredGraph, lowered_graph, reference_outputs
-from cortado.op import Call, Operator, Place, registry
+from cortado.op import Call, LinearWeights, Operator, Place, registry
 from cortado.passes import CortexMPassManager
 from cortado.pte_reader import OPERATOR_ARGUMENTS, IoQParams, read_pte
 from cortado.target import from_target_string
@@ -190,6 +190,33 @@ def test_linear_means_the_same_to_readers_of_either_bias() -> None:
     for first, second, third in zip(found[::3], found[1::3], found[2::3], strict=True):
         np.testing.assert_array_equal(first, second)
         np.testing.assert_array_equal(first, third)
+
+
+def per_tensor(target: str, without: str | None = None) -> torch.export.ExportedProgram:
+    """The dense network with one scale per layer; `without`: as a reader sees it that ignores that argument."""
+    program = network("deep_autoencoder").quantized.program()
+    config = from_target_string(target)
+    CortexMPassManager(program, target_config=config, linear=LinearWeights.PER_TENSOR).transform()
+    for node in program.graph.nodes:
+        if without is not None and without in node.kwargs:
+            node.kwargs = {**node.kwargs, without: None}
+    return program
+
+
+@pytest.mark.host
+def test_one_file_for_all_cores_means_the_same_on_each() -> None:
+    samples = [[tensor.numpy() for tensor in sample] for sample in zoo.get("deep_autoencoder").calibration(3, seed=5)]
+    config = from_target_string(ANY)
+    both, scalar, mve = (per_tensor(ANY, without) for without in (None, "kernel_sum", "bias"))
+    assert len(emit_pte(both, config, {}).data) <= 286_000
+    assert len(emit_pte(per_tensor(MVE), from_target_string(MVE), {}).data) <= 279_000
+    wanted = [reference_outputs(lowered_graph(both), [torch.from_numpy(x) for x in sample]) for sample in samples]
+    for program in (both, scalar, mve):
+        calls = [node for node in program.graph.nodes if "kernel_sum" in node.kwargs]
+        assert len(calls) == 10
+        found = run_pte(emit_pte(program, config, {}).data, samples)
+        for got, want in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(got[0], want[0].numpy())
 
 
 # ---- the file ------------------------------------------------------------------------------------------------------
@@ -528,8 +555,9 @@ def test_wrong_arguments_are_refused_without_harm_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.host
-def test_little_stack_means_scratch_or_temp_allocator() -> None:
+def test_little_stack_means_scratch_or_temp_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     """With 32 bytes of stack: a padding pixel from the scratch tensor, from a temp allocator, or a clear refusal."""
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # what the wheel's libraries keep until the end
     depthwise = by_name("cortex_m::quantized_depthwise_conv2d_nhwc")
     wide = [a for a in draw(depthwise, 40) if a["input"].shape[3] > 32 and any(a["padding"])]
     assert wide

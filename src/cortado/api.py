@@ -20,12 +20,13 @@ from cortado.errors import CortadoError
 from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
 from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
-from cortado.options import Options
-from cortado.passes import CortexMPassManager
+from cortado.options import InputLayout, Options
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.program import build_program
 from cortado.report import build_report
 from cortado.schedule import Planned, schedule
-from cortado.target import CortexMTargetConfig, from_target_string
+from cortado.target import CortexM, CortexMTargetConfig, from_target_string
 
 Tensor = torch.Tensor
 Progress = Callable[[str], None]
@@ -114,13 +115,19 @@ class Model:
         clock = Clock(dict(self.seconds), self.progress)
         with clock.phase("lower"):
             program = self.quantized.program()
+            nhwc = options.input_layout is InputLayout.NHWC
             CortexMPassManager(
-                program, target_config=target, intermediates=intermediates, linear=options.linear
+                program,
+                passes=(NhwcInputs, *PIPELINE) if nhwc else PIPELINE,
+                target_config=target,
+                intermediates=intermediates,
+                linear=options.linear,
             ).transform()
             graph = lowered_graph(program)
         with clock.phase("plan"):
             planned = schedule(build_program(self.name, graph, target, options.border), options.optimize)
             check_ram(planned, options)
+            single = _single_targets(self.name, graph, target, options)
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("emit pte"):
@@ -141,6 +148,7 @@ class Model:
             labels=self.labels,
             options=options,
             pte_missing=missing,
+            single_targets=single,
         )
         return Compiled(
             name=self.name,
@@ -149,10 +157,26 @@ class Model:
             planned=planned,
             bundle=bundle,
             pte=pte,
-            example=self.sample,
+            example=tuple(_nhwc(value) for value in self.sample) if nhwc else self.sample,
             options=options,
             data={**data, "prefix": prefix},
         )
+
+
+def _single_targets(
+    name: str, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
+) -> dict[str, int] | None:
+    """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
+    if target.cpu is not CortexM.ANY:
+        return None
+    alone = [CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM.M3, CortexM.M4, CortexM.M55)]
+    programs = [build_program(name, graph, one, options.border) for one in alone]
+    peaks = [schedule(program, options.optimize).plan.peak for program in programs]
+    return {one.target_string: peak for one, peak in zip(alone, peaks, strict=True)}
+
+
+def _nhwc(value: Tensor) -> Tensor:
+    return value.permute(0, 2, 3, 1).contiguous() if value.dim() == 4 else value
 
 
 def prepare(

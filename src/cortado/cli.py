@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 OPTIMIZE = ("ram", "balanced", "time")
 IO = ("int8", "float")
 LINEAR = ("per-channel", "per-tensor")
+LAYOUTS = ("model", "nhwc")
 
 
 class Exit(IntEnum):
@@ -149,6 +150,13 @@ def _compile_arguments(commands: Any) -> None:
         "--io", choices=IO, default="int8", help="what the C bundle's inputs and outputs hold (default: int8)"
     )
     parser.add_argument(
+        "--input-layout",
+        "--input_layout",
+        choices=LAYOUTS,
+        default="model",
+        help="model: the .pte's inputs as in the model (default); nhwc: images channels last, as a camera gives them",
+    )
+    parser.add_argument(
         "--linear",
         choices=LINEAR,
         default="per-channel",
@@ -266,7 +274,7 @@ def _compile_all(
 
 def _options(arguments: argparse.Namespace) -> "Options":
     from cortado.op import LinearWeights
-    from cortado.options import Options, parse_bytes
+    from cortado.options import InputLayout, Options, parse_bytes
     from cortado.program import Border
     from cortado.schedule import Optimize
 
@@ -274,6 +282,7 @@ def _options(arguments: argparse.Namespace) -> "Options":
     return Options(
         optimize=Optimize(arguments.optimize),
         border=Border(arguments.io),
+        input_layout=InputLayout(arguments.input_layout),
         linear=LinearWeights(arguments.linear),
         bundleio=arguments.bundleio,
         etrecord=arguments.etrecord,

@@ -708,6 +708,7 @@ class _Search:
         least = self._least(group, low, floor)
         if least is None or not self._room(group, least):
             return False
+        low = low.copy()
         rest = self._settle(group, low, least)
         if rest is None:
             return False
@@ -749,26 +750,40 @@ class _Search:
         return True
 
     def _settle(self, group: list[int], low: list[int], least: list[int]) -> list[int] | None:
-        """Fix every buffer that is in nobody's way at its lowest offset; the rest, or None if one should lie lower."""
-        near = self.model.near
+        """Fix every buffer that is in nobody's way at its lowest offset; the rest, or None if one should lie lower.
+
+        What is fixed raises `low` of others, though never above `least`: they can't move down to where it lies.
+        """
         left = set(group)
         settled = -1
         while settled:
             settled = 0
             for k in group:
-                if k not in left:
+                if k not in left or self._is_in_the_way(k, left, low, least):
                     continue
-                at = low[k]
-                for i, up, _ in near[k]:
-                    if least[i] < at + up and i in left:
-                        break
-                else:
-                    if at < least[k]:
-                        return None
-                    self.at[k] = at
-                    left.remove(k)
-                    settled += 1
+                if low[k] < least[k]:
+                    return None
+                self.at[k] = low[k]
+                self._raise(k, low)
+                left.remove(k)
+                settled += 1
         return [k for k in group if k in left]
+
+    def _is_in_the_way(self, k: int, left: set[int], low: list[int], least: list[int]) -> bool:
+        """Whether k at its lowest offset could keep one of those left from its own."""
+        at = low[k]
+        for i, up, _ in self.model.near[k]:  # a plain loop: this is where the search spends its time
+            if least[i] < at + up and i in left:
+                return True
+        return False
+
+    def _raise(self, k: int, low: list[int]) -> None:
+        """Lift the lowest offsets of all others to their distance above k, as if they came later."""
+        at = low[k]
+        for i, up, _ in self.model.near[k]:
+            if at + up > low[i]:
+                step = self.model.step[i]
+                low[i] = at + up if step == 1 else _ceil_div(at + up, step) * step
 
     def _branch(self, group: list[int], low: list[int], floor: int, last: int) -> bool:
         """Try each buffer that can come next."""
@@ -800,13 +815,10 @@ class _Search:
 
     def _fits_above(self, k: int, group: list[int], low: list[int], floor: int) -> bool:
         """Put k at its lowest offset and the rest of the group above it."""
-        at = self.at[k] = low[k]
+        self.at[k] = low[k]
         rest = [i for i in group if i != k]
         raised = low.copy()
-        for i, up, _ in self.model.near[k]:
-            if at + up > raised[i]:
-                step = self.model.step[i]
-                raised[i] = at + up if step == 1 else _ceil_div(at + up, step) * step
+        self._raise(k, raised)
         return all(self._fits(piece, raised, floor, self.rank[k]) for piece in self._split(rest))
 
 

@@ -2,11 +2,19 @@
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 
 from cortado.errors import CortadoError
 from cortado.op import LinearWeights
 from cortado.program import Border
 from cortado.schedule import Optimize
+
+
+class InputLayout(Enum):
+    """The order of dimensions of the .pte's inputs. (The C bundle's int8 inputs lie as the kernels read them.)"""
+
+    MODEL = "model"
+    NHWC = "nhwc"  # images channels last, as a camera gives them
 
 
 @dataclass(frozen=True)
@@ -15,6 +23,7 @@ class Options:
 
     optimize: Optimize = Optimize.BALANCED
     border: Border = Border.INT8
+    input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord

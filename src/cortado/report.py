@@ -8,11 +8,11 @@ from cortado import __version__
 from cortado.emit_c import Bundle
 from cortado.emit_pte import Pte
 from cortado.lowered import LoweredGraph
-from cortado.memory import peak_buffers
+from cortado.memory import peak_buffers, timeline
 from cortado.op import registry
 from cortado.options import Options
 from cortado.program import Tensor
-from cortado.schedule import Planned
+from cortado.schedule import Planned, alternatives
 
 
 def build_report(
@@ -26,6 +26,7 @@ def build_report(
     labels: Sequence[str] | None,
     options: Options,
     pte_missing: Sequence[str],
+    single_targets: Mapping[str, int] | None,
 ) -> dict[str, Any]:
     program, plan = planned.program, planned.plan
     counted = Counter(call.operator for call in graph.calls if not registry().operators[call.operator].view)
@@ -42,8 +43,19 @@ def build_report(
             "lower_bound_bytes": plan.lower_bound,
             "optimal": plan.optimal,
             "peak_buffers": [{"name": b.name, "bytes": b.size} for b in peak_buffers(planned.problem, plan)],
+            "alternatives": {
+                optimize.value: {"arena_bytes": other.arena_bytes, "row_calls": other.row_calls}
+                for optimize, other in alternatives(planned.base).items()
+            },
+            "single_targets": None if single_targets is None else dict(single_targets),
+            "timeline": _timeline(planned),
         },
-        "options": {"optimize": options.optimize.value, "io": options.border.value},
+        "options": {
+            "optimize": options.optimize.value,
+            "io": options.border.value,
+            "linear": options.linear.value,
+            "input_layout": options.input_layout.value,
+        },
         "schedule": {
             "stages": [[step.name for step in stage.steps] for stage in program.stages],
             "row_calls": planned.row_calls,
@@ -51,6 +63,7 @@ def build_report(
         "flash": {"weights_bytes": bundle.weights_bytes, "code_bytes": code_bytes},
         "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
         "pte_missing": list(pte_missing),
+        "pte_limits": [] if pte is None else list(pte.limits),
         "macs": sum(step.macs for step in program.steps),
         "layers": [
             {"name": step.name, "operator": step.operator, "module": step.module, "macs": step.macs}
@@ -61,6 +74,12 @@ def build_report(
         "labels": None if labels is None else list(labels),
         "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
     }
+
+
+def _timeline(planned: Planned) -> list[dict[str, Any]]:
+    """RAM over time: for each moment of the schedule, the bytes that live then."""
+    moments = timeline(planned.problem, planned.plan)
+    return [{"stage": moment.start[0], "position": moment.start[1], "bytes": moment.used} for moment in moments]
 
 
 def _tensor(tensor: Tensor) -> dict[str, Any]:

@@ -490,18 +490,32 @@ def kernel_instructions(program: Program) -> int:
 
 def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
     """Chooses stages and plans the memory; for the lowest peak also with the kernels that need less scratch."""
-    planned = _schedule(program, optimize)
+    planned = _schedule(_Search(program), optimize)
     if optimize is not Optimize.RAM:
         return planned
     stages = tuple(Stage(tuple(step.lean() for step in stage.steps)) for stage in program.stages)
-    lean = _schedule(replace(program, stages=stages), optimize)
+    lean = _schedule(_Search(replace(program, stages=stages)), optimize)
     return lean if lean.plan.peak < planned.plan.peak else planned
 
 
-def _schedule(program: Program, optimize: Optimize) -> Planned:
+def _schedule(search: _Search, optimize: Optimize) -> Planned:
+    segments = _choose(search, optimize, kernel_instructions(search.program))
+    return _planned(search.program, search, segments)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What another way to optimize would give, with the same kernels."""
+
+    arena_bytes: int
+    row_calls: int
+
+
+def alternatives(program: Program) -> dict[Optimize, Alternative]:
+    """Every way to optimize; stages that were looked at once are not looked at again."""
     search = _Search(program)
-    segments = _choose(search, optimize, kernel_instructions(program))
-    return _planned(program, search, segments)
+    found = {optimize: _schedule(search, optimize) for optimize in Optimize}
+    return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 
 
 def _planned(program: Program, search: _Search, segments: Sequence[Segment]) -> Planned:

@@ -141,7 +141,7 @@ int tiny_run(void *arena)
 {
     cortado_state_t state[2];
     const int8_t *rows[3];
-    for (unsigned i = 0; i < 2u; i++) {
+    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }
     return 0;

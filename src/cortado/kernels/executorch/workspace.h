@@ -8,8 +8,8 @@
  *      layer, so nearly every layer ends here;
  *   2. CORTADO_ET_STACK_BYTES of stack, for the layers that CMSIS-NN needs no scratch for;
  *   3. the runtime's temp allocator, if it has one.
- * Without any of them the call ends with Error::MemoryAllocationFailed. The default of 1024 bytes is enough for every
- * layer of up to 1000 channels without a temp allocator, whatever the target.
+ * Without any of them the call ends with Error::MemoryAllocationFailed. On a 32-bit core the default of 1024 bytes of
+ * stack is enough for a window of 6 rows over 1000 channels, or for a pool over 256 rows.
  */
 #ifndef CORTADO_WORKSPACE_H
 #define CORTADO_WORKSPACE_H
