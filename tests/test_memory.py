@@ -205,6 +205,11 @@ def test_the_search_alone_is_exact() -> None:
     check_search(range(200))
 
 
+def test_a_settled_buffer_counts_for_those_above_it() -> None:
+    # b2 gets in nobody's way, so it is fixed early; but b1 can't move down to where it lies.
+    check_search(range(11_300, 11_301))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_the_search_alone_is_exact_many_times(part: int) -> None:
