@@ -173,6 +173,7 @@ def _compile_arguments(commands: Any) -> None:
 def _run_arguments(commands: Any) -> None:
     parser = _add(commands, "run", "run a compiled model and check it against its reference", _run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote, or the .pte in it")
+    parser.add_argument("--target", "-t", metavar="TARGET", help="fail unless the model was compiled for this target")
     parser.add_argument(
         "--on", metavar="PLACE", help="host, executorch (the .pte), or an emulated board (default: the target's)"
     )
@@ -342,13 +343,17 @@ def _code(report: dict[str, Any]) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from cortado.artifact import Artifact
+    from cortado.artifact import REPORT, Artifact
     from cortado.doctor import require
     from cortado.runner import EXECUTORCH, choose_board
     from cortado.toolchain import Tool
 
     is_pte = arguments.folder.suffix == ".pte" and arguments.folder.is_file()
+    if is_pte and not (arguments.folder.absolute().parent / REPORT).is_file():
+        _run_lone_pte(arguments)
+        return
     artifact = Artifact.open(arguments.folder.absolute().parent if is_pte else arguments.folder)
+    _check_target(artifact, arguments.target)
     on = EXECUTORCH if is_pte and arguments.on is None else arguments.on
     board = choose_board(artifact.info.target, on)
     if arguments.output is not None:
@@ -363,6 +368,56 @@ def _run(arguments: argparse.Namespace) -> None:
     print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
     if not checked.bit_exact:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
+
+
+def _check_target(artifact: "Artifact", wanted: str | None) -> None:
+    from cortado.target import ANY, from_target_string
+
+    if wanted is None:
+        return
+    target = from_target_string(wanted)
+    if artifact.info.target not in (target, ANY):
+        found = artifact.info.target.target_string
+        raise CortadoError(
+            f"{artifact.folder} was compiled for {found}, expected {target.target_string}; "
+            f"compile it again with --target {target.target_string}, or with --target cortex-m for every core"
+        )
+
+
+def _run_lone_pte(arguments: argparse.Namespace) -> None:
+    """A .pte by itself: nothing beside it says what it must give, so it is run and not checked."""
+    from cortado.artifact import read_arrays
+    from cortado.doctor import require
+    from cortado.executorch_host import run_pte
+    from cortado.pte_reader import read_pte_file, require_target
+    from cortado.runner import EXECUTORCH
+    from cortado.target import from_target_string
+    from cortado.toolchain import Tool
+
+    info = read_pte_file(arguments.folder)
+    if arguments.target is not None:
+        require_target(info, from_target_string(arguments.target).target_string, str(arguments.folder))
+    if arguments.on not in (None, EXECUTORCH):
+        raise CortadoError(f"{arguments.folder} is a .pte: it runs on executorch, not on {arguments.on}")
+    if arguments.input is None:
+        raise CortadoError(
+            f"there is no report.json beside {arguments.folder}, so no example input: give one with --input"
+        )
+    require((Tool.CC, Tool.CXX))
+    outputs = run_pte(arguments.folder, [list(read_arrays(arguments.input).values())])[0]
+    values = {f"output{position}": value for position, value in enumerate(outputs)}
+    if arguments.output is not None:
+        _write_outputs(arguments.output, values)
+    target = None if info.metadata is None else info.metadata.target
+    if arguments.json:
+        lists = {name: value.tolist() for name, value in values.items()}
+        record = {"board": EXECUTORCH, "target": target, "bit_exact": None, "instructions": None, "outputs": lists}
+        print(json.dumps(record))
+        return
+    lines = [f"{arguments.folder.name} on {EXECUTORCH}"]
+    for name, value in values.items():
+        lines += _scores(f"output {name}: " if len(values) > 1 else "", value, None)
+    print("\n".join([*lines, "not checked: the folder of the file holds no reference"]))
 
 
 def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:

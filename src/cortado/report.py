@@ -13,6 +13,7 @@ from cortado.op import registry
 from cortado.options import Options
 from cortado.program import Tensor
 from cortado.schedule import Planned, alternatives
+from cortado.target import CortexM, CortexMTargetConfig
 
 
 def build_report(
@@ -64,6 +65,7 @@ def build_report(
         "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
         "pte_missing": list(pte_missing),
         "pte_limits": [] if pte is None else list(pte.limits),
+        "notes": _notes(program.target, pte),
         "macs": sum(step.macs for step in program.steps),
         "layers": [
             {"name": step.name, "operator": step.operator, "module": step.module, "macs": step.macs}
@@ -74,6 +76,17 @@ def build_report(
         "labels": None if labels is None else list(labels),
         "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
     }
+
+
+def _notes(target: CortexMTargetConfig, pte: Pte | None) -> list[str]:
+    """What a user of the files should know."""
+    if pte is None or target.cpu is not CortexM.ANY:
+        return []
+    return [
+        "scratch buffers of the .pte have the largest size over SCALAR, DSP and MVE; an ExecuTorch runtime built with "
+        "CORTEX_M_ENABLE_RUNTIME_CHECKS compares for equality and rejects this file where the sizes differ: compile "
+        "for one core to use such a runtime"
+    ]
 
 
 def _timeline(planned: Planned) -> list[dict[str, Any]]:
