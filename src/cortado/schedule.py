@@ -437,7 +437,22 @@ def _choose(search: _Search, optimize: Optimize, instructions: int) -> tuple[Seg
             step *= 2
         else:
             best = found
-    return best.stages
+    return _take_in_delays(search, best.stages) if optimize is Optimize.RAM else best.stages
+
+
+def _take_in_delays(search: _Search, stages: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Where it costs no peak, a residual branch waits in a ring inside its stage, not as a whole tensor around it."""
+    limit = max((segment.peak for segment in stages), default=0)
+    for index, step in enumerate(search.steps):
+        sources = [search.uses.made.get(port.source, -1) for port in step.inputs if isinstance(port.source, str)]
+        if step.kind is Walk.ELEMENTS and len(sources) > 1 and min(sources) >= 0:
+            covering = [segment for segment in stages if segment.last >= min(sources) and segment.first <= index]
+            first, last = covering[0].first, covering[-1].last
+            if len(covering) > 1 and search.possible(first, last) and search.segment(first, last).peak <= limit:
+                before = tuple(segment for segment in stages if segment.last < first)
+                after = tuple(segment for segment in stages if segment.first > last)
+                stages = (*before, search.segment(first, last), *after)
+    return stages
 
 
 # ---- the planned program ----------------------------------------------------------------------------------------
