@@ -37,7 +37,12 @@ def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
             raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
         if value.numel() == 0:
             raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
-    return inputs
+    return _plain(inputs)
+
+
+def _plain(inputs: Sequence[Tensor]) -> Inputs:
+    """The same values in the plain order of memory: channels_last is how a tensor lies, no part of the model."""
+    return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
 
 
 def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> GraphModule:
@@ -73,7 +78,7 @@ def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[
             )
         for value, example in zip(values, example_inputs, strict=True):
             _check_tensor(f"calibration batch {number}", value, example)
-        checked.append(values)
+        checked.append(_plain(values))
     if not checked:
         raise CortadoError(
             "no calibration data: quantization needs a few typical inputs to choose its scales; "

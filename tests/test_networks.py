@@ -1,0 +1,184 @@
+"""The zoo's networks against what was promised of them: nodes, accuracy, targets, sizes, RAM."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cortado import memory, zoo
+from cortado.api import Model, prepare
+from cortado.emit_pte import c_only, emit_pte
+from cortado.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
+from cortado.passes import CortexMPassManager
+from cortado.program import build_program
+from cortado.schedule import Optimize, Planned, schedule
+from cortado.target import CortexM, from_target_string
+
+Tensor = torch.Tensor
+
+BASELINES = json.loads((Path(__file__).parents[1] / "benchmarks" / "baselines.json").read_text())
+NODES: dict[str, int] = BASELINES["executorch_cortex_m_nodes"]
+MOST_PTE_BYTES = {
+    "ds_cnn": 41_500,
+    "mobilenet_v1_025": 269_000,
+    "resnet8": 95_000,
+    "deep_autoencoder": 294_000,
+    "mobilenet_v2": 3_720_000,
+    "mobilenet_v3_small": 2_722_000,
+}
+MOST_ARENA_BYTES = {
+    "ds_cnn": 5_900,
+    "mobilenet_v1_025": 30_000,
+    "resnet8": 17_500,
+    "deep_autoencoder": 768,
+    "mobilenet_v2": 208_000,
+    "mobilenet_v3_small": 162_000,
+}
+LARGE = ("mobilenet_v2", "mobilenet_v3_small", "unet_small")
+PLANNED = ("cortex-m55", "cortex-m4", "cortex-m0plus")
+TARGETS = tuple(cpu.value for cpu in CortexM)
+
+
+def networks(names: Sequence[str], slow: Sequence[str] = LARGE) -> list[Any]:
+    """Parameters: those of one network on one worker, which prepares it once."""
+    return [
+        pytest.param(
+            name, marks=[pytest.mark.xdist_group(f"network {name}"), *([pytest.mark.slow] if name in slow else [])]
+        )
+        for name in names
+    ]
+
+
+@cache
+def prepared(name: str) -> Model:
+    network = zoo.get(name)
+    return prepare(network.build(), network.example_inputs(), network.calibration(8), name=name)
+
+
+def lowered(name: str, target: str) -> torch.export.ExportedProgram:
+    program = prepared(name).quantized.program()
+    CortexMPassManager(program, target_config=from_target_string(target)).transform()
+    return program
+
+
+@cache
+def graph_of(name: str, target: str = "cortex-m55") -> LoweredGraph:
+    return lowered_graph(lowered(name, target))
+
+
+def planned(name: str, target: str, optimize: Optimize) -> Planned:
+    """Layers, stages and a memory plan that the independent validator accepts."""
+    found = schedule(build_program(name, graph_of(name, target), from_target_string(target)), optimize)
+    memory.validate(found.problem, found.plan)
+    return found
+
+
+# ---- the graph -----------------------------------------------------------------------------------------------
+
+
+def input_quantizes(graph: LoweredGraph) -> set[str]:
+    border = "cortex_m::quantize_per_tensor"
+    return {call.name for call in graph.calls if call.operator == border and call.refs("input")[0] in graph.inputs}
+
+
+def input_transposes(graph: LoweredGraph) -> int:
+    """Inputs that are brought into the kernels' layout: at most one transpose each."""
+    quantized = input_quantizes(graph)
+    readers = [call.refs("input")[0] for call in graph.calls if call.operator == "cortex_m::transpose"]
+    return len(quantized.intersection(readers))
+
+
+@pytest.mark.parametrize("name", networks(list(NODES)))
+def test_no_more_kernels_than_the_peer(name: str) -> None:
+    graph = graph_of(name)
+    nodes = [call for call in graph.calls if call.operator.startswith("cortex_m::")]
+    assert len(nodes) - input_transposes(graph) <= NODES[name]
+
+
+def sees_float(graph: LoweredGraph, call: LoweredCall) -> bool:
+    refs = call.refs(*call.arguments)
+    tensors = [graph.constants[ref] if ref in graph.constants else graph.values[ref] for ref in refs]
+    return any(tensor.dtype.is_floating_point for tensor in [*tensors, graph.values[call.name]])
+
+
+@pytest.mark.parametrize("name", networks(zoo.names()))
+def test_only_the_borders_see_floats(name: str) -> None:
+    graph = graph_of(name)
+    found = [call for call in graph.calls if sees_float(graph, call)]
+    entries = [call for call in found if call.name in input_quantizes(graph)]
+    exits = [call for call in found if call.name in graph.outputs]
+    assert len(entries) == len(graph.inputs)
+    assert {call.operator for call in exits} == {"cortex_m::dequantize_per_tensor"}
+    assert [call for call in found if call not in entries and call not in exits] == []
+
+
+# ---- accuracy ------------------------------------------------------------------------------------------------
+
+
+def decibels(signal: Tensor, other: Tensor) -> float:
+    """Signal to quantization noise, pooled over everything in the tensors."""
+    return 10 * math.log10(float(signal.double().square().sum()) / float((signal - other).double().square().sum()))
+
+
+def run_all(model: Callable[..., Any], samples: Sequence[Sequence[Tensor]]) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([model(*sample) for sample in samples])
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        *((name, 64) for name in ("ds_cnn", "deep_autoencoder", "resnet8")),
+        pytest.param("ecg_conv1d", 64, marks=pytest.mark.slow),
+        pytest.param("mobilenet_v1_025", 64, marks=pytest.mark.slow),
+        pytest.param("unet_small", 16, marks=pytest.mark.slow),
+        pytest.param("mobilenet_v2", 8, marks=pytest.mark.slow),
+        pytest.param("mobilenet_v3_small", 64, marks=pytest.mark.slow),
+    ],
+)
+def test_integers_are_as_accurate_as_the_quantized_float_graph(name: str, count: int) -> None:
+    """Integer arithmetic costs at most half a decibel on top of what quantization costs."""
+    samples = zoo.get(name).calibration(count, seed=1234)
+    exact = run_all(zoo.get(name).build(), samples)
+    simulated = run_all(prepared(name).quantized.converted, samples)
+    found = run_all(lambda *sample: reference_outputs(graph_of(name), sample)[0], samples)
+    assert found.shape == simulated.shape == exact.shape
+    assert decibels(exact, found) >= decibels(exact, simulated) - 0.5
+    assert decibels(exact, found) > 1  # all zeros would be 0, a network of other weights less
+
+
+# ---- every target --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "name", networks(zoo.names(), slow=[n for n in zoo.names() if n not in ("ds_cnn", "ecg_conv1d")])
+)
+def test_compiles_for(name: str, target: str) -> None:
+    found = planned(name, target, Optimize.BALANCED)
+    assert found.plan.peak >= found.plan.lower_bound > 0
+    kernels = [call.operator for call in graph_of(name, target).calls]
+    assert kernels == [call.operator for call in graph_of(name).calls]
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["cortex-m55", "cortex-m0plus"])
+@pytest.mark.parametrize("name", networks(list(MOST_PTE_BYTES)))
+def test_size_of_the_pte(name: str, target: str) -> None:
+    program = lowered(name, target)
+    assert not c_only(program)
+    assert len(emit_pte(program, from_target_string(target), {"model": name}).data) <= MOST_PTE_BYTES[name]
+
+
+@pytest.mark.parametrize("target", PLANNED)
+@pytest.mark.parametrize("name", networks(list(MOST_ARENA_BYTES)))
+def test_ram_of_the_bundle(name: str, target: str) -> None:
+    """int8 inputs and outputs, their buffers included."""
+    assert planned(name, target, Optimize.RAM).plan.peak <= MOST_ARENA_BYTES[name]
