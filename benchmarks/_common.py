@@ -1,11 +1,12 @@
 """What the benchmarks share: the peers' figures, targets, tables, a history file."""
 
+import argparse
 import json
 import logging
 import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,20 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.2f}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def measured(about: str | None, targets: str, measure: Callable[[str, list[str]], list[dict[str, Any]]]) -> Any:
+    """What `measure` finds for the networks and targets of the command line; with --json it is printed instead."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--targets", default=targets)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    results = [r for n in arguments.networks.split(",") for r in measure(n, arguments.targets.split(","))]
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        raise SystemExit(0)
+    return results
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:

@@ -3,11 +3,9 @@
 python benchmarks/code_size.py [--networks ...] [--targets m4,m55] [--json]
 """
 
-import argparse
-import json
 from typing import Any
 
-from _common import BASELINES, NETWORKS, TARGETS, progress, ratio, table
+from _common import BASELINES, TARGETS, measured, progress, ratio, table
 from cortado import api, runner, zoo
 from cortado.target import Compiler, from_target_string
 
@@ -30,15 +28,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--targets", default="m4,m55")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    results = [r for n in arguments.networks.split(",") for r in measure(n, arguments.targets.split(","))]
-    if arguments.json:
-        print(json.dumps(results, indent=2))
-        return
+    results = measured(__doc__, "m4,m55", measure)
     rows = []
     for r in results:
         peer = PEERS[r["network"]].get(r["target"], {}).get("code_bytes_Os")

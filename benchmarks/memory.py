@@ -3,17 +3,15 @@
 python benchmarks/memory.py [--networks ...] [--targets m0,m4,m55] [--json]
 """
 
-import argparse
-import json
 import time
 from typing import Any
 
-from _common import BASELINES, NETWORKS, TARGETS, progress, ratio, table
+from _common import BASELINES, TARGETS, measured, progress, ratio, table
 from cortado import api, zoo
 from cortado.lowered import lowered_graph
 from cortado.passes import CortexMPassManager
 from cortado.program import build_program
-from cortado.schedule import Optimize, kernel_instructions, schedule
+from cortado.schedule import ROW_CALL_INSTRUCTIONS, Optimize, kernel_instructions, schedule
 from cortado.target import from_target_string
 
 PEERS: dict[str, Any] = BASELINES["executorch_models"]
@@ -41,7 +39,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
                     "lower_bound_bytes": planned.plan.lower_bound,
                     "optimal": planned.plan.optimal,
                     "row_calls": planned.row_calls,
-                    "row_call_share": 165 * planned.row_calls / kernel_instructions(program),
+                    "row_call_share": ROW_CALL_INSTRUCTIONS * planned.row_calls / kernel_instructions(program),
                     "plan_seconds": time.process_time() - start,
                 }
             )
@@ -49,15 +47,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--targets", default="m0,m4,m55")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    results = [r for n in arguments.networks.split(",") for r in measure(n, arguments.targets.split(","))]
-    if arguments.json:
-        print(json.dumps(results, indent=2))
-        return
+    results = measured(__doc__, "m0,m4,m55", measure)
     rows = []
     for r in results:
         peer = PEERS[r["network"]].get(r["target"], {}).get("arena_bytes")

@@ -3,12 +3,10 @@
 python benchmarks/pte_size.py [--networks ...] [--targets m0,m4,m55] [--json]
 """
 
-import argparse
-import json
 from collections import Counter
 from typing import Any
 
-from _common import BASELINES, NETWORKS, TARGETS, progress, ratio, table
+from _common import BASELINES, TARGETS, measured, progress, ratio, table
 from cortado import api, zoo
 from cortado.emit_pte import emit_pte
 from cortado.passes import CortexMPassManager
@@ -70,15 +68,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=",".join(NETWORKS))
-    parser.add_argument("--targets", default="m55")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    results = [r for n in arguments.networks.split(",") for r in measure(n, arguments.targets.split(","))]
-    if arguments.json:
-        print(json.dumps(results, indent=2))
-        return
+    results = measured(__doc__, "m55", measure)
     parts = ["weights", "biases", "tables", "other", "metadata", "program", "padding"]
     rows = [
         [

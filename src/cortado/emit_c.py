@@ -14,11 +14,10 @@ from cortado.memory import Plan
 from cortado.names import c_identifier
 from cortado.op import Array, Field, Kernel
 from cortado.program import Port, Program, Step, Tensor, Walk
-from cortado.schedule import GUARD_BYTES, Planned, scratch_name
+from cortado.schedule import ALIGNMENT, GUARD_BYTES, Planned, scratch_name
 from cortado.target import Core
 
 KERNELS = Path(__file__).parent / "kernels"
-ALIGNMENT = 16
 
 # How the C preprocessor tells the cores apart.
 _CORE_MACRO = f"""#if defined(__ARM_FEATURE_MVE)

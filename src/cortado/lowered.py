@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.errors import CortadoError
-from cortado.graph import constant_names, constant_value, module_path, outputs, shape, user_inputs
+from cortado.graph import constant_names, module_path, outputs, shape, user_inputs
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
 
@@ -91,23 +91,6 @@ class LoweredGraph:
 
         arguments = {name: _map(item, Ref, value) for name, item in call.arguments.items()}
         return Call(registry().operators[call.operator], arguments, self.values[call.name].shape)
-
-
-def call_of(node: Node, program: ExportedProgram) -> Call:
-    """A call with constants as data and other tensors as shapes."""
-    operator = operator_of(node.target)
-    if operator is None:
-        raise CortadoError(f"{node.target} is not a lowered operator")
-
-    def value(item: Any) -> Any:
-        if isinstance(item, list | tuple):
-            return [value(inner) for inner in item]
-        if not isinstance(item, Node):
-            return item
-        data = constant_value(program, item)
-        return shape(item) if data is None else data
-
-    return Call(operator, {name: value(item) for name, item in node.kwargs.items()}, shape(node))
 
 
 def lowered_graph(program: ExportedProgram) -> LoweredGraph:

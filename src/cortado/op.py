@@ -215,7 +215,6 @@ class Operator:
     places: frozenset[Place] = frozenset(Place)
     constraints: str = ""
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
-    battery: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def namespace(self) -> str:

@@ -46,7 +46,7 @@ def build_report(
             "peak_buffers": [{"name": b.name, "bytes": b.size} for b in peak_buffers(planned.problem, plan)],
             "alternatives": {
                 optimize.value: {"arena_bytes": other.arena_bytes, "row_calls": other.row_calls}
-                for optimize, other in alternatives(planned.base).items()
+                for optimize, other in alternatives(planned).items()
             },
             "single_targets": None if single_targets is None else dict(single_targets),
             "timeline": _timeline(planned),

@@ -126,7 +126,7 @@ class _Runner:
         step, y = self.steps[index], self.done[index]
         self.result.calls.append((index, y))
         if step.output in self.whole:
-            self._note_leads(step, index, y)
+            self._note_leads(step, y)
         else:
             oldest = min((self._oldest(link) for link in self.readers.get(step.output, [])), default=y)
             rows = 1 if step.kind is Walk.ACCUMULATE else y - min(oldest, y) + 1
@@ -138,7 +138,7 @@ class _Runner:
         y = self.done[link.consumer]
         return link.first_row(y) if y < self.result.rows[link.consumer] else 1 << 30
 
-    def _note_leads(self, step: Step, index: int, y: int) -> None:
+    def _note_leads(self, step: Step, y: int) -> None:
         """Output row y is written now: every byte before `end` must be dead in an input that it may lie over."""
         if step.images > 1:
             return  # rows of the second image would be dead only after all of the first
@@ -147,12 +147,12 @@ class _Runner:
             links = self.readers.get(name, [])
             if any(link.producer is not None for link in links) or not links:
                 continue
-            dead = min(self._dead_bytes(link, index) for link in links)
+            dead = min(self._dead_bytes(link) for link in links)
             lead = 0 if self._in_place(step, name, links) else max(0, end - dead)
             key = (step.output, name)
             self.result.leads[key] = max(self.result.leads.get(key, 0), lead)
 
-    def _dead_bytes(self, link: Link, running: int) -> int:
+    def _dead_bytes(self, link: Link) -> int:
         port = link.port
         if port.rule.stride == 0:
             return 0
@@ -169,19 +169,18 @@ class _Runner:
 def spans_of(run: StageRun, runner: "_Runner") -> dict[str, tuple[int, int]]:
     """For rings of one row: the range of steps that run between a row's making and its last use."""
     spans: dict[str, tuple[int, int]] = {}
-    live: dict[str, tuple[int, dict[int, int]]] = {}  # buffer -> (its row, reader -> the row call that ends it)
+    live: dict[str, int] = {}  # buffer -> the row it holds
     single = {name for name, rows in run.rings.items() if rows == 1}
     done = [0] * len(runner.steps)
     for index, y in run.calls:
         step = runner.steps[index]
         if step.output in single:
-            live[step.output] = (y, {})
+            live[step.output] = y
         for name in list(live):
             low, high = spans.get(name, (index, index))
             spans[name] = (min(low, index), max(high, index))
         done[index] = y + 1
-        for name in list(live):
-            row, _ = live[name]
+        for name, row in list(live.items()):
             if all(
                 link.first_row(done[link.consumer]) > row or done[link.consumer] >= run.rows[link.consumer]
                 for link in runner.readers.get(name, [])
@@ -460,13 +459,18 @@ def _take_in_delays(search: _Search, stages: tuple[Segment, ...]) -> tuple[Segme
 
 @dataclass(frozen=True)
 class Planned:
-    """A program in stages, the memory problem they pose and the plan that solves it. `base` has no stages yet."""
+    """A program in stages, the memory problem they pose and the plan that solves it."""
 
-    base: Program
+    search: _Search  # that chose the stages
     program: Program
     runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
+
+    @property
+    def base(self) -> Program:
+        """The program before its steps were put into stages."""
+        return self.search.program
 
     @cached_property
     def checked(self) -> Plan:
@@ -515,7 +519,7 @@ def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planne
 
 def _schedule(search: _Search, optimize: Optimize) -> Planned:
     segments = _choose(search, optimize, kernel_instructions(search.program))
-    return _planned(search.program, search, segments)
+    return _planned(search, segments)
 
 
 @dataclass(frozen=True)
@@ -526,14 +530,14 @@ class Alternative:
     row_calls: int
 
 
-def alternatives(program: Program) -> dict[Optimize, Alternative]:
+def alternatives(planned: Planned) -> dict[Optimize, Alternative]:
     """Every way to optimize; stages that were looked at once are not looked at again."""
-    search = _Search(program)
-    found = {optimize: _schedule(search, optimize) for optimize in Optimize}
+    found = {optimize: _schedule(planned.search, optimize) for optimize in Optimize}
     return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 
 
-def _planned(program: Program, search: _Search, segments: Sequence[Segment]) -> Planned:
+def _planned(search: _Search, segments: Sequence[Segment]) -> Planned:
+    program = search.program
     stages = [Stage(search.stage_steps(segment.first, segment.last)) for segment in segments]
     runs = tuple(segment.run for segment in segments)
     rings = {name: rows for run in runs for name, rows in run.rings.items()}
@@ -544,7 +548,7 @@ def _planned(program: Program, search: _Search, segments: Sequence[Segment]) -> 
     problem = memory_problem(staged, runs, search.uses)
     plan = memory.plan(problem)
     memory.validate(problem, plan)
-    return Planned(program, staged, runs, problem, plan)
+    return Planned(search, staged, runs, problem, plan)
 
 
 def memory_problem(program: Program, runs: Sequence[StageRun], uses: _Uses) -> Problem:

@@ -19,7 +19,6 @@ class Level(IntEnum):
 
     QUANTIZED = 0
     LOWERED = 1
-    PLANNED = 2
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def _no_output(program: ExportedProgram) -> Iterator[str]:
 
 
 EVERY = tuple(Level)
-LOWERED = (Level.LOWERED, Level.PLANNED)
+LOWERED = (Level.LOWERED,)
 
 RULES = (
     Rule(EVERY, "every operand is defined before it is used", _undefined),
@@ -102,7 +101,7 @@ RULES = (
     Rule(LOWERED, "every call has a value of known shape", _without_value),
     Rule(LOWERED, "every call is an operator of the registry", _unknown_calls),
     Rule(LOWERED, "arguments are passed by name", _positional),
-    Rule((Level.LOWERED,), "every call has just the arguments of its schema", _wrong_arguments),
+    Rule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
     Rule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),
 )
 
