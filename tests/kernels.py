@@ -42,9 +42,12 @@ def host_library(small_core: bool = False) -> ctypes.CDLL:
     return ctypes.CDLL(str(build_host(small_core, sanitize=bool(os.environ.get(SANITIZE)))))
 
 
+_NUMBERS = {"int16_t": "<i2", "int32_t": "<i4", "float": "<f4"}
+
+
 @dataclass(frozen=True)
 class Field:
-    """One member of a descriptor: its type ("int32_t", "float" or "*" for a pointer) and how many there are."""
+    """One member of a descriptor: its type ("*" for a pointer) and how many there are."""
 
     name: str
     kind: str
@@ -90,12 +93,12 @@ class Block:
         """The bytes of this buffer where pointers have `pointer` bytes and `address(ref)` gives their value."""
         out = bytearray(self.data)
         for kind, value in self.values:
-            size = pointer if kind == "*" else 4
+            size = pointer if kind == "*" else np.dtype(_NUMBERS[kind]).itemsize
             out += bytes(-len(out) % size)
             if kind == "*":
                 out += (0 if value is None else address(value)).to_bytes(size, "little")
             else:
-                out += np.array(value, {"int32_t": "<i4", "float": "<f4"}[kind]).tobytes()
+                out += np.array(value, _NUMBERS[kind]).tobytes()
         return bytes(out)
 
 

@@ -30,6 +30,8 @@ _CORE_MACRO = f"""#if defined(__ARM_FEATURE_MVE)
 #define CORTADO_CORE {int(Core.LONG)}
 #endif
 """
+# What descriptors hold in 16 bits and a model's author chooses.
+_SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
 _C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
 
 
@@ -245,7 +247,7 @@ void *{self.name}_default_arena(void)
         ports: list[str] = []
         stages: list[str] = []
         for number, stage in enumerate(self.program.stages):
-            producers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
+            producers = {step.output: position for position, step in enumerate(stage.steps)}
             first = len(steps)
             for position, step in enumerate(stage.steps):
                 layer, call = self._layer(f"{number}_{position}", step)
@@ -258,7 +260,7 @@ void *{self.name}_default_arena(void)
         empty = not stages
         return (
             "    {NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 CHECKED(NULL, 0, NULL)}" if empty else ",\n".join(steps),
-            "    {NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}" if empty else ",\n".join(ports),
+            "    {{.offset = 0}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}" if empty else ",\n".join(ports),
             "    {0, 0, 0}" if empty else ",\n".join(stages),
         )
 
@@ -325,22 +327,20 @@ void *{self.name}_default_arena(void)
         ]
         return ", ".join(map(str, numbers))
 
-    def _port(self, port: Port, producers: Mapping[str, tuple[int, Step]]) -> str:
+    def _port(self, port: Port, producers: Mapping[str, int]) -> str:
         rule = port.rule
-        wait, limit = (rule.taps - 1) * rule.dilation + 1, port.height
-        constant, offset, ring, producer = "NULL", "0", port.height, "CORTADO_COMPLETE"
         if isinstance(port.source, Array):
-            constant = self.arrays.add(port.source, "operand", self.cores)
+            at = f".constant = {self.arrays.add(port.source, 'operand', self.cores)}"
+            ring, producer = port.height, "CORTADO_COMPLETE"
         else:
-            offset = self._at(port.source)
+            at = f".offset = {self._at(port.source)}"
             ring = self.planned.ring_rows(port.source, port.height)
-            position, maker = producers.get(port.source, (None, None))
-            producer = "CORTADO_COMPLETE" if position is None else str(position)
-            if maker is not None and maker.kind is Walk.ACCUMULATE:
-                wait = limit = maker.rows  # its one row is there after the last call
-        rows = [_fits(value, 16, "a row count") for value in (port.height, ring, wait, limit)]
+            producer = str(producers.get(port.source, "CORTADO_COMPLETE"))
+        lead = _fits((rule.taps - 1) * rule.dilation + 1, 15, "a window") - rule.pad
+        rows = [_fits(value, 16, "a row count") for value in (port.height, ring)]
         window = [_fits(value, 8, "a window") for value in (rule.taps, rule.stride, rule.dilation, rule.pad)]
-        return "{" + ", ".join(map(str, [constant, offset, port.row_bytes, *rows, *window, producer])) + "}"
+        numbers = [port.row_bytes, *rows, lead, *window, int(isinstance(port.source, Array))]
+        return f"{{{{{at}}}, {', '.join(map(str, numbers))}, {producer}}}"
 
     def _layer(self, tag: str, step: Step) -> tuple[str, str]:
         """The C expressions of a step's descriptor and of the function that calls its kernel, for every core."""
@@ -374,6 +374,8 @@ void *{self.name}_default_arena(void)
             return self.arrays.add(value, key, cores)
         if isinstance(value, tuple):
             return "{" + ", ".join(map(str, value)) + "}"
+        if key in _SHORT_FIELDS:
+            _fits(int(value), 15, key)
         return _float_text(value) if isinstance(value, float) else _int_text(int(value))
 
     def _call(self, kernel: Kernel, cores: Iterable[Core]) -> str:

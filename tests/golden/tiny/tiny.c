@@ -101,9 +101,9 @@ static const cortado_conv1x1_t layer1_0 = {
 /* ---- steps ---- */
 
 static const cortado_port_t ports[] = {
-    {NULL, AT(160u, 304u), 6, 6, 6, 3, 6, 3, 1, 1, 1, CORTADO_COMPLETE},
-    {NULL, AT(96u, 224u), 24, 6, 2, 2, 6, 2, 2, 1, 0, 0},
-    {NULL, AT(144u, 144u), 36, 1, 1, 1, 1, 1, 1, 1, 0, CORTADO_COMPLETE},
+    {{.offset = AT(160u, 304u)}, 6, 6, 6, 2, 3, 1, 1, 1, 0, CORTADO_COMPLETE},
+    {{.offset = AT(96u, 224u)}, 24, 6, 2, 2, 2, 2, 1, 0, 0, 0},
+    {{.offset = AT(144u, 144u)}, 36, 1, 1, 1, 1, 1, 1, 0, 0, CORTADO_COMPLETE},
 };
 
 static const cortado_step_t steps[] = {

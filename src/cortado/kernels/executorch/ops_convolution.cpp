@@ -8,6 +8,7 @@
 #include "rows.h"
 #include "workspace.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace cortado {
@@ -42,7 +43,10 @@ Error read_window(ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<
 {
     CORTADO_TRY(read_pair(stride, 1, "stride", window.stride));
     CORTADO_TRY(read_pair(padding, 0, "padding", window.padding));
-    return read_pair(dilation, 1, "dilation", window.dilation);
+    CORTADO_TRY(read_pair(dilation, 1, "dilation", window.dilation));
+    const int32_t largest = std::max({window.stride.w, window.padding.w, window.dilation.w});
+    CORTADO_REQUIRE(largest <= INT16_MAX, NotSupported, "the window is too large");
+    return Error::Ok;
 }
 
 /* Weights of a rank 4 tensor, none of its sizes 0. */
@@ -50,6 +54,8 @@ Error check_weight(const Tensor &weight)
 {
     CORTADO_TRY(check_plain(weight, ScalarType::Char, "weight"));
     CORTADO_REQUIRE(weight.dim() == 4 && weight.numel() > 0, InvalidArgument, "weight: expected four dimensions");
+    CORTADO_REQUIRE(weight.size(1) <= INT16_MAX && weight.size(2) <= INT16_MAX, NotSupported,
+                    "weight: the window is too large");
     return Error::Ok;
 }
 
@@ -80,6 +86,13 @@ Error zero_pixel(Workspace &workspace, const Window &window, int32_t channels, i
     return Error::Ok;
 }
 
+/* Sets a field to a number that was checked to fit. */
+template <class Field>
+void put(Field &field, int64_t value)
+{
+    field = static_cast<Field>(value);
+}
+
 /* Fields that the descriptors of all convolutions share. */
 template <class Layer>
 void describe(Layer &layer, const Operands &t, const Rescaling &r, const Window &window, const Image &in,
@@ -89,15 +102,15 @@ void describe(Layer &layer, const Operands &t, const Rescaling &r, const Window 
     layer.in_c = in.channels;
     layer.out_w = out.width;
     layer.out_c = out.channels;
-    layer.kernel_h = window.kernel.h;
-    layer.kernel_w = window.kernel.w;
-    layer.stride_w = window.stride.w;
-    layer.pad_left = window.padding.w;
-    layer.dilation_w = window.dilation.w;
-    layer.in_offset = static_cast<int32_t>(r.input_offset);
-    layer.out_offset = static_cast<int32_t>(r.output_offset);
-    layer.act_min = static_cast<int32_t>(r.activation_min);
-    layer.act_max = static_cast<int32_t>(r.activation_max);
+    put(layer.kernel_h, window.kernel.h);
+    put(layer.kernel_w, window.kernel.w);
+    put(layer.stride_w, window.stride.w);
+    put(layer.pad_left, window.padding.w);
+    put(layer.dilation_w, window.dilation.w);
+    put(layer.in_offset, r.input_offset);
+    put(layer.out_offset, r.output_offset);
+    put(layer.act_min, r.activation_min);
+    put(layer.act_max, r.activation_max);
     layer.weights = int8_data(t.weight);
     layer.multiplier = r.multipliers.const_data_ptr<int32_t>();
     layer.shift = r.shifts.const_data_ptr<int32_t>();
@@ -114,9 +127,17 @@ bool is_pointwise(const Window &w)
 /* 1x1, stride 1: all pixels of all images in one go. */
 void run_pointwise(const cortado_conv2d_t &layer, const Operands &t, const Image &out)
 {
-    const cortado_conv1x1_t pointwise = {layer.in_c,    layer.out_c,   layer.in_offset, layer.out_offset,
-                                         layer.act_min, layer.act_max, layer.weights,   layer.bias,
-                                         layer.multiplier, layer.shift};
+    cortado_conv1x1_t pointwise = {};
+    pointwise.in_c = layer.in_c;
+    pointwise.out_c = layer.out_c;
+    put(pointwise.in_offset, layer.in_offset);
+    put(pointwise.out_offset, layer.out_offset);
+    put(pointwise.act_min, layer.act_min);
+    put(pointwise.act_max, layer.act_max);
+    pointwise.weights = layer.weights;
+    pointwise.bias = layer.bias;
+    pointwise.multiplier = layer.multiplier;
+    pointwise.shift = layer.shift;
     cortado_conv1x1_s8(&pointwise, int8_data(t.input), t.out.mutable_data_ptr<int8_t>(),
                        out.batch * out.height * out.width, nullptr);
 }
@@ -159,9 +180,9 @@ Error depthwise(KernelRuntimeContext &context, const Operands &t, Window window,
     CORTADO_TRY(check_weight(t.weight));
     out.channels = static_cast<int32_t>(t.weight.size(3));
     CORTADO_REQUIRE(t.weight.size(0) == 1, InvalidArgument, "weight: expected the sizes 1, height, width, channels");
-    CORTADO_REQUIRE(between(depth_multiplier, 1, out.channels) && in.channels * depth_multiplier == out.channels,
+    CORTADO_REQUIRE(between(depth_multiplier, 1, INT16_MAX) && in.channels * depth_multiplier == out.channels,
                     InvalidArgument, "weight: its channels are not depth_multiplier times the input's");
-    layer.depth_multiplier = static_cast<int32_t>(depth_multiplier);
+    put(layer.depth_multiplier, depth_multiplier);
     window.kernel = {static_cast<int32_t>(t.weight.size(1)), static_cast<int32_t>(t.weight.size(2))};
     const int32_t channels = out.channels;
     CORTADO_TRY(slide(in, window, false, out));

@@ -94,7 +94,7 @@ Error read_sums(const std::optional<Tensor> &bias, const std::optional<Tensor> &
     const int32_t *sums = nullptr;
     CORTADO_TRY(read_bias(bias, linear.out_c, "bias", linear.bias));
     CORTADO_TRY(read_bias(kernel_sum, linear.out_c, "kernel_sum", sums));
-    linear.layer.in_offset = static_cast<int32_t>(input_offset);
+    linear.layer.in_offset = static_cast<int16_t>(input_offset);
     if (sums != nullptr && linear.bias == nullptr) {
         CORTADO_REQUIRE(linear.filter_offset == 0, NotSupported, "kernel_sum with a filter_offset");
         linear.layer.in_offset = 0;
@@ -122,9 +122,9 @@ Error linear(const Tensor &input, const Tensor &weights, const std::optional<Ten
     linear.filter_offset = static_cast<int32_t>(offsets.filter);
     CORTADO_TRY(read_sums(bias, kernel_sum, offsets.input, linear));
     linear.layer.in_c = linear.in_c;
-    linear.layer.out_offset = static_cast<int32_t>(offsets.output);
-    linear.layer.act_min = static_cast<int32_t>(offsets.activation_min);
-    linear.layer.act_max = static_cast<int32_t>(offsets.activation_max);
+    linear.layer.out_offset = static_cast<int16_t>(offsets.output);
+    linear.layer.act_min = static_cast<int16_t>(offsets.activation_min);
+    linear.layer.act_max = static_cast<int16_t>(offsets.activation_max);
     linear.layer.weights = int8_data(weights);
     run_linear(linear, int8_data(input), out.mutable_data_ptr<int8_t>(), static_cast<int32_t>(multipliers[0]),
                static_cast<int32_t>(shifts[0]));

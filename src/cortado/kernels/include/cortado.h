@@ -62,7 +62,7 @@ int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_t *L);
 /* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
 typedef struct {
     int32_t in_c, out_c;
-    int32_t in_offset, out_offset, act_min, act_max;
+    int16_t in_offset, out_offset, act_min, act_max;
     const int8_t *weights; /* [out_c][in_c] (portable) */
     const int32_t *bias;   /* [out_c], or NULL */
     const int32_t *multiplier, *shift; /* [out_c] */
@@ -91,10 +91,10 @@ void cortado_linear_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t
 typedef struct {
     int32_t in_w, in_c;
     int32_t out_w, out_c; /* out_c = in_c * depth_multiplier */
-    int32_t depth_multiplier;
-    int32_t kernel_h, kernel_w;
-    int32_t stride_w, pad_left, dilation_w;
-    int32_t in_offset, out_offset, act_min, act_max;
+    int16_t depth_multiplier;
+    int16_t kernel_h, kernel_w;
+    int16_t stride_w, pad_left, dilation_w;
+    int16_t in_offset, out_offset, act_min, act_max;
     const int8_t *weights; /* [kernel_h][kernel_w][out_c] (portable) */
     const int32_t *bias;
     const int32_t *multiplier, *shift;

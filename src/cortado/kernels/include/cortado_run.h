@@ -28,17 +28,19 @@ typedef void (*cortado_call_t)(const void *layer, const int8_t *const rows[], in
 
 /* One tensor operand: output row y reads rows y * stride - pad + k * dilation, k = 0 .. taps-1. */
 typedef struct {
-    const void *constant; /* in flash; NULL: in the arena at `offset` */
-    uint32_t offset;
+    union {
+        uint32_t offset;      /* in the arena */
+        const void *constant; /* in flash, if is_constant */
+    } at;
     uint32_t row_bytes;
-    uint16_t height;  /* rows of one image */
-    uint16_t ring;    /* rows that are held in memory; height for a whole tensor */
-    uint16_t wait;    /* the producer must have made min(limit, y * stride - pad + wait) rows */
-    uint16_t limit;
+    uint16_t height; /* rows of one image */
+    uint16_t ring;   /* rows that are held in memory; height for a whole tensor */
+    int16_t lead;    /* the producer must have made min(height, y * stride + lead) rows */
     uint8_t taps;
     uint8_t stride;
     uint8_t dilation;
     uint8_t pad;
+    uint8_t is_constant;
     uint8_t producer; /* the step of this stage that makes it, or CORTADO_COMPLETE */
 } cortado_port_t;
 
@@ -90,10 +92,12 @@ typedef struct {
 #endif
 } cortado_program_t;
 
-/* Where a step stands: the next row to make, and the ring slots of that row and of its ports' first rows. */
+/* Where a step stands: the next call's number, the output rows that are whole (an accumulating step's only one is after
+ * its last call), and the ring slots of the next row and of its ports' first rows. */
 #define CORTADO_MAX_PORTS 4
 typedef struct {
     uint16_t y;
+    uint16_t made;
     uint16_t out_slot;
     uint16_t slot[CORTADO_MAX_PORTS];
 } cortado_state_t;

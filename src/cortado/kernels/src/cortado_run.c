@@ -6,11 +6,11 @@ static int ready(const cortado_step_t *step, const cortado_port_t *port, const c
 {
     for (const cortado_port_t *end = port + step->ports; port != end; port++) {
         if (port->producer != CORTADO_COMPLETE) {
-            int32_t need = (int32_t)(y * port->stride + port->wait) - (int32_t)port->pad;
-            if (need > (int32_t)port->limit) {
-                need = (int32_t)port->limit;
+            int32_t need = (int32_t)(y * port->stride) + port->lead;
+            if (need > (int32_t)port->height) {
+                need = (int32_t)port->height;
             }
-            if ((int32_t)state[port->producer].y < need) {
+            if ((int32_t)state[port->producer].made < need) {
                 return 0;
             }
         }
@@ -45,7 +45,7 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
     const int8_t **next = rows;
     const uint32_t y = state->y;
     for (uint32_t i = 0; i < step->ports; i++, port++) {
-        const uint8_t *base = port->constant != NULL ? (const uint8_t *)port->constant : arena + port->offset;
+        const uint8_t *base = port->is_constant != 0 ? (const uint8_t *)port->at.constant : arena + port->at.offset;
         if (image != 0) {
             base += image * port->height * port->row_bytes;
         }
@@ -65,6 +65,7 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
     }
     step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)y);
     state->y = (uint16_t)(y + 1u);
+    state->made = step->accumulates == 0 ? state->y : state->y == step->rows;
     const uint32_t slot = (uint32_t)state->out_slot + 1u;
     state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
 }
@@ -74,6 +75,7 @@ static void reset(const cortado_step_t *step, const cortado_port_t *port, cortad
 {
     for (; steps > 0; steps--, step++, state++) {
         state->y = 0;
+        state->made = 0;
         state->out_slot = 0;
         for (uint32_t i = 0; i < step->ports; i++, port++) {
             uint32_t slot = 0;
