@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from cortado import memory
+from cortado import branches, memory
 from cortado.memory import Effort, Overlay, Plan, Problem
 from cortado.program import Port, Program, Stage, Step, Walk
 
@@ -508,13 +508,20 @@ def kernel_instructions(program: Program) -> int:
 
 
 def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
-    """Chooses stages and plans the memory; for the lowest peak also with the kernels that need less scratch."""
-    planned = _schedule(_Search(program), optimize)
-    if optimize is not Optimize.RAM:
-        return planned
+    """Chooses the order of branches and the stages, and plans the memory.
+
+    For the lowest peak the kernels that need less scratch are tried too.
+    """
+    programs = branches.orders(program)
+    if optimize is Optimize.RAM:
+        programs += [_lean(one) for one in programs]
+    found = [_schedule(_Search(one), optimize) for one in programs]
+    return min(found, key=lambda planned: planned.plan.peak)
+
+
+def _lean(program: Program) -> Program:
     stages = tuple(Stage(tuple(step.lean() for step in stage.steps)) for stage in program.stages)
-    lean = _schedule(_Search(replace(program, stages=stages)), optimize)
-    return lean if lean.plan.peak < planned.plan.peak else planned
+    return replace(program, stages=stages)
 
 
 def _schedule(search: _Search, optimize: Optimize) -> Planned:
