@@ -12,7 +12,7 @@ from cortado import __version__
 from cortado.errors import CortadoError
 from cortado.memory import Plan
 from cortado.names import c_identifier
-from cortado.op import Array, Field, Kernel
+from cortado.op import Array, Field, Kernel, Layer
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import ALIGNMENT, GUARD_BYTES, Planned, scratch_name
 from cortado.target import Core
@@ -331,15 +331,15 @@ void *{self.name}_default_arena(void)
         rule = port.rule
         if isinstance(port.source, Array):
             at = f".constant = {self.arrays.add(port.source, 'operand', self.cores)}"
-            ring, producer = port.height, "CORTADO_COMPLETE"
+            ring, producer = port.height, "CORTADO_CONSTANT"
         else:
             at = f".offset = {self._at(port.source)}"
             ring = self.planned.ring_rows(port.source, port.height)
             producer = str(producers.get(port.source, "CORTADO_COMPLETE"))
-        lead = _fits((rule.taps - 1) * rule.dilation + 1, 15, "a window") - rule.pad
-        rows = [_fits(value, 16, "a row count") for value in (port.height, ring)]
-        window = [_fits(value, 8, "a window") for value in (rule.taps, rule.stride, rule.dilation, rule.pad)]
-        numbers = [port.row_bytes, *rows, lead, *window, int(isinstance(port.source, Array))]
+        numbers = [port.row_bytes, *(_fits(value, 16, "a row count") for value in (port.height, ring))]
+        numbers.append(_fits(rule.span, 15, "a window") - rule.pad)
+        numbers += [_fits(value, 8, "a window") for value in (rule.taps, rule.stride, rule.dilation, rule.pad)]
+        numbers.append(rule.repeat.bit_length() - 1)
         return f"{{{{{at}}}, {', '.join(map(str, numbers))}, {producer}}}"
 
     def _layer(self, tag: str, step: Step) -> tuple[str, str]:
@@ -360,20 +360,27 @@ void *{self.name}_default_arena(void)
         return self._by_core(f"LAYER{tag}", layers), self._by_core(f"CALL{tag}", calls)
 
     def _descriptor(self, tag: str, kernel: Kernel, cores: set[Core]) -> str:
-        if kernel.struct is None:
-            return "NULL"
-        fields = ",\n".join(f"    .{key} = {self._field(key, value, cores)}" for key, value in kernel.fields.items())
-        text = f"static const {kernel.struct} layer{tag} = {{\n{fields},\n}};\n"
+        return "NULL" if kernel.struct is None else self._constant(tag, Layer(kernel.struct, kernel.fields), cores)
+
+    def _constant(self, tag: str, layer: Layer, cores: set[Core]) -> str:
+        """A descriptor, after those it points to."""
+        texts = {key: self._field(tag, key, value, cores) for key, value in layer.fields.items()}
+        fields = ",\n".join(f"    .{key} = {text}" for key, text in texts.items())
+        text = f"static const {layer.struct} layer{tag} = {{\n{fields},\n}};\n"
         self.layers.append(_Piece(tag, text, cores))
         return f"&layer{tag}"
 
-    def _field(self, key: str, value: Field, cores: set[Core]) -> str:
+    def _field(self, tag: str, key: str, value: Field, cores: set[Core]) -> str:
         if value is None:
             return "NULL"
         if isinstance(value, Array):
             return self.arrays.add(value, key, cores)
         if isinstance(value, tuple):
-            return "{" + ", ".join(map(str, value)) + "}"
+            items = [
+                self._constant(f"{tag}_{key}{number}", item, cores) if isinstance(item, Layer) else str(item)
+                for number, item in enumerate(value)
+            ]
+            return "{" + ", ".join(items) + "}"
         if key in _SHORT_FIELDS:
             _fits(int(value), 15, key)
         return _float_text(value) if isinstance(value, float) else _int_text(int(value))
@@ -574,14 +581,23 @@ def _float_text(value: float) -> str:
 
 def _same(a: Kernel, b: Kernel) -> bool:
     return a is b or (
-        (a.call, a.sources, a.struct) == (b.call, b.sources, b.struct)
-        and all(_same_field(a.fields[key], b.fields[key]) for key in a.fields)
+        (a.call, a.sources, a.struct) == (b.call, b.sources, b.struct) and _same_fields(a.fields, b.fields)
     )
+
+
+def _same_fields(a: Mapping[str, Field], b: Mapping[str, Field]) -> bool:
+    return all(_same_field(a[key], b[key]) for key in a)
 
 
 def _same_field(a: Field, b: Field) -> bool:
     if isinstance(a, Array) and isinstance(b, Array):
         return a.data.dtype == b.data.dtype and np.array_equal(a.data, b.data)
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        pairs = list(zip(a, b, strict=True))
+        return all(
+            _same_fields(x.fields, y.fields) if isinstance(x, Layer) and isinstance(y, Layer) else x == y
+            for x, y in pairs
+        )
     return a == b
 
 

@@ -114,7 +114,15 @@ class Array:
     align: int = 4
 
 
-Field = int | float | Array | tuple[int, ...] | None
+@dataclass(frozen=True)
+class Layer:
+    """A descriptor that another one points to."""
+
+    struct: str
+    fields: Mapping[str, "Field"]
+
+
+Field = int | float | Array | tuple[int, ...] | tuple[Layer, ...] | None
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class RowRule:
-    """Output row y needs the input rows y * stride - pad + k * dilation for k in 0 .. taps-1.
+    """Output row y needs the input rows (y // repeat) * stride - pad + k * dilation for k in 0 .. taps-1.
 
     Stride 0: every output row reads the whole operand (one pixel of channel factors).
     """
@@ -145,6 +153,16 @@ class RowRule:
     stride: int = 1
     pad: int = 0
     dilation: int = 1
+    repeat: int = 1  # a power of two
+
+    @property
+    def span(self) -> int:
+        """Rows from the first to the last tap."""
+        return (self.taps - 1) * self.dilation + 1
+
+    def first(self, y: int) -> int:
+        """The row under the first tap; negative above the image."""
+        return y // self.repeat * self.stride - self.pad
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,11 @@ class Link:
 
     def first_row(self, y: int) -> int:
         """The oldest row that output row y reads."""
-        return max(0, y * self.port.rule.stride - self.port.rule.pad)
+        return max(0, self.port.rule.first(y))
 
     def end_row(self, y: int) -> int:
         """One past the newest row that output row y reads."""
-        rule = self.port.rule
-        return min(self.port.height, y * rule.stride - rule.pad + (rule.taps - 1) * rule.dilation + 1)
+        return min(self.port.height, self.port.rule.first(y) + self.port.rule.span)
 
 
 @dataclass
@@ -258,7 +257,7 @@ class _Search:
         """The least that a step's output takes inside a stage: the rows under a reader's window, if several."""
         step = self.steps[index]
         windows = [
-            min(port.height, (port.rule.taps - 1) * port.rule.dilation + 1)
+            min(port.height, port.rule.span)
             for reader in self.steps[index + 1 : self.uses.last[step.output] + 1]
             for port in reader.inputs
             if port.source == step.output

@@ -259,9 +259,12 @@ def kernel(call: Call, core: Core) -> Kernel:
         from cortado.ops import depthwise_conv2d
 
         return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
+    return _pixels_kernel(call, core, _common(call)) if is_pointwise(call) else window_kernel(call, core)
+
+
+def _common(call: Call) -> dict[str, Any]:
     weights = call.array("weight")
-    common = common_fields(call, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64))
-    return _pixels_kernel(call, core, common) if is_pointwise(call) else _window_kernel(call, core, common)
+    return common_fields(call, weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64))
 
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -342,9 +345,9 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
     return None
 
 
-def _window_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
+def window_kernel(call: Call, core: Core) -> Kernel:
     """Any window: one output row from the rows under it."""
-    weights = call.array("weight")
+    weights, common = call.array("weight"), _common(call)
     _, kh, kw, in_c = weights.shape
     groups = call.shape("input")[3] // in_c
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}

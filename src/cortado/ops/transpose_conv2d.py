@@ -5,9 +5,14 @@ Input pixel (i, j) reaches the output pixels (i * stride + ky * dilation - paddi
 One form of call serves the .pte and the C bundle. CMSIS-NN's kernel is right only for some shapes and knows neither
 dilation nor groups, so a layer is lowered to an equal one that it computes rightly: more taps, all zero. The C kernel
 skips those: a tap row or column of zeros, and blocks of zeros between groups, never reach the bundle.
+
+In C most layers run as ordinary convolutions. The output pixels x, x + stride, x + 2 * stride, ... are a convolution of
+the input with every stride-th tap. Beginning at x = 0, 1, ... stride - 1 they lie side by side in the row, so one
+convolution makes them all, as its output channels; and each of the stride rows that follow one another has its own.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +23,20 @@ from torch.fx import Node
 from cortado.errors import Reject
 from cortado.graph import Bound, add_call, shape
 from cortado.numerics import Tensor
-from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.op import (
+    Array,
+    Call,
+    Kernel,
+    Layer,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rewrite,
+    RowRule,
+    Rows,
+)
 from cortado.ops import conv2d
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
@@ -270,7 +288,8 @@ def split_groups(weights: np.ndarray[Any, Any], groups: int) -> np.ndarray[Any, 
     return np.concatenate([blocks[group, :, :, :, group] for group in range(groups)])
 
 
-def kernel(call: Call, core: Core) -> Kernel:
+def _whole_kernel(call: Call) -> Kernel:
+    """Any layer, the whole tensor at once."""
     weights = call.array("weight")
     used = weights != 0
     ky, kx = Taps.of(used.any(axis=(0, 2, 3))), Taps.of(used.any(axis=(0, 1, 3)))
@@ -312,6 +331,123 @@ def kernel(call: Call, core: Core) -> Kernel:
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
         scratch_check="8 * L->kernel_h",
     )
+
+
+@dataclass(frozen=True)
+class Phases:
+    """One axis as convolutions: phase p makes the output positions p, p + stride, ... from `taps` of the kernel.
+
+    Tap t of phase p reads the input `taps[p][t]` positions behind that of the output; all lie in first .. last.
+    """
+
+    taps: tuple[Mapping[int, int], ...]
+    first: int
+    last: int
+
+    @staticmethod
+    def of(kernel: int, stride: int, pad: int, dilation: int) -> "Phases":
+        taps = tuple(
+            {
+                tap: (phase + pad - tap * dilation) // stride
+                for tap in range(kernel)
+                if (phase + pad - tap * dilation) % stride == 0
+            }
+            for phase in range(stride)
+        )
+        places = [0, *(place for phase in taps for place in phase.values())]
+        return Phases(taps, min(places), max(places))
+
+    def range(self, phase: int) -> tuple[int, int]:
+        """The first and last place that a phase reads."""
+        places = self.taps[phase].values() or (0,)
+        return min(places), max(places)
+
+
+def axes(call: Call) -> tuple[Phases, Phases]:
+    _, kh, kw, _ = call.shape("weight")
+    vertical, horizontal = zip((kh, kw), call["stride"], call["padding"], call["dilation"], strict=True)
+    return Phases.of(*vertical), Phases.of(*horizontal)
+
+
+MOST_PHASES = 4
+
+
+def as_convolutions(call: Call) -> bool:
+    """Whole pixels in every row, no groups, and a stride that the row loop can repeat rows by."""
+    stride_h, stride_w = call["stride"]
+    fits = stride_h.bit_count() == 1 and stride_h <= MOST_PHASES and call.out_shape[2] % stride_w == 0
+    return fits and group_count(call.array("weight")) == 1
+
+
+def rows(call: Call) -> Rows | None:
+    if not as_convolutions(call):
+        return None
+    down, _ = axes(call)
+    return Rows((RowRule(down.last - down.first + 1, 1, -down.first, repeat=call["stride"][0]),))
+
+
+def phase_weights(weights: np.ndarray[Any, Any], down: Phases, across: Phases, phase: int) -> np.ndarray[Any, Any]:
+    """The convolution that makes the rows of one phase, its output channels the columns' phases side by side."""
+    out_c, _, _, in_c = weights.shape
+    top, bottom = down.range(phase)
+    width = across.last - across.first + 1
+    wide = np.zeros((len(across.taps), out_c, bottom - top + 1, width, in_c), dtype=weights.dtype)
+    for ky, row in down.taps[phase].items():
+        for column_phase, columns in enumerate(across.taps):
+            for kx, column in columns.items():
+                wide[column_phase, :, row - top, column - across.first] = weights[:, ky, kx]
+    return wide.reshape(-1, *wide.shape[2:])
+
+
+def phase_call(call: Call, phase: int) -> Call:
+    """The convolution of one phase: what its one row call gets and gives."""
+    down, across = axes(call)
+    count = len(across.taps)
+    n, height, width, out_c = call.out_shape
+    per_channel = {
+        name: None if call[name] is None else torch.from_numpy(np.tile(call.array(name), count))
+        for name in ("bias", "requantize_multipliers", "requantize_shifts")
+    }
+    arguments = {
+        **call.arguments,
+        "weight": torch.from_numpy(phase_weights(call.array("weight"), down, across, phase)),
+        "stride": [1, 1],
+        "padding": [0, -across.first],
+        "dilation": [1, 1],
+        **per_channel,
+    }
+    return Call(conv2d.CONV2D, arguments, (n, height, width // count, count * out_c))
+
+
+def _phases_kernel(call: Call, core: Core) -> Kernel:
+    """One convolution per phase of the rows, all by the same kernel."""
+    down, _ = axes(call)
+    calls = [phase_call(call, phase) for phase in range(len(down.taps))]
+    parts = [conv2d.window_kernel(one, core) for one in calls]
+    if len({part.call for part in parts}) > 1:
+        parts = [conv2d.window_kernel(one, Core.PORTABLE) for one in calls]
+    lean = [part.lean for part in parts if part.lean is not None]
+    tops = tuple(down.range(phase)[0] - down.first for phase in range(len(parts)))
+    return _joined(tops, parts, _joined(tops, lean) if len(lean) == len(parts) else None)
+
+
+def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None = None) -> Kernel:
+    symbol = parts[0].call.partition("(")[0]
+    which = f"y & {len(parts) - 1}"
+    scratch = max(part.scratch for part in parts)
+    return Kernel(
+        call=f"{symbol}(L->phase[{which}], rows + L->top[{which}], out, scratch);",
+        sources=(*parts[0].sources, "scratch.c"),
+        struct="cortado_phases_t",
+        fields={"top": tops, "phase": tuple(Layer("cortado_conv2d_t", part.fields) for part in parts)},
+        scratch=scratch,
+        scratch_check=f"cortado_phases_scratch(L, {len(parts)}, {symbol}_scratch)" if scratch else None,
+        lean=lean,
+    )
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return _phases_kernel(call, core) if as_convolutions(call) else _whole_kernel(call)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -372,6 +508,7 @@ TRANSPOSE_CONV2D = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    rows=rows,
     pte_scratch=pte_scratch,
     constraints=(
         "constant weights and bias; sums that fit 32 bits; in the .pte dilation and groups are written out as zeros in "

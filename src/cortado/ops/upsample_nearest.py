@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern
+from cortado.op import Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import shared
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.index_select import pick
@@ -96,11 +96,21 @@ def pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
+def _by_row(call: Call) -> bool:
+    """The row loop repeats rows by powers of two."""
+    return call["factors"][0].bit_count() == 1
+
+
+def rows(call: Call) -> Rows | None:
+    return Rows(inputs=(RowRule(repeat=call["factors"][0]),)) if _by_row(call) else None
+
+
 def kernel(call: Call, core: Core) -> Kernel:
     n, h, w, c = call.shape("input")
     down, right = call["factors"]
+    every = f"cortado_upsample_nearest_rows_s8(L, rows[0], out, {n * h});"
     return Kernel(
-        call=f"cortado_upsample_nearest_rows_s8(L, rows[0], out, {n * h});",
+        call="cortado_upsample_nearest_s8(L, rows[0], out);" if _by_row(call) else every,
         sources=("upsample_nearest_s8.c",),
         struct="cortado_upsample_t",
         fields={"in_w": w, "channels": c, "factor_h": down, "factor_w": right},
@@ -130,6 +140,7 @@ UPSAMPLE = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    rows=rows,
     pte=pte,
     constraints="in the .pte a repeat between two views",
     samples=samples,

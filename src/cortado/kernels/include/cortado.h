@@ -134,6 +134,16 @@ typedef struct {
 void cortado_transpose_conv2d_s8(const cortado_transpose_conv2d_t *L, const int8_t *const rows[], int8_t *out,
                                  void *scratch);
 
+/* The same as ordinary convolutions: output row y is row y of phase y % phases, a convolution whose output channels are
+ * the pixels of one stride side by side. Its tap rows begin at `top` of the rows that the step gets. */
+typedef struct {
+    int32_t top[4];
+    const cortado_conv2d_t *phase[4];
+} cortado_phases_t;
+
+/* The most scratch that a phase needs. */
+int32_t cortado_phases_scratch(const cortado_phases_t *L, int32_t phases, int32_t (*need)(const cortado_conv2d_t *));
+
 /* The same over whole images. pad_top and pad_left may be negative: the first tap then reaches past the first output.
  * scratch holds kernel_h pointers. */
 typedef struct {

@@ -24,24 +24,26 @@ typedef struct {
 typedef void (*cortado_call_t)(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch,
                                int32_t y);
 
-#define CORTADO_COMPLETE 0xFFu /* a port's producer: the tensor is complete before the stage starts */
+/* A port's producer, if not a step of its stage: */
+#define CORTADO_COMPLETE 0xFFu /* the tensor is complete before the stage starts */
+#define CORTADO_CONSTANT 0xFEu /* it lies in flash */
 
-/* One tensor operand: output row y reads rows y * stride - pad + k * dilation, k = 0 .. taps-1. */
+/* One tensor operand: output row y reads rows (y >> repeat) * stride - pad + k * dilation, k = 0 .. taps-1. */
 typedef struct {
     union {
         uint32_t offset;      /* in the arena */
-        const void *constant; /* in flash, if is_constant */
+        const void *constant; /* in flash */
     } at;
     uint32_t row_bytes;
     uint16_t height; /* rows of one image */
     uint16_t ring;   /* rows that are held in memory; height for a whole tensor */
-    int16_t lead;    /* the producer must have made min(height, y * stride + lead) rows */
+    int16_t lead;    /* the producer must have made min(height, (y >> repeat) * stride + lead) rows */
     uint8_t taps;
     uint8_t stride;
     uint8_t dilation;
     uint8_t pad;
-    uint8_t is_constant;
-    uint8_t producer; /* the step of this stage that makes it, or CORTADO_COMPLETE */
+    uint8_t repeat;
+    uint8_t producer; /* the step of this stage that makes it, or one of the above */
 } cortado_port_t;
 
 typedef struct {

@@ -5,8 +5,8 @@
 static int ready(const cortado_step_t *step, const cortado_port_t *port, const cortado_state_t *state, uint32_t y)
 {
     for (const cortado_port_t *end = port + step->ports; port != end; port++) {
-        if (port->producer != CORTADO_COMPLETE) {
-            int32_t need = (int32_t)(y * port->stride) + port->lead;
+        if (port->producer < CORTADO_CONSTANT) {
+            int32_t need = (int32_t)((y >> port->repeat) * port->stride) + port->lead;
             if (need > (int32_t)port->height) {
                 need = (int32_t)port->height;
             }
@@ -18,11 +18,10 @@ static int ready(const cortado_step_t *step, const cortado_port_t *port, const c
     return 1;
 }
 
-/* The rows one port gives to output row y; a row outside the image is NULL. */
-static const int8_t **gather(const cortado_port_t *port, uint32_t slot, uint32_t y, const uint8_t *base,
+/* The rows one port gives to the output row whose window starts at `row`; a row outside the image is NULL. */
+static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t row, const uint8_t *base,
                              const int8_t **rows)
 {
-    int32_t row = (int32_t)(y * port->stride) - (int32_t)port->pad;
     for (uint32_t k = 0; k < port->taps; k++) {
         if (row >= 0 && row < (int32_t)port->height) {
             *rows++ = (const int8_t *)(base + slot * port->row_bytes);
@@ -45,12 +44,16 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
     const int8_t **next = rows;
     const uint32_t y = state->y;
     for (uint32_t i = 0; i < step->ports; i++, port++) {
-        const uint8_t *base = port->is_constant != 0 ? (const uint8_t *)port->at.constant : arena + port->at.offset;
+        const uint8_t *base = arena + port->at.offset;
+        if (port->producer == CORTADO_CONSTANT) {
+            base = (const uint8_t *)port->at.constant;
+        }
         if (image != 0) {
             base += image * port->height * port->row_bytes;
         }
-        next = gather(port, state->slot[i], y, base, next);
-        uint32_t slot = (uint32_t)state->slot[i] + port->stride;
+        const uint32_t at = y >> port->repeat;
+        next = gather(port, state->slot[i], (int32_t)(at * port->stride) - (int32_t)port->pad, base, next);
+        uint32_t slot = state->slot[i] + (((y + 1u) >> port->repeat) - at) * port->stride;
         while (slot >= port->ring) {
             slot -= port->ring;
         }

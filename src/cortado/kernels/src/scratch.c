@@ -44,3 +44,13 @@ int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L)
 {
     return cortado_depthwise_s8__scalar_scratch(L);
 }
+
+int32_t cortado_phases_scratch(const cortado_phases_t *L, int32_t phases, int32_t (*need)(const cortado_conv2d_t *))
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < phases; i++) {
+        const int32_t bytes = need(L->phase[i]);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
