@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.errors import CortadoError
-from cortado.graph import constant_names, module_path, outputs, shape, user_inputs
+from cortado.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
 
@@ -44,12 +44,16 @@ class Value:
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A call of an operator; `module` is where in the user's model it comes from."""
+    """A call of an operator; `module` is where in the user's model it comes from.
+
+    `twin` is the node of the float graph (export.FloatGraph) whose values the call gives, in whatever layout.
+    """
 
     name: str
     operator: str
     arguments: Mapping[str, Any]
     module: str = ""
+    twin: str = ""
 
     def refs(self, *names: str) -> list[str]:
         """The tensors behind these arguments, lists taken apart."""
@@ -102,7 +106,8 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is not None:
             arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
-            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or ""))
+            twin = node.meta.get(TWIN) or ""
+            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or "", twin))
             values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),
@@ -177,6 +182,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
             "operator": call.operator,
             "arguments": {name: _encode(value) for name, value in call.arguments.items()},
             "module": call.module,
+            "twin": call.twin,
         }
         for call in graph.calls
     ]
@@ -206,6 +212,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
             operator=call["operator"],
             arguments={name: _decode(value) for name, value in call["arguments"].items()},
             module=call["module"],
+            twin=call.get("twin", ""),
         )
         for call in record["calls"]
     ]
