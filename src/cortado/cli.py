@@ -559,18 +559,11 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _float_graph(artifact: "Artifact", spec: str) -> "FloatGraph":
-    from cortado.export import FloatGraph
     from cortado.models import load_model
-    from cortado.options import InputLayout
+    from cortado.validate import float_graph
 
     source = load_model(spec)
-    found = [list(value.shape) for value in source.example_inputs]
-    wanted = [list(tensor["model_shape"]) for tensor in artifact.report["inputs"]]
-    if artifact.report["options"]["input_layout"] == InputLayout.NHWC.value:
-        wanted = [[n, c, h, w] for n, h, w, c in wanted] if all(len(shape) == 4 for shape in wanted) else wanted
-    if found != wanted:
-        raise CortadoError(f"{spec} takes inputs of shapes {found}, the model in {artifact.folder} {wanted}")
-    return FloatGraph(source.model, source.example_inputs)
+    return float_graph(artifact, source.model, source.example_inputs)
 
 
 def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cortado.errors import CortadoError
 from cortado.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
+from cortado.ops.transpose import TRANSPOSE
 
 Tensor = torch.Tensor
 
@@ -102,12 +103,15 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     graph = program.graph_module.graph
     calls = []
     values = {node.name: _value(node) for node in user_inputs(program)}
+    twins = {name: name for name in values}
     for node in graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is not None:
             arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
-            twin = node.meta.get(TWIN) or ""
-            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or "", twin))
+            moves = operator.view or operator is TRANSPOSE  # the values of its operand, in another shape or order
+            moved = twins.get(node.all_input_nodes[0].name, "") if moves else ""
+            twins[node.name] = node.meta.get(TWIN) or moved
+            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or "", twins[node.name]))
             values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),

@@ -13,6 +13,7 @@ from cortado.boards import BoardFaultError
 from cortado.errors import CortadoError
 from cortado.export import FloatGraph
 from cortado.lowered import LoweredGraph
+from cortado.ops.conv2d import TO_NCHW
 from cortado.options import InputLayout
 from cortado.runner import EXECUTORCH, HOST, ArrayType
 from cortado.target import CortexM, CortexMTargetConfig
@@ -22,7 +23,6 @@ Sample = Sequence[ArrayType]
 
 # An artifact for any core: one board for each kind of kernels in it.
 _EVERY_KIND = tuple(CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM.M3, CortexM.M4, CortexM.M55))
-_TO_NCHW = (0, 3, 1, 2)
 
 
 # ---- the result ---------------------------------------------------------------------------------------------------
@@ -91,6 +91,21 @@ class Validation:
 
 
 # ---- validating ---------------------------------------------------------------------------------------------------
+
+
+def float_graph(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatGraph:
+    """The float model behind an artifact; one with other inputs is refused."""
+    found = [list(value.shape) for value in example_inputs]
+    wanted = [list(_model_order(artifact, np.empty(t["model_shape"])).shape) for t in artifact.report["inputs"]]
+    if found != wanted:
+        raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
+    return FloatGraph(model, example_inputs)
+
+
+def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:
+    """An input as the float model takes it: the compiled one may take its images channels last."""
+    nhwc = artifact.report["options"]["input_layout"] == InputLayout.NHWC.value
+    return value.transpose(TO_NCHW) if nhwc and value.ndim == 4 else value
 
 
 @dataclass(frozen=True)
@@ -257,12 +272,13 @@ class _Compared:
         found = [list(output.shape) for output in self.outputs[0]]
         wanted = [tensor["model_shape"] for tensor in self.artifact.report["outputs"]]
         if found != wanted:
-            raise CortadoError(f"the float model gives outputs of shapes {found}, the compiled one {wanted}")
+            raise CortadoError(
+                f"the float model gives outputs of shapes {found}, the one in {self.artifact.folder} {wanted}"
+            )
 
     def _input(self, position: int, value: ArrayType) -> Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(self.artifact.as_float(position, value)))
-        nhwc = self.artifact.report["options"]["input_layout"] == InputLayout.NHWC.value
-        return tensor.permute(_TO_NCHW).contiguous() if nhwc and tensor.dim() == 4 else tensor
+        real = self.artifact.as_float(position, value)
+        return torch.from_numpy(np.ascontiguousarray(_model_order(self.artifact, real)))
 
     def fidelity(self, outputs: Sequence[Sample]) -> Fidelity:
         ratio = _Ratio()
