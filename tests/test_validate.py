@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -240,7 +241,9 @@ def test_a_fault_is_a_finding(run: Run, folder: Path, inputs: Path) -> None:
     forge_checksums(folder)
     done = run("validate", folder, "--inputs", inputs, "--per-layer", "--json")
     assert done.code == 1
-    assert re.search(r"^cortado: mps2-an386: \S*tiny.elf faulted on mps2-an386 in call_avg_pool2d", done.err, re.MULTILINE)
+    assert re.search(
+        r"^cortado: mps2-an386: \S*tiny.elf faulted on mps2-an386 in call_avg_pool2d", done.err, re.MULTILINE
+    )
     faults = {place["place"]: place["fault"] for place in done.json["places"]}
     assert faults.pop("mps2-an386")
     assert set(faults.values()) == {None}
@@ -326,6 +329,18 @@ def test_samples_lie_along_the_first_dimension_or_one_more(tiny_artifact: Artifa
         assert [len(sample) for sample in samples] == [1] * (1 if name == "one" else 2)
         for sample, wanted in zip(samples, values, strict=False):
             np.testing.assert_array_equal(sample[0], wanted[None])
+
+
+def test_every_input_has_as_many_samples(tiny_artifact: Artifact, tmp_path: Path) -> None:
+    (tensor,) = tiny_artifact.report["inputs"]
+    two = replace(tiny_artifact, report={**tiny_artifact.report, "inputs": [tensor, {**tensor, "name": "y"}]})
+    x, y = np.zeros((2, 1, 6, 6), np.float32), np.ones((3, 1, 6, 6), np.float32)
+    np.savez(tmp_path / "same.npz", y=y[:2], x=x)
+    samples = two.read_samples(tmp_path / "same.npz")
+    assert [[float(value.max()) for value in sample] for sample in samples] == [[0.0, 1.0]] * 2
+    np.savez(tmp_path / "other.npz", y=y, x=x)
+    with pytest.raises(CortadoError, match=r"different numbers of samples for the model's inputs: \[2, 3\]"):
+        two.read_samples(tmp_path / "other.npz")
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,10 @@ from cortado.lowered import LoweredGraph
 from cortado.ops.conv2d import TO_NCHW
 from cortado.options import InputLayout
 from cortado.runner import EXECUTORCH, HOST, ArrayType
-from cortado.target import CortexM, CortexMTargetConfig
+from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
 
 Tensor = torch.Tensor
 Sample = Sequence[ArrayType]
-
-# An artifact for any core: one board for each kind of kernels in it.
-_EVERY_KIND = tuple(CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM.M3, CortexM.M4, CortexM.M55))
 
 
 # ---- the result ---------------------------------------------------------------------------------------------------
@@ -163,7 +160,7 @@ def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig]) -> list[_R
 
 def _single(targets: Sequence[CortexMTargetConfig]) -> list[CortexMTargetConfig]:
     """`cortex-m` stands for one core of each kind."""
-    groups = [_EVERY_KIND if target.cpu is CortexM.ANY else (target,) for target in targets]
+    groups = [ONE_OF_EACH if target.cpu is CortexM.ANY else (target,) for target in targets]
     return list(dict.fromkeys(target for group in groups for target in group))
 
 
