@@ -26,7 +26,7 @@ from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.program import build_program
 from cortado.report import build_report
 from cortado.schedule import Planned, schedule
-from cortado.target import CortexM, CortexMTargetConfig, from_target_string
+from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 
 Tensor = torch.Tensor
 Progress = Callable[[str], None]
@@ -169,10 +169,9 @@ def _single_targets(
     """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
     if target.cpu is not CortexM.ANY:
         return None
-    alone = [CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM.M3, CortexM.M4, CortexM.M55)]
-    programs = [build_program(name, graph, one, options.border) for one in alone]
+    programs = [build_program(name, graph, one, options.border) for one in ONE_OF_EACH]
     peaks = [schedule(program, options.optimize).plan.peak for program in programs]
-    return {one.target_string: peak for one, peak in zip(alone, peaks, strict=True)}
+    return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
 
 def _nhwc(value: Tensor) -> Tensor:

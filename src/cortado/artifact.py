@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,6 +18,7 @@ from cortado.runner import (
     EXECUTORCH,
     HOST,
     IO,
+    TRACE,
     ArrayType,
     BundleInfo,
     RunResult,
@@ -26,12 +27,13 @@ from cortado.runner import (
     run_bundle,
     write_files,
 )
-from cortado.target import Core, from_target_string
+from cortado.target import ANY, Core, CortexMTargetConfig, from_target_string
 
 if TYPE_CHECKING:
     import torch
 
     from cortado.lowered import LoweredGraph
+    from cortado.schedule import Planned
 
 REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
 
@@ -197,6 +199,11 @@ def read_arrays(path: Path) -> dict[str, ArrayType]:
         raise CortadoError(f"{path} is not a readable {path.suffix} file: {lines[0]}") from error
 
 
+def _store_rules(table: Mapping[str, Any]) -> StoreRules:
+    calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
+    return StoreRules(tuple(table["steps"]), calls)
+
+
 @dataclass(frozen=True)
 class Checked:
     """A run and what the reference says it must give."""
@@ -206,9 +213,14 @@ class Checked:
     real: bool = False  # the outputs are real numbers in the model's layout, not the bundle's codes
 
     @property
-    def bit_exact(self) -> bool:
+    def exact_samples(self) -> int:
+        """How many samples gave just the expected bits."""
         pairs = zip(self.result.samples, self.expected, strict=True)
-        return all(np.array_equal(a, b) for got, want in pairs for a, b in zip(got, want, strict=True))
+        return sum(all(np.array_equal(a, b) for a, b in zip(got, want, strict=True)) for got, want in pairs)
+
+    @property
+    def bit_exact(self) -> bool:
+        return self.exact_samples == len(self.expected)
 
 
 @dataclass(frozen=True)
@@ -253,6 +265,16 @@ class Artifact:
         target = from_target_string(self.report["target"])
         return BundleInfo(self.report["prefix"], target, tensors("inputs"), tensors("outputs"))
 
+    def for_target(self, target: CortexMTargetConfig) -> "Artifact":
+        """The same files, to be built for this target; one that they were not compiled for is refused."""
+        found = self.info.target
+        if found not in (target, ANY):
+            raise CortadoError(
+                f"{self.folder} was compiled for {found.target_string}, expected {target.target_string}; "
+                f"compile it again with --target {target.target_string}, or with --target cortex-m for every core"
+            )
+        return replace(self, report={**self.report, "target": target.target_string})
+
     def example(self) -> list[ArrayType]:
         """The input that `run` takes when none is given: the first of the calibration data."""
         arrays = read_arrays(self.folder / EXAMPLE)
@@ -260,20 +282,51 @@ class Artifact:
 
     def read_inputs(self, path: Path) -> list[ArrayType]:
         """One sample from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
-        arrays = read_arrays(path)
-        names = [tensor["name"] for tensor in self.report["inputs"]]
-        if len(arrays) != len(names):
-            raise CortadoError(f"{path} holds {len(arrays)} arrays, expected {len(names)}: {', '.join(names)}")
-        ordered = [arrays[name] for name in names] if set(arrays) == set(names) else list(arrays.values())
+        ordered = self._read_ordered(path)
         for position, array in enumerate(ordered):
             self.check_input(position, array, str(path))
         return ordered
 
+    def read_samples(self, path: Path) -> list[list[ArrayType]]:
+        """Samples from such a file: one, or several along the first dimension or along one more in front."""
+        groups = [self._samples(position, array, path) for position, array in enumerate(self._read_ordered(path))]
+        counts = {len(group) for group in groups}
+        if len(counts) > 1:
+            raise CortadoError(f"{path} holds different numbers of samples for the model's inputs: {sorted(counts)}")
+        samples = [list(sample) for sample in zip(*groups, strict=True)]
+        if not samples:
+            raise CortadoError(f"{path} holds no samples")
+        for number, sample in enumerate(samples):
+            for position, value in enumerate(sample):
+                self.check_input(position, value, f"{path}, sample {number}")
+        return samples
+
+    def _samples(self, position: int, array: ArrayType, path: Path) -> list[ArrayType]:
+        """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
+        tensor = self.report["inputs"][position]
+        wanted, found = tensor["model_shape"], list(array.shape)
+        if found == wanted:
+            return [array]
+        if found[1:] == wanted:
+            return list(array)
+        if wanted and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
+            return list(array.reshape(-1, *wanted))
+        raise CortadoError(
+            f"{path} has shape {found}, expected {wanted} for input '{tensor['name']}', or several of that behind each "
+            "other"
+        )
+
+    def _read_ordered(self, path: Path) -> list[ArrayType]:
+        """The arrays of a file in the order of the inputs."""
+        arrays = read_arrays(path)
+        names = [tensor["name"] for tensor in self.report["inputs"]]
+        if len(arrays) != len(names):
+            raise CortadoError(f"{path} holds {len(arrays)} arrays, expected {len(names)}: {', '.join(names)}")
+        return [arrays[name] for name in names] if set(arrays) == set(names) else list(arrays.values())
+
     def store_rules(self) -> StoreRules:
         """What every kernel call may write, as the compiler planned it."""
-        table = json.loads((self.folder / CHECKS).read_text())
-        calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
-        return StoreRules(tuple(table["steps"]), calls)
+        return _store_rules(json.loads((self.folder / CHECKS).read_text()))
 
     def run(
         self,
@@ -296,10 +349,22 @@ class Artifact:
         if on == EXECUTORCH:
             return self._run_on_executorch(samples)
         feeds, expected = self.reference(samples)
+        return Checked(
+            self.execute(feeds, on, stores=self.store_rules() if check_stores else None, flags=flags), expected
+        )
+
+    def execute(
+        self,
+        feeds: Sequence[Sequence[ArrayType]],
+        on: str | None = None,
+        *,
+        stores: StoreRules | None = None,
+        flags: Sequence[str] = (),
+    ) -> RunResult:
+        """Runs what `reference` says the bundle is fed, on this machine or on a board."""
         if on == HOST:
-            return Checked(self._run_on_host(feeds, flags), expected)
-        stores = self.store_rules() if check_stores else None
-        return Checked(run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags), expected)
+            return self._run_on_host(feeds, flags)
+        return run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags)
 
     def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
         """The .pte on ExecuTorch's own runtime, with its float inputs and outputs."""
@@ -308,7 +373,7 @@ class Artifact:
         if self.report["pte"] is None:
             reasons = "; ".join(self.report["pte_missing"])
             raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
-        feeds = [[self._float(i, x) for i, x in enumerate(sample)] for sample in samples]
+        feeds = [[self.as_float(i, x) for i, x in enumerate(sample)] for sample in samples]
         expected = []
         for sample in feeds:
             values = self.values(sample)
@@ -317,18 +382,56 @@ class Artifact:
         return Checked(RunResult(EXECUTORCH, found), expected, real=True)
 
     def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
-        """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
         from cortado.emit_c import emit_c
+
+        with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+            write_files(Path(temporary), emit_c(self._portable).files)
+            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags)
+
+    @cached_property
+    def _portable(self) -> "Planned":
+        """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
         from cortado.program import Border, build_program
         from cortado.schedule import Optimize, schedule
 
         options = self.report["options"]
         target, border = self.info.target, Border(options["io"])
         program = build_program(self.report["model"], self.graph, target, border, cores=(Core.PORTABLE,))
-        bundle = emit_c(schedule(program, Optimize(options["optimize"])))
-        with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
-            write_files(Path(temporary), bundle.files)
-            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags)
+        return schedule(program, Optimize(options["optimize"]))
+
+    def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:
+        """Every layer's output for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
+
+        It is the network in its own schedule, where no layer's output need ever be whole in memory.
+        """
+        if on == HOST:
+            from cortado.checks import as_json
+
+            rules = _store_rules(as_json(self._portable))
+            result = self._run_on_host([feed], (TRACE,))
+        else:
+            rules = self.store_rules()
+            result = run_bundle(self.folder, self.info, [feed], on, count=False, flags=(TRACE,))
+        return self._layers_of(result.trace, rules)
+
+    def _layers_of(self, trace: bytes, rules: StoreRules) -> dict[str, bytes]:
+        rows: list[list[bytes]] = [[] for _ in rules.steps]
+        position = 0
+        for step, ((low, high), *_) in rules.calls:
+            rows[step].append(trace[position : position + high - low])
+            position += high - low
+        if position != len(trace):
+            raise CortadoError(
+                f"a run of {self.folder} showed {len(trace)} bytes of its layers, expected {position}; "
+                "compile the model again with this version"
+            )
+        names = [step.split(" ")[0] for step in rules.steps]
+        return {name: self._whole(name, made) for name, made in zip(names, rows, strict=True)}
+
+    def _whole(self, name: str, rows: list[bytes]) -> bytes:
+        """A step makes the rows of its output one after the other; one that sums up makes the same one each time."""
+        repeats = max(sum(map(len, rows)) // self.graph.values[name].bytes, 1)
+        return b"".join(rows[repeats - 1 :: repeats])
 
     @cached_property
     def graph(self) -> "LoweredGraph":
@@ -346,7 +449,7 @@ class Artifact:
 
         from cortado.lowered import run_reference
 
-        tensors = [torch.from_numpy(np.ascontiguousarray(self._float(i, x))) for i, x in enumerate(sample)]
+        tensors = [torch.from_numpy(np.ascontiguousarray(self.as_float(i, x))) for i, x in enumerate(sample)]
         return run_reference(self.graph, tensors)
 
     def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
@@ -358,7 +461,17 @@ class Artifact:
             expected.append([values[t["node"]].numpy() for t in self.report["outputs"]])
         return feeds, expected
 
-    def _float(self, position: int, value: ArrayType) -> ArrayType:
+    def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
+        """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
+        values = []
+        for tensor, codes in zip(self.report["outputs"], outputs, strict=True):
+            real = codes.astype(np.float32)
+            if tensor["scale"] is not None:
+                real = (real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])
+            values.append(real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)]))
+        return values
+
+    def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
         tensor = self.report["inputs"][position]
         if value.dtype == np.int8 and tensor["scale"] is not None:

@@ -30,6 +30,7 @@ BOARD_SOURCES = tuple(DEVICE_DIR / name for name in ("startup.c", "semihosting.c
 HOST_SOURCES = tuple(DEVICE_DIR / name for name in ("port_host.c", "port_text.c", "markers.c"))
 HARNESS_SOURCE = DEVICE_DIR / "harness.c"
 DEFAULT_TIMEOUT = 120.0
+TRACE_FILE = "trace.bin"  # beside the outputs, if the program writes one
 
 # The start-up code's limits (device/startup.c).
 MOST_ARGUMENTS = 7
@@ -635,6 +636,17 @@ class HarnessRun:
     outputs: bytes
     stack_bytes: int | None
     board: BoardResult
+    trace: bytes = b""  # what the program wrote to TRACE_FILE, if it did
+
+
+def _harness_run(workdir: Path, result: BoardResult) -> HarnessRun:
+    trace = workdir / TRACE_FILE
+    return HarnessRun(
+        outputs=(workdir / "output.bin").read_bytes(),
+        stack_bytes=_stack_bytes(result.output),
+        board=result,
+        trace=trace.read_bytes() if trace.exists() else b"",
+    )
 
 
 def run_harness(
@@ -651,7 +663,7 @@ def run_harness(
         workdir = Path(folder)
         (workdir / "input.bin").write_bytes(inputs)
         result = run_elf(elf, board, ["input.bin", "output.bin", str(count)], workdir, timeout, plugin)
-        return HarnessRun((workdir / "output.bin").read_bytes(), _stack_bytes(result.output), result)
+        return _harness_run(workdir, result)
 
 
 def run_host(program: Path, inputs: bytes, count: int, *, timeout: float = DEFAULT_TIMEOUT) -> HarnessRun:
@@ -668,8 +680,7 @@ def run_host(program: Path, inputs: bytes, count: int, *, timeout: float = DEFAU
         output = (done.stdout + done.stderr).decode(errors="replace")
         if done.returncode != 0:
             raise CortadoError(f"{program.name} ended with exit code {done.returncode} on this machine:\n{output}")
-        result = BoardResult(0, output, time.monotonic() - start)
-        return HarnessRun((workdir / "output.bin").read_bytes(), _stack_bytes(output), result)
+        return _harness_run(workdir, BoardResult(0, output, time.monotonic() - start))
 
 
 def _stack_bytes(output: str) -> int | None:

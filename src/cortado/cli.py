@@ -21,7 +21,9 @@ from cortado.errors import CortadoError, WrongResult
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
     from cortado.artifact import Artifact, Checked
+    from cortado.export import FloatGraph
     from cortado.target import CortexMTargetConfig
+    from cortado.validate import Layer, Place, Validation
 
 
 # What cortado.options knows as enums; written out here because that module imports torch.
@@ -85,6 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _compile_arguments(commands)
     _run_arguments(commands)
+    _validate_arguments(commands)
     _add(commands, "targets", "the cores Cortado compiles for", _targets)
     _add(commands, "zoo", "the networks that come with Cortado", _zoo)
     ops = _add(commands, "ops", "the operators of the lowered graph and where each can run", _ops)
@@ -188,6 +191,37 @@ def _run_arguments(commands: Any) -> None:
     )
 
 
+def _validate_arguments(commands: Any) -> None:
+    text = "compare float model, integer reference, C on this machine, boards and ExecuTorch on your data"
+    parser = _add(commands, "validate", text, _validate)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument(
+        "--target",
+        "-t",
+        metavar="TARGET",
+        help="the core whose board to run on, several with commas between them (default: the model's own target; of a "
+        "model for any core, one of each kind)",
+    )
+    parser.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="DATA.npz",
+        help="samples behind each other along the first dimension, float32 or int8; .npz with one array for each of "
+        "several inputs, or .npy (default: one calibration input)",
+    )
+    parser.add_argument(
+        "--per-layer",
+        "--per_layer",
+        action="store_true",
+        help="also compare every layer: the first that differs, and how far each is from the float model",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="the float model, named as for `cortado compile` (default: the network of the zoo that was compiled)",
+    )
+
+
 # ---- compile -------------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +281,7 @@ def _compile_all(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
     progress("load")
+    from cortado import zoo
     from cortado.api import prepare
     from cortado.models import load_calibration, load_model
     from cortado.names import check_name
@@ -261,7 +296,10 @@ def _compile_all(
     folders = _folders(arguments.output or Path("build") / name, targets)
     _check_places(folders, arguments.intermediates)
     batches = load_calibration(arguments.calibration, source)
-    facts = {"calibration": {"data": arguments.calibration or "the model's own", "batches": len(batches)}}
+    facts = {
+        "calibration": {"data": arguments.calibration or "the model's own", "batches": len(batches)},
+        "zoo": spec if spec in zoo.names() else None,
+    }
     model = prepare(source.model, source.example_inputs, batches, name=name, labels=source.labels, progress=progress)
     compiled: list[Compiled] = []
     for target in targets:
@@ -371,17 +409,10 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _check_target(artifact: "Artifact", wanted: str | None) -> None:
-    from cortado.target import ANY, from_target_string
+    from cortado.target import from_target_string
 
-    if wanted is None:
-        return
-    target = from_target_string(wanted)
-    if artifact.info.target not in (target, ANY):
-        found = artifact.info.target.target_string
-        raise CortadoError(
-            f"{artifact.folder} was compiled for {found}, expected {target.target_string}; "
-            f"compile it again with --target {target.target_string}, or with --target cortex-m for every core"
-        )
+    if wanted is not None:
+        artifact.for_target(from_target_string(wanted))
 
 
 def _run_lone_pte(arguments: argparse.Namespace) -> None:
@@ -422,18 +453,9 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
 
 def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:
     """The outputs of the only sample as real numbers in the model's layout, by name."""
-    import numpy as np
-
-    values = {}
-    for tensor, codes in zip(artifact.report["outputs"], checked.result.samples[0], strict=True):
-        if checked.real:
-            values[tensor["name"]] = codes
-            continue
-        real = codes.astype(np.float32)
-        if tensor["scale"] is not None:
-            real = (real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])
-        values[tensor["name"]] = real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)])
-    return values
+    outputs = checked.result.samples[0]
+    values = outputs if checked.real else artifact.real(outputs)
+    return {tensor["name"]: value for tensor, value in zip(artifact.report["outputs"], values, strict=True)}
 
 
 def _check_output(artifact: "Artifact", path: Path) -> None:
@@ -495,6 +517,149 @@ def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
     named = labels if labels is not None and len(labels) == flat.size else [f"class {i}" for i in range(flat.size)]
     best = sorted(range(flat.size), key=lambda i: -flat[i])[:5]
     return [f"{prefix}top-1: {named[best[0]]}", *(f"  {flat[i]:9.4f}  {named[i]}" for i in best)]
+
+
+# ---- validate ------------------------------------------------------------------------------------------------------
+
+
+def _validate(arguments: argparse.Namespace) -> None:
+    from cortado.artifact import Artifact
+    from cortado.doctor import require
+    from cortado.target import from_target_string
+    from cortado.toolchain import Tool
+
+    artifact = Artifact.open(arguments.folder)
+    targets = [] if arguments.target is None else [from_target_string(text) for text in arguments.target.split(",")]
+    for target in targets:
+        artifact.for_target(target)
+    samples = [artifact.example()] if arguments.inputs is None else artifact.read_samples(arguments.inputs)
+    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
+    require(tools if artifact.report["pte"] is None else (*tools, Tool.CXX))
+    spec = arguments.model or artifact.report.get("zoo")
+    progress = _Progress()
+    try:
+        # A user's own file may print: standard output is for our result alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            progress("load")
+            from cortado.validate import validate
+
+            floats = None if spec is None else _float_graph(artifact, spec)
+            found = validate(
+                artifact, samples, targets=targets, floats=floats, per_layer=arguments.per_layer, progress=progress
+            )
+    finally:
+        progress.stop()
+    if arguments.json:
+        print(json.dumps(_validation_json(artifact, found, spec), indent=2))
+    else:
+        _print_validation(artifact, found, spec)
+    problems = found.problems()
+    if problems:
+        raise WrongResult("\ncortado: ".join(problems))
+
+
+def _float_graph(artifact: "Artifact", spec: str) -> "FloatGraph":
+    from cortado.models import load_model
+    from cortado.validate import float_graph
+
+    source = load_model(spec)
+    return float_graph(artifact, source.model, source.example_inputs)
+
+
+def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None) -> dict[str, Any]:
+    """SQNR in decibels; "exact" where there is no noise at all."""
+
+    def sqnr(value: float | None) -> float | str | None:
+        return "exact" if value == float("inf") else value
+
+    places = []
+    for place in found.places:
+        fidelity = place.fidelity
+        places.append(
+            {
+                "place": place.name,
+                "what": place.what,
+                "exact_samples": place.exact,
+                "sqnr": None if fidelity is None else sqnr(fidelity.sqnr),
+                "same_top1": None if fidelity is None else fidelity.same_top1,
+                "instructions": place.instructions,
+                "fault": place.fault,
+            }
+        )
+    return {
+        "model": artifact.report["model"],
+        "target": artifact.report["target"],
+        "float_model": spec,
+        "samples": found.samples,
+        "bit_exact": not found.problems(),
+        "places": places,
+        "layers": [{**asdict(layer), "sqnr": sqnr(layer.sqnr)} for layer in found.layers],
+    }
+
+
+def _print_validation(artifact: "Artifact", found: "Validation", spec: str | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Into a file or a pipe nothing is wrapped or cut.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 250)
+
+    def show(title: str, header: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        table = Table(*header, title=title, title_justify="left", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+
+    report = artifact.report
+    if found.layers:
+        names = list(found.layers[0].differing)
+        header = ("LAYER", "OPERATOR", "MODULE", "SQNR", *(name.upper() for name in names))
+        rows = [_layer_cells(layer, names, "" if spec is None else "no twin") for layer in found.layers]
+        show("values of each layer that are not the reference's", header, rows)
+        print()
+    title = f"{report['model']} for {report['target']}, {found.samples} sample{'s' if found.samples > 1 else ''}"
+    given = "not given: name it with --model" if spec is None else spec
+    rows = [[Text("float model"), Text(given)], *(_place_cells(place, found.samples) for place in found.places)]
+    show(title, ("PLACE", "WHAT", "BIT-EXACT", "SQNR TO FLOAT", "SAME TOP-1", "INSTRUCTIONS"), rows)
+
+
+def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[Any]:
+    from rich.text import Text
+
+    def verdict(count: int) -> Text:
+        return Text(f"{count:,} differ", style="red") if count else Text("equal", style="green")
+
+    operator = layer.operator.split("::")[1]
+    texts = (layer.name, operator, layer.module, _decibels(layer.sqnr, no_sqnr))
+    return [*map(Text, texts), *(verdict(layer.differing[place]) for place in places)]
+
+
+def _place_cells(place: "Place", samples: int) -> list[Any]:
+    from rich.text import Text
+
+    if place.fault is not None:
+        exact = Text("fault", style="red")
+    elif place.exact is None:
+        exact = Text("the measure")
+    else:
+        exact = Text(f"{place.exact} of {samples}", style="green" if place.exact == samples else "red")
+    fidelity = place.fidelity
+    top1 = None if fidelity is None else fidelity.same_top1
+    return [
+        Text(place.name),
+        Text(place.what),
+        exact,
+        Text("" if fidelity is None else _decibels(fidelity.sqnr, "")),
+        Text("" if top1 is None else f"{top1} of {samples}"),
+        Text("" if place.instructions is None else f"{place.instructions:,}"),
+    ]
+
+
+def _decibels(value: float | None, missing: str) -> str:
+    if value is None:
+        return missing
+    return "exact" if value == float("inf") else f"{value:.1f} dB"
 
 
 # ---- small commands ------------------------------------------------------------------------------------------------

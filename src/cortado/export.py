@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.canonical import canonicalize
@@ -98,12 +99,32 @@ def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
 
 def quantize(module: GraphModule, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer."""
-    prepared = prepare_pt2e(canonicalize(module), CortexMQuantizer())
+    prepared = _prepare(module)
     with torch.no_grad():
         for batch in batches:
             prepared(*batch)
     converted = convert_pt2e(prepared, fold_quantize=False)
     return Quantized(converted=converted, example_inputs=tuple(example_inputs))
+
+
+def _prepare(module: GraphModule) -> GraphModule:
+    prepared: GraphModule = prepare_pt2e(canonicalize(module), CortexMQuantizer())
+    return prepared
+
+
+class FloatGraph:
+    """A model in float, just before quantization: its nodes are the twins of the lowered graph's calls."""
+
+    def __init__(self, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> None:
+        self.module = _prepare(capture(model, example_inputs))  # the observers in it only look
+
+    def values(self, inputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """(every node's value by name, the outputs) for one sample."""
+        interpreter = torch.fx.Interpreter(self.module, garbage_collect_values=False)
+        with torch.no_grad():
+            result = interpreter.run(*inputs)
+        values = {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
+        return values, [value for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
 
 
 def _copy(module: GraphModule) -> GraphModule:

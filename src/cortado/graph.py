@@ -116,7 +116,8 @@ def describe(node: Node) -> str:
     return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
 
 
-_ORIGIN_KEYS = ("nn_module_stack", "stack_trace", "torch_fn", "from_node", "debug_handle")
+TWIN = "cortado_twin"  # in a node's meta: the node of the float graph whose values it holds, in whatever layout
+_ORIGIN_KEYS = ("nn_module_stack", "stack_trace", "torch_fn", "from_node", "debug_handle", TWIN)
 
 
 def copy_origin(source: Node, target: Node) -> None:

@@ -15,9 +15,10 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.errors import CortadoError
-from cortado.graph import constant_names, module_path, outputs, shape, user_inputs
+from cortado.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
+from cortado.ops.transpose import TRANSPOSE
 
 Tensor = torch.Tensor
 
@@ -44,12 +45,16 @@ class Value:
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A call of an operator; `module` is where in the user's model it comes from."""
+    """A call of an operator; `module` is where in the user's model it comes from.
+
+    `twin` is the node of the float graph (export.FloatGraph) whose values the call gives, in whatever layout.
+    """
 
     name: str
     operator: str
     arguments: Mapping[str, Any]
     module: str = ""
+    twin: str = ""
 
     def refs(self, *names: str) -> list[str]:
         """The tensors behind these arguments, lists taken apart."""
@@ -98,11 +103,15 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     graph = program.graph_module.graph
     calls = []
     values = {node.name: _value(node) for node in user_inputs(program)}
+    twins = {name: name for name in values}
     for node in graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is not None:
             arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
-            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or ""))
+            moves = operator.view or operator is TRANSPOSE  # the values of its operand, in another shape or order
+            moved = twins.get(node.all_input_nodes[0].name, "") if moves else ""
+            twins[node.name] = node.meta.get(TWIN) or moved
+            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or "", twins[node.name]))
             values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),
@@ -177,6 +186,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
             "operator": call.operator,
             "arguments": {name: _encode(value) for name, value in call.arguments.items()},
             "module": call.module,
+            "twin": call.twin,
         }
         for call in graph.calls
     ]
@@ -206,6 +216,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
             operator=call["operator"],
             arguments={name: _decode(value) for name, value in call["arguments"].items()},
             module=call["module"],
+            twin=call.get("twin", ""),
         )
         for call in record["calls"]
     ]

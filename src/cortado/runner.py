@@ -74,6 +74,7 @@ class RunResult:
     instructions: int | None = None
     stack_bytes: int | None = None
     functions: Mapping[str, int] | None = None
+    trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
 
 
 # ---- where -----------------------------------------------------------------------------------------------------
@@ -110,6 +111,7 @@ def board_flags(target: CortexMTargetConfig, board: Machine) -> tuple[str, ...]:
 
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 RUNTIME_CHECKS = "-DCORTADO_ENABLE_RUNTIME_CHECKS"
+TRACE = "-DCORTADO_TRACE"  # every kernel call also writes its output row to a file
 _PLACEMENT = (
     '-DCORTADO_WEIGHTS=__attribute__((section(".cortado.weights")))',
     '-DCORTADO_ARENA=__attribute__((section(".bss.arena")))',
@@ -156,6 +158,23 @@ void cortado_check_failed(const char *step, const char *what, const char *buffer
         cortado_port_print(words[i]);
     }}
     cortado_port_exit(1);
+}}
+#endif
+
+#ifdef CORTADO_TRACE
+#include "cortado_run.h"
+#include "port.h"
+
+void cortado_traced(const void *row, uint32_t bytes)
+{{
+    static int file = -1;
+    if (file < 0) {{
+        file = cortado_port_open("{boards.TRACE_FILE}", CORTADO_PORT_WRITE);
+    }}
+    if (file < 0 || cortado_port_write(file, row, bytes) != 0) {{
+        cortado_port_print("cannot write {boards.TRACE_FILE}\\n");
+        cortado_port_exit(1);
+    }}
 }}
 #endif
 """
@@ -238,11 +257,13 @@ def run_bundle(
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     data = b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
+    timeout = boards.DEFAULT_TIMEOUT * len(samples)
     if board is None:
-        done = boards.run_host(program, data, len(samples))
-        return RunResult(HOST, _split(done.outputs, info, len(samples)), stack_bytes=done.stack_bytes)
+        done = boards.run_host(program, data, len(samples), timeout=timeout)
+        outputs = _split(done.outputs, info, len(samples))
+        return RunResult(HOST, outputs, stack_bytes=done.stack_bytes, trace=done.trace)
     watch = _watch(program, count, stores)
-    done = boards.run_harness(program, boards.board(board), data, len(samples), plugin=watch)
+    done = boards.run_harness(program, boards.board(board), data, len(samples), timeout=timeout, plugin=watch)
     if stores is not None and done.board.stores is not None:
         done.board.stores.check(stores.steps)
     counts = done.board.counts
@@ -253,6 +274,7 @@ def run_bundle(
         instructions=first.total if first is not None else None,
         stack_bytes=done.stack_bytes,
         functions=counts.functions if counts is not None else None,
+        trace=done.trace,
     )
 
 

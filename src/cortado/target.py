@@ -203,6 +203,8 @@ class CortexMTargetConfig:
 
 
 ANY = CortexMTargetConfig(CortexM.ANY)
+# A target for each kind of kernels that an artifact for any core holds (see `cores`).
+ONE_OF_EACH = tuple(CortexMTargetConfig(cpu) for cpu in (CortexM.M0PLUS, CortexM.M3, CortexM.M4, CortexM.M55))
 
 
 def _parse_override(text: str, cpu: CortexM, suffix: str) -> Isa:

@@ -8,7 +8,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.graph import add_constant, constant_names, constant_value, remove_unused_constants
+from cortado.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants
 from cortado.numerics import QParams
 from cortado.op import operator_of
 from cortado.ops.activation import ACTIVATION, all_codes
@@ -60,7 +60,7 @@ class CleanUp(CortexMPass):
             table = constant_value(self.program, node.kwargs["lut"]) if is_a(node, ACTIVATION) else None
             if table is not None and torch.equal(table, all_codes().to(torch.int8)):
                 source = operands(node)[0]
-                if _takes_over(source, node.meta.get("qparams")):
+                if _takes_over(source, node):
                     node.replace_all_uses_with(source)
                     module.graph.erase_node(node)
 
@@ -74,16 +74,18 @@ class CleanUp(CortexMPass):
                     node.replace_all_uses_with(first)
 
 
-def _takes_over(source: Node, qparams: QParams | None) -> bool:
-    """Whether the codes of `source` may stand for values of these parameters; if nobody else reads them, they do now.
+def _takes_over(source: Node, node: Node) -> bool:
+    """Whether the codes of `source` may stand for the values of `node`; if nobody else reads them, they do now.
 
     (The codes of an input are what its quantize says.)
     """
+    qparams: QParams | None = node.meta.get("qparams")
     if source.meta.get("qparams") == qparams:
         return True
     if len(source.users) > 1 or source.op == "placeholder" or is_a(source, QUANTIZE):
         return False
     source.meta["qparams"] = qparams
+    source.meta[TWIN] = node.meta.get(TWIN)
     return True
 
 

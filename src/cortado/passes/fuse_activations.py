@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from torch.fx import GraphModule
 
+from cortado.graph import TWIN
 from cortado.op import Match, find
 from cortado.passes.base import CortexMPass
 from cortado.pointwise import is_clamp
@@ -28,6 +29,7 @@ class FuseActivations(CortexMPass):
             if clamp is not None and "qparams" in clamp.meta:
                 node.meta["clamp"] = is_clamp(clamp)
                 node.meta["qparams"] = clamp.meta["qparams"]
+                node.meta[TWIN] = clamp.name
                 clamp.replace_all_uses_with(node)
                 module.graph.erase_node(clamp)
                 changed = True

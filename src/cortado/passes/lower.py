@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 
 from cortado.errors import CortadoError, Reject
 from cortado.graph import (
+    TWIN,
     Bound,
     add_constant,
     bind,
@@ -21,12 +22,17 @@ from cortado.graph import (
     shape,
 )
 from cortado.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.op import Call, LinearWeights, Match, Operator, find, overload, registry
+from cortado.op import Call, LinearWeights, Match, Operator, find, operator_of, overload, registry
 from cortado.passes.base import CortexMPass
 from cortado.target import CortexMTargetConfig
 from cortado.verify import Level
 
 Tensor = torch.Tensor
+
+_BORDERS = (
+    torch.ops.quantized_decomposed.quantize_per_tensor.default,
+    torch.ops.quantized_decomposed.dequantize_per_tensor.default,
+)
 
 
 class Lower(CortexMPass):
@@ -69,13 +75,38 @@ class Lower(CortexMPass):
         missing = context.missing_qparams()
         if missing:
             return f"{missing} was not quantized"
+        twin = _twin(node)
+        node.meta.pop(TWIN, None)  # of the calls it becomes, only those that hold its values inherit it
         with node.graph.inserting_before(node):
             new = match.pattern.lower(context)
         if shape(new) != shape(node):
             raise CortadoError(f"{describe(node)} was lowered to shape {shape(new)}, expected {shape(node)}")
+        _note_twin(new, twin)
         node.replace_all_uses_with(new)
         node.graph.erase_node(node)
         return None
+
+
+def _twin(node: Node) -> str:
+    """The float graph's name for a node's values; quantize and dequantize are not in it, they stand for their input."""
+    source = node.all_input_nodes[0] if node.all_input_nodes else node
+    holder = source if node.target in _BORDERS else node
+    name: str = holder.meta.get(TWIN, holder.name)
+    return name
+
+
+def _note_twin(node: Node, twin: str) -> None:
+    """The last call holds the values of the lowered node, and so does what it only views or transposes."""
+    while node.op == "call_function" and TWIN not in node.meta:
+        node.meta[TWIN] = twin
+        if operator_of(node.target) not in _same_values():
+            return
+        node = node.all_input_nodes[0]
+
+
+def _same_values() -> tuple[Operator, ...]:
+    operators = registry().operators
+    return operators["aten::view_copy"], operators["cortex_m::transpose"]
 
 
 class LoweringContext:

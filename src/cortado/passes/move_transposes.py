@@ -7,7 +7,7 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.graph import add_constant, constant_value, fake_mode_of, shape
+from cortado.graph import TWIN, add_constant, constant_value, fake_mode_of, shape
 from cortado.op import operator_of
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
@@ -159,6 +159,7 @@ class _Rewriter:
         moved = [dim for dim in self.orders.of[node] if dim in dims]
         if moved == list(dims):
             return
+        linear.meta[TWIN] = node.meta.get(TWIN)  # the values of the reshape behind it, no longer its own
         for name in linear_constants(linear):
             data = constant_value(self.program, linear.kwargs[name])
             if data is not None:

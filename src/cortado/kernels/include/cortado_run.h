@@ -79,6 +79,11 @@ typedef struct {
 void cortado_check_failed(const char *step, const char *what, const char *buffer);
 #endif
 
+#ifdef CORTADO_TRACE
+/* Built with a trace, every kernel call shows the output row it leaves behind. Yours to define. */
+void cortado_traced(const void *row, uint32_t bytes);
+#endif
+
 typedef struct {
     uint16_t first; /* step of the program's table */
     uint16_t images;

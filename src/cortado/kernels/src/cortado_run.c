@@ -37,6 +37,12 @@ static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t 
     return rows;
 }
 
+#ifdef CORTADO_TRACE
+#define TRACED(out, bytes) cortado_traced(out, bytes)
+#else
+#define TRACED(out, bytes) ((void)0)
+#endif
+
 /* Makes the next output row of one step. */
 static void run_row(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t image,
                     uint8_t *arena, const int8_t **rows)
@@ -67,6 +73,7 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
         out += state->out_slot * step->out_row_bytes;
     }
     step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)y);
+    TRACED(out, step->out_row_bytes);
     state->y = (uint16_t)(y + 1u);
     state->made = step->accumulates == 0 ? state->y : state->y == step->rows;
     const uint32_t slot = (uint32_t)state->out_slot + 1u;
