@@ -280,6 +280,15 @@ def test_several_targets_from_one_calibration(run: Run, folder: Path) -> None:
     assert done.err.count("quantize") == 1
 
 
+@pytest.mark.qemu
+def test_a_model_for_any_core_runs_as_on_the_one_named(run: Run, tmp_path: Path) -> None:
+    assert compile_tiny(run, "-t", "cortex-m", "-o", tmp_path / "any").code == 0
+    for core, board in (("cortex-m0plus", "mps2-an385"), ("cortex-m55", "mps3-an547")):
+        done = run("run", tmp_path / "any", "--target", core)
+        assert done.code == 0, done.err
+        assert f"for {core} on {board}" in done.out
+
+
 def test_default_output_and_old_spellings(run: Run, folder: Path) -> None:
     arguments = ["-q", "--model_name", TINY, "--calibration_data", TINY, "--name", "My Model v1.2-b"]
     done = run("compile", *arguments, "--target", "cortex-m3")

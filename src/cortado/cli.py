@@ -176,7 +176,7 @@ def _compile_arguments(commands: Any) -> None:
 def _run_arguments(commands: Any) -> None:
     parser = _add(commands, "run", "run a compiled model and check it against its reference", _run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote, or the .pte in it")
-    parser.add_argument("--target", "-t", metavar="TARGET", help="fail unless the model was compiled for this target")
+    parser.add_argument("--target", "-t", metavar="TARGET", help="run as on this core; fails unless the model was compiled for it")
     parser.add_argument(
         "--on", metavar="PLACE", help="host, executorch (the .pte), or an emulated board (default: the target's)"
     )
@@ -384,6 +384,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from cortado.artifact import REPORT, Artifact
     from cortado.doctor import require
     from cortado.runner import EXECUTORCH, choose_board
+    from cortado.target import from_target_string
     from cortado.toolchain import Tool
 
     is_pte = arguments.folder.suffix == ".pte" and arguments.folder.is_file()
@@ -391,7 +392,8 @@ def _run(arguments: argparse.Namespace) -> None:
         _run_lone_pte(arguments)
         return
     artifact = Artifact.open(arguments.folder.absolute().parent if is_pte else arguments.folder)
-    _check_target(artifact, arguments.target)
+    if arguments.target is not None:
+        artifact = artifact.for_target(from_target_string(arguments.target))
     on = EXECUTORCH if is_pte and arguments.on is None else arguments.on
     board = choose_board(artifact.info.target, on)
     if arguments.output is not None:
@@ -406,13 +408,6 @@ def _run(arguments: argparse.Namespace) -> None:
     print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
     if not checked.bit_exact:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
-
-
-def _check_target(artifact: "Artifact", wanted: str | None) -> None:
-    from cortado.target import from_target_string
-
-    if wanted is not None:
-        artifact.for_target(from_target_string(wanted))
 
 
 def _run_lone_pte(arguments: argparse.Namespace) -> None:
