@@ -23,6 +23,9 @@ TARGETS = {
     "m33": "cortex-m33",
     "m55": "cortex-m55",
 }
+PEERS: dict[str, Any] = BASELINES["executorch_models"]
+# What the peer's runtime takes beside its arena and method allocator, as baselines.json says.
+PEER_STACK, PEER_STATIC = 2048, 1331
 NETWORKS = tuple(BASELINES["executorch_compile_cpu_seconds"])
 NOTE = "instructions are counted exactly by the emulator; they are not cycles"
 
@@ -57,6 +60,14 @@ def measured(about: str | None, targets: str, measure: Callable[[str, list[str]]
         print(json.dumps(results, indent=2))
         raise SystemExit(0)
     return results
+
+
+def peer_ram(network: str, key: str) -> int | None:
+    """All RAM of the peer: arena, method allocator, stack and static data; None where it was not measured."""
+    peer = PEERS[network].get(key, {})
+    if "method_allocator_bytes" not in peer:
+        return None
+    return int(peer["arena_bytes"]) + int(peer["method_allocator_bytes"]) + PEER_STACK + PEER_STATIC
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:

@@ -5,11 +5,9 @@ python benchmarks/code_size.py [--networks ...] [--targets m4,m55] [--json]
 
 from typing import Any
 
-from _common import BASELINES, TARGETS, measured, progress, ratio, table
+from _common import PEERS, TARGETS, measured, progress, ratio, table
 from cortado import api, runner, zoo
 from cortado.target import Compiler, from_target_string
-
-PEERS: dict[str, Any] = BASELINES["executorch_models"]
 
 
 def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:

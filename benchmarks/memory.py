@@ -1,70 +1,93 @@
-"""Arena of the six networks for each --optimize, beside the peer's, with the gap to the proven lower bound.
+"""RAM of the six networks for each --optimize: the arena with the gap to its proven lower bound, and all RAM and the
+instructions as measured on the emulated board, beside the peer's.
 
-python benchmarks/memory.py [--networks ...] [--targets m0,m4,m55] [--json]
+python benchmarks/memory.py [--networks ...] [--targets m0,m4,m55] [--plan-only] [--json]
 """
 
-import time
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from _common import BASELINES, TARGETS, measured, progress, ratio, table
-from cortado import api, zoo
-from cortado.lowered import lowered_graph
-from cortado.passes import CortexMPassManager
-from cortado.program import build_program
-from cortado.schedule import ROW_CALL_INSTRUCTIONS, Optimize, kernel_instructions, schedule
+from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, table
+from cortado import api, runner, zoo
+from cortado.schedule import Optimize
 from cortado.target import from_target_string
 
-PEERS: dict[str, Any] = BASELINES["executorch_models"]
+
+def on_board(compiled: api.Compiled) -> dict[str, int | None]:
+    """Stack, static data and instructions of one inference that gave the right bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = compiled.save(Path(folder) / compiled.name)
+        checked = artifact.run([artifact.example()])
+        if not checked.bit_exact:
+            raise SystemExit(f"{compiled.name} for {compiled.target.target_string} is not bit-exact")
+        return {
+            "stack_bytes": checked.result.stack_bytes,
+            "static_bytes": runner.static_bytes(compiled.bundle.files, artifact.info),
+            "instructions": checked.result.instructions,
+        }
 
 
-def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
+def measure(name: str, keys: list[str], plan_only: bool) -> list[dict[str, Any]]:
     network = zoo.get(name)
     model = api.prepare(network.build(), network.example_inputs(), network.calibration(2), name=name)
     found = []
     for key in keys:
-        progress(f"{name} {key}")
-        target = from_target_string(TARGETS[key])
-        lowered = model.quantized.program()
-        CortexMPassManager(lowered, target_config=target).transform()
-        program = build_program(name, lowered_graph(lowered), target)
         for optimize in Optimize:
-            start = time.process_time()
-            planned = schedule(program, optimize)
+            progress(f"{name} {key} {optimize.value}")
+            compiled = model.compile(from_target_string(TARGETS[key]), api.Options(optimize=optimize))
+            memory = compiled.report()["memory"]
             found.append(
                 {
                     "network": name,
                     "target": key,
                     "optimize": optimize.value,
-                    "arena_bytes": planned.plan.peak,
-                    "lower_bound_bytes": planned.plan.lower_bound,
-                    "optimal": planned.plan.optimal,
-                    "row_calls": planned.row_calls,
-                    "row_call_share": ROW_CALL_INSTRUCTIONS * planned.row_calls / kernel_instructions(program),
-                    "plan_seconds": time.process_time() - start,
+                    **{name: memory[name] for name in ("arena_bytes", "lower_bound_bytes", "optimal")},
+                    "plan_seconds": compiled.report()["compile_seconds"]["plan"],
+                    **({} if plan_only else on_board(compiled)),
                 }
             )
     return found
 
 
+def row(r: Mapping[str, Any]) -> list[Any]:
+    network, key = r["network"], r["target"]
+    cells = [
+        f"{network} {key} {r['optimize']}",
+        r["arena_bytes"],
+        ratio(r["arena_bytes"], PEERS[network].get(key, {}).get("arena_bytes")),
+        "proven" if r["optimal"] else f"<= {r['arena_bytes'] - r['lower_bound_bytes']}",
+        r["plan_seconds"],
+    ]
+    if "instructions" in r:
+        ram = r["arena_bytes"] + r["stack_bytes"] + r["static_bytes"]
+        cells += [r["stack_bytes"], r["static_bytes"], ram, ratio(ram, peer_ram(network, key)), r["instructions"]]
+    return cells
+
+
 def main() -> None:
-    results = measured(__doc__, "m0,m4,m55", measure)
-    rows = []
-    for r in results:
-        peer = PEERS[r["network"]].get(r["target"], {}).get("arena_bytes")
-        rows.append(
-            [
-                f"{r['network']} {r['target']} {r['optimize']}",
-                r["arena_bytes"],
-                r["arena_bytes"] - r["lower_bound_bytes"],
-                "yes" if r["optimal"] else "no",
-                ratio(r["arena_bytes"], peer),
-                f"{100 * r['row_call_share']:.1f}%",
-                r["plan_seconds"],
-            ]
-        )
-    header = ["network", "arena bytes", "over bound", "proven", "ratio to peer", "row calls cost", "plan CPU s"]
-    print(table(header, rows))
-    print("\nratio: to ExecuTorch's arena with float inputs (baselines.json); int8 inputs and outputs here.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--targets", default="m0,m4,m55")
+    parser.add_argument("--plan-only", action="store_true", help="do not run on the boards")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    keys, only = arguments.targets.split(","), arguments.plan_only
+    results = [r for name in arguments.networks.split(",") for r in measure(name, keys, only)]
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        return
+    header = ["network", "arena", "ratio", "optimal", "plan CPU s"]
+    header += [] if only else ["stack", "static", "all RAM", "ratio", "instructions"]
+    print(table(header, map(row, results)))
+    print("\nbytes, int8 inputs and outputs; optimal: no plan of these stages needs less, or by how much one could.")
+    print(
+        "ratios: to ExecuTorch (baselines.json) with float inputs and outputs, below 1 is better; its RAM is arena + "
+        f"method allocator + stack + static. {NOTE}."
+    )
 
 
 if __name__ == "__main__":

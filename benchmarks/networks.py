@@ -9,14 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _common import BASELINES, NETWORKS, NOTE, TARGETS, progress, ratio, remember, table
+from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, remember, table
 from cortado import api, zoo
 from cortado.schedule import Optimize
 from cortado.target import from_target_string
-
-PEERS: dict[str, Any] = BASELINES["executorch_models"]
-# What the peer's runtime takes beside its arena and method allocator, as baselines.json says.
-PEER_STACK, PEER_STATIC = 2048, 1331
 
 
 def measure(name: str, keys: list[str], optimize: Optimize) -> dict[str, dict[str, Any]]:
@@ -47,9 +43,6 @@ def measure(name: str, keys: list[str], optimize: Optimize) -> dict[str, dict[st
 def row(name: str, key: str, ours: dict[str, Any]) -> list[Any]:
     peer = PEERS[name].get(key, {})
     ram = ours["arena_bytes"] + ours["stack_bytes"]
-    peer_ram = None
-    if "method_allocator_bytes" in peer:
-        peer_ram = peer["arena_bytes"] + peer["method_allocator_bytes"] + PEER_STACK + PEER_STATIC
     flash = ours["weights_bytes"] + ours["code_bytes"]
     peer_flash = peer["pte_bytes"] + peer["code_bytes_Os"] if "pte_bytes" in peer else None
     return [
@@ -58,7 +51,7 @@ def row(name: str, key: str, ours: dict[str, Any]) -> list[Any]:
         ours["instructions"] / ours["macs"],
         ratio(ours["instructions"], peer.get("execute_instructions")),
         ram,
-        ratio(ram, peer_ram or peer.get("arena_bytes")),
+        ratio(ram, peer_ram(name, key) or peer.get("arena_bytes")),
         flash,
         ratio(flash, peer_flash),
     ]

@@ -6,14 +6,13 @@ python benchmarks/pte_size.py [--networks ...] [--targets m0,m4,m55] [--json]
 from collections import Counter
 from typing import Any
 
-from _common import BASELINES, TARGETS, measured, progress, ratio, table
+from _common import PEERS, TARGETS, measured, progress, ratio, table
 from cortado import api, zoo
 from cortado.emit_pte import emit_pte
 from cortado.passes import CortexMPassManager
 from cortado.pte_reader import Constant, PteInfo, read_pte
 from cortado.target import from_target_string
 
-PEERS: dict[str, Any] = BASELINES["executorch_models"]
 # What an argument's constants are for.
 KINDS = {
     "weight": "weights",

@@ -176,7 +176,9 @@ def _compile_arguments(commands: Any) -> None:
 def _run_arguments(commands: Any) -> None:
     parser = _add(commands, "run", "run a compiled model and check it against its reference", _run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote, or the .pte in it")
-    parser.add_argument("--target", "-t", metavar="TARGET", help="run as on this core; fails unless the model was compiled for it")
+    parser.add_argument(
+        "--target", "-t", metavar="TARGET", help="run as on this core; the model must have been compiled for it"
+    )
     parser.add_argument(
         "--on", metavar="PLACE", help="host, executorch (the .pte), or an emulated board (default: the target's)"
     )

@@ -197,6 +197,18 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
 
 def code_bytes(files: Mapping[str, str], info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
     """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler."""
+    sections = _linked(files, info, compiler)
+    return None if sections is None else sections[".text"]
+
+
+def static_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
+    """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
+    sections = _linked(files, info, Compiler.GCC)
+    return None if sections is None else sections.get(".data", 0)
+
+
+def _linked(files: Mapping[str, str], info: BundleInfo, compiler: Compiler) -> Mapping[str, int] | None:
+    """The sizes of the sections of what MODEL_run needs, built with the bundle's default flags."""
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if info.target.cpu is CortexM.ANY or any(toolchain.find(tool) is None for tool in tools):
         return None
@@ -213,7 +225,7 @@ def code_bytes(files: Mapping[str, str], info: BundleInfo, compiler: Compiler = 
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
             machine_flags=info.target.compiler_flags(),
         )
-        return boards.load_image(elf).sections[".text"]
+        return boards.load_image(elf).sections
 
 
 def _code_script(name: str, data_header: str) -> str:
