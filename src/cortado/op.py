@@ -140,6 +140,7 @@ class Kernel:
     scratch: int = 0
     scratch_check: str | None = None  # C expression that gives the scratch need again, for the checks build
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
+    tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from functools import cached_property
 from cortado import branches, memory
 from cortado.memory import Effort, Overlay, Plan, Problem
 from cortado.program import Port, Program, Stage, Step, Walk
+from cortado.target import Isa
 
 ALIGNMENT = 16
 GUARD_BYTES = 16
@@ -207,10 +208,7 @@ class Segment:
     last: int
     run: StageRun
     peak: int
-
-    @property
-    def instructions(self) -> int:
-        return ROW_CALL_INSTRUCTIONS * len(self.run.calls)
+    instructions: int  # what its row calls cost beside the work itself
 
 
 @dataclass(frozen=True)
@@ -311,7 +309,15 @@ class _Search:
         whole = [step.output for step in steps if self.uses.last[step.output] > last]
         run = run_stage(steps, whole, self.dying(first, last))
         problem = Problem(tuple(self._live(first, last, steps, run)), tuple(_overlays(run)))
-        return Segment(first, last, run, memory.plan(problem, effort=Effort.QUICK).peak)
+        instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + sum(map(self._remainder_instructions, steps))
+        return Segment(first, last, run, memory.plan(problem, effort=Effort.QUICK).peak, instructions)
+
+    def _remainder_instructions(self, step: Step) -> int:
+        """What rows cost that are not whole tiles of a pixelwise kernel: half a tile takes two thirds of its time."""
+        if step.kind is not Walk.PIXELS:
+            return 0
+        waste = max(_paid_pixels(step.n, kernel.tile) / step.n - 1 for kernel in step.kernels.values())
+        return int(waste * step.macs * per_mac(self.program))
 
     def dying(self, first: int, last: int) -> list[str]:
         """Tensors made before the stage whose last reader is in it."""
@@ -327,6 +333,12 @@ class _Search:
             if outside or leaves:
                 inner.append(memory.Buffer(name, sizes[name].size, (0, 0), (1, 0), ALIGNMENT))
         return inner
+
+
+def _paid_pixels(pixels: int, tile: int) -> float:
+    whole, rest = divmod(pixels, tile)
+    part = 0 if rest == 0 else 2 / 3 if rest <= tile // 2 else 1
+    return tile * (whole + part)
 
 
 def _same_rows(source: Step, port: Port) -> bool:
@@ -500,10 +512,13 @@ class Planned:
 
 def kernel_instructions(program: Program) -> int:
     """A rough cost of the kernels themselves, for weighing row calls against them."""
-    isa = max(program.target.isas)
-    per_mac = {0: 4.0, 1: 1.6, 2: 0.35}[int(isa)]
     outputs = sum(step.images * step.rows * step.row_bytes for step in program.steps)
-    return int(sum(step.macs for step in program.steps) * per_mac + 8 * outputs)
+    return int(sum(step.macs for step in program.steps) * per_mac(program) + 8 * outputs)
+
+
+def per_mac(program: Program) -> float:
+    """Instructions per multiply-accumulate, roughly."""
+    return {Isa.SCALAR: 4.0, Isa.DSP: 1.6, Isa.MVE: 0.35}[max(program.target.isas)]
 
 
 def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:

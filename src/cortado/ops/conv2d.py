@@ -279,6 +279,7 @@ class Variant:
     fields: dict[str, Any]
     scratch: int = 0
     lean: "Variant | None" = None
+    tile: int = 1
 
 
 @dataclass(frozen=True)
@@ -326,6 +327,7 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=f"cortado_{chosen.symbol}_scratch(L, {pixels})" if chosen.scratch else None,
+        tile=chosen.tile,
     )
 
 
@@ -333,7 +335,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
     """A single pixel is a linear layer, which has a kernel of its own."""
     if core is Core.MVE:
         fields = packed(fields, packing.pack_mve(*stream.all))
-        return Variant("conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S"), fields)
+        return Variant("conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S"), fields, tile=2)
     if pixels == 1 and packing.fits_linear(stream.weights, stream.bias, stream.shift, core):
         fields = packed(fields, packing.pack_linear(*stream.all, core))
         return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8_group.c", "linear.S", "linear.c"), fields)
@@ -341,7 +343,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
         sources = ("conv1x1_s8_block.c", "block.S", "block.c", "scratch.c")
         scratch = packing.scratch_conv1x1_block(stream.weights.shape[1], pixels)
         fields = packed(fields, packing.pack_block(*stream.all, core))
-        return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch)
+        return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=4)
     return None
 
 
