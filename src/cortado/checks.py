@@ -27,7 +27,7 @@ def row_calls(planned: Planned) -> list[RowCall]:
         for image in range(stage.steps[0].images):
             for position, y in run.calls:
                 step = stage.steps[position]
-                ranges = [_output_range(planned, step, image, y)]
+                ranges = [_output_range(planned, step, image, y, min(step.group, run.rows[position] - y))]
                 if step.scratch:
                     at = planned.plan.offsets[scratch_name(step)]
                     ranges.append((at, at + step.scratch))
@@ -36,11 +36,11 @@ def row_calls(planned: Planned) -> list[RowCall]:
     return calls
 
 
-def _output_range(planned: Planned, step: Step, image: int, y: int) -> Range:
+def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -> Range:
     at = planned.plan.offsets[step.output] + image * step.image_bytes
     if step.kind is not Walk.ACCUMULATE:
         at += (y % planned.ring_rows(step.output, step.rows)) * step.row_bytes
-    return at, at + step.row_bytes
+    return at, at + rows * step.row_bytes
 
 
 def as_json(planned: Planned) -> dict[str, object]:

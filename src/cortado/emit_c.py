@@ -255,7 +255,7 @@ void *{self.name}_default_arena(void)
                 where = f" {step.module}" if step.module else ""
                 checked = self._checked_fields(f"{number}_{position}", step)
                 steps.append(f"    /* {step.name}{where} */ {{{call}, {layer}, {numbers} CHECKED({checked})}}")
-                ports += [f"    {self._port(port, producers)}" for port in step.inputs]
+                ports += [f"    {self._port(port, step.group, producers)}" for port in step.inputs]
             stages.append(f"    {{{first}, {stage.steps[0].images}, {len(stage.steps)}}}")
         empty = not stages
         return (
@@ -323,11 +323,11 @@ void *{self.name}_default_arena(void)
             1 if accumulates else _fits(self.planned.ring_rows(step.output, step.rows), 16, step.name),
             _fits(port, 16, "the program"),
             len(step.inputs),
-            int(accumulates),
+            0 if accumulates else step.group,
         ]
         return ", ".join(map(str, numbers))
 
-    def _port(self, port: Port, producers: Mapping[str, int]) -> str:
+    def _port(self, port: Port, group: int, producers: Mapping[str, int]) -> str:
         rule = port.rule
         if isinstance(port.source, Array):
             at = f".constant = {self.arrays.add(port.source, 'operand', self.cores)}"
@@ -337,7 +337,7 @@ void *{self.name}_default_arena(void)
             ring = self.planned.ring_rows(port.source, port.height)
             producer = str(producers.get(port.source, "CORTADO_COMPLETE"))
         numbers = [port.row_bytes, *(_fits(value, 16, "a row count") for value in (port.height, ring))]
-        numbers.append(_fits(rule.span, 15, "a window") - rule.pad)
+        numbers.append(_fits(rule.span + group - 1, 15, "a window") - rule.pad)
         numbers += [_fits(value, 8, "a window") for value in (rule.taps, rule.stride, rule.dilation, rule.pad)]
         numbers.append(rule.repeat.bit_length() - 1)
         return f"{{{{{at}}}, {', '.join(map(str, numbers))}, {producer}}}"

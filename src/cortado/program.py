@@ -76,6 +76,7 @@ class Step:
     kernels: Mapping[Core, Kernel]
     kind: Walk
     macs: int = 0
+    group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
 
     @property
     def scratch(self) -> int:
@@ -88,6 +89,10 @@ class Step:
     @property
     def image_bytes(self) -> int:
         return self.row_bytes if self.kind is Walk.ACCUMULATE else self.rows * self.row_bytes
+
+    def grouped(self, rows: int) -> "Step":
+        """So many rows with every call, where the kernel takes any span of pixels."""
+        return replace(self, group=rows) if self.kind is Walk.PIXELS else self
 
     def collapsed(self) -> "Step":
         """A pixelwise step over all its rows at once: one call instead of one per row."""

@@ -6,6 +6,7 @@ stage's row loop (kernels/src/cortado_run.c) here, without data. Stage borders a
 the cost; the result computes exactly the same bits as layer by layer.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -21,6 +22,8 @@ GUARD_BYTES = 16
 ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
 BALANCED_EXTRA = 0.10  # more instructions than layer by layer that `balanced` may spend
 LONGEST_STAGE = 64
+GROUPS = (2, 4)  # rows a call that are tried beside one
+WORTH_A_GROUP = 0.1  # of a kernel's work done in vain when it makes single rows
 
 
 class Optimize(Enum):
@@ -41,14 +44,15 @@ class Link:
     consumer: int
     producer: int | None
     port: Port
+    group: int  # rows that the consumer makes with every call
 
     def first_row(self, y: int) -> int:
         """The oldest row that output row y reads."""
         return max(0, self.port.rule.first(y))
 
     def end_row(self, y: int) -> int:
-        """One past the newest row that output row y reads."""
-        return min(self.port.height, self.port.rule.first(y) + self.port.rule.span)
+        """One past the newest row that the call reads which starts at output row y."""
+        return min(self.port.height, self.port.rule.first(y) + self.port.rule.span + self.group - 1)
 
 
 @dataclass
@@ -70,7 +74,7 @@ class _Runner:
         self.whole, self.dying = set(whole), set(dying)
         made = {step.output: index for index, step in enumerate(steps)}
         links = [
-            Link(index, made.get(port.source), port)
+            Link(index, made.get(port.source), port, step.group)
             for index, step in enumerate(steps)
             for port in step.inputs
             if isinstance(port.source, str)
@@ -95,8 +99,13 @@ class _Runner:
             step = self.steps[index]
             if step.output not in self.whole and step.kind is not Walk.ACCUMULATE:
                 readers = self.readers.get(step.output, [])
-                rows[index] = max((link.end_row(rows[link.consumer] - 1) for link in readers), default=0)
+                rows[index] = max((link.end_row(self._last_call(link, rows)) for link in readers), default=0)
         return rows
+
+    @staticmethod
+    def _last_call(link: Link, rows: Sequence[int]) -> int:
+        """The row with which a reader's last call starts."""
+        return (rows[link.consumer] - 1) // link.group * link.group
 
     def ready(self, index: int) -> bool:
         y = self.done[index]
@@ -124,25 +133,30 @@ class _Runner:
 
     def _call(self, index: int) -> None:
         step, y = self.steps[index], self.done[index]
+        end = y + min(step.group, self.result.rows[index] - y)
         self.result.calls.append((index, y))
         if step.output in self.whole:
-            self._note_leads(step, y)
+            self._note_leads(step, end)
         else:
-            oldest = min((self._oldest(link) for link in self.readers.get(step.output, [])), default=y)
-            rows = 1 if step.kind is Walk.ACCUMULATE else y - min(oldest, y) + 1
+            readers = self.readers.get(step.output, [])
+            oldest = min((self._oldest(link) for link in readers), default=y)
+            rows = 1 if step.kind is Walk.ACCUMULATE else end - min(oldest, y)
+            # Rows of one call lie together: the ring turns between calls.
+            whole_calls = math.lcm(step.group, *(link.group for link in readers))
+            rows += -rows % whole_calls
             self.result.rings[step.output] = max(self.result.rings.get(step.output, 1), rows)
-        self.done[index] = y + 1
+        self.done[index] = end
 
     def _oldest(self, link: Link) -> int:
         """The oldest row an operand's reader still needs."""
         y = self.done[link.consumer]
         return link.first_row(y) if y < self.result.rows[link.consumer] else 1 << 30
 
-    def _note_leads(self, step: Step, y: int) -> None:
-        """Output row y is written now: every byte before `end` must be dead in an input that it may lie over."""
+    def _note_leads(self, step: Step, rows: int) -> None:
+        """`rows` output rows are there after this call: so many bytes must be dead in an input they may lie over."""
         if step.images > 1:
             return  # rows of the second image would be dead only after all of the first
-        end = step.image_bytes if step.kind is Walk.ACCUMULATE else (y + 1) * step.row_bytes
+        end = step.image_bytes if step.kind is Walk.ACCUMULATE else rows * step.row_bytes
         for name in self.dying:
             links = self.readers.get(name, [])
             if any(link.producer is not None for link in links) or not links:
@@ -167,19 +181,19 @@ class _Runner:
 
 
 def spans_of(run: StageRun, runner: "_Runner") -> dict[str, tuple[int, int]]:
-    """For rings of one row: the range of steps that run between a row's making and its last use."""
+    """For rings that one call fills: the range of steps that run between that call and the rows' last use."""
     spans: dict[str, tuple[int, int]] = {}
-    live: dict[str, int] = {}  # buffer -> the row it holds
-    single = {name for name, rows in run.rings.items() if rows == 1}
+    live: dict[str, int] = {}  # buffer -> the newest row it holds
+    single = {step.output for step in runner.steps if run.rings.get(step.output) == step.group}
     done = [0] * len(runner.steps)
     for index, y in run.calls:
         step = runner.steps[index]
+        done[index] = y + min(step.group, run.rows[index] - y)
         if step.output in single:
-            live[step.output] = y
+            live[step.output] = done[index] - 1
         for name in list(live):
             low, high = spans.get(name, (index, index))
             spans[name] = (min(low, index), max(high, index))
-        done[index] = y + 1
         for name, row in list(live.items()):
             if all(
                 link.first_row(done[link.consumer]) > row or done[link.consumer] >= run.rows[link.consumer]
@@ -206,6 +220,7 @@ class Segment:
 
     first: int
     last: int
+    steps: tuple[Step, ...]
     run: StageRun
     peak: int
     instructions: int  # what its row calls cost beside the work itself
@@ -240,7 +255,7 @@ class _Search:
         self.program = program
         self.steps = program.steps
         self.uses = _Uses.of(program, self.steps)
-        self.cache: dict[tuple[int, int], Segment] = {}
+        self.cache: dict[tuple[int, int, int], Segment] = {}
         self.reach: dict[int, int] = {}
         self.crossing = [self._crossing(border) for border in range(len(self.steps) + 1)]
         self.ring_bytes = [self._ring_bytes(index) for index in range(len(self.steps))]
@@ -292,32 +307,29 @@ class _Search:
     def alone(self, index: int) -> Segment:
         return self.segment(index, index)
 
-    def segment(self, first: int, last: int) -> Segment:
-        """The stage [first, last]."""
-        key = (first, last)
+    def segment(self, first: int, last: int, group: int = 1) -> Segment:
+        """The stage [first, last], its pixelwise kernels making so many rows with every call."""
+        key = (first, last, group)
         if key not in self.cache:
-            self.cache[key] = self._make(first, last)
+            self.cache[key] = self._make(first, last, group)
         return self.cache[key]
 
-    def stage_steps(self, first: int, last: int) -> tuple[Step, ...]:
+    def segments(self, first: int, last: int) -> Iterator[Segment]:
+        """The stage [first, last] row by row, and with several rows a call where single rows waste much of a tile."""
+        yield self.segment(first, last)
+        if first != last and any(_waste(step) > WORTH_A_GROUP for step in self.steps[first : last + 1]):
+            yield from (self.segment(first, last, group) for group in GROUPS)
+
+    def _make(self, first: int, last: int, group: int) -> Segment:
         """A step alone takes all its rows at once where its kernel can."""
         steps = self.steps[first : last + 1]
-        return (steps[0].collapsed(),) if len(steps) == 1 else steps
-
-    def _make(self, first: int, last: int) -> Segment:
-        steps = self.stage_steps(first, last)
+        steps = (steps[0].collapsed(),) if len(steps) == 1 else tuple(step.grouped(group) for step in steps)
         whole = [step.output for step in steps if self.uses.last[step.output] > last]
         run = run_stage(steps, whole, self.dying(first, last))
         problem = Problem(tuple(self._live(first, last, steps, run)), tuple(_overlays(run)))
-        instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + sum(map(self._remainder_instructions, steps))
-        return Segment(first, last, run, memory.plan(problem, effort=Effort.QUICK).peak, instructions)
-
-    def _remainder_instructions(self, step: Step) -> int:
-        """What rows cost that are not whole tiles of a pixelwise kernel: half a tile takes two thirds of its time."""
-        if step.kind is not Walk.PIXELS:
-            return 0
-        waste = max(_paid_pixels(step.n, kernel.tile) / step.n - 1 for kernel in step.kernels.values())
-        return int(waste * step.macs * per_mac(self.program))
+        remainders = sum(_waste(step) * step.macs * per_mac(self.program) for step in steps)
+        instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + int(remainders)
+        return Segment(first, last, steps, run, memory.plan(problem, effort=Effort.QUICK).peak, instructions)
 
     def dying(self, first: int, last: int) -> list[str]:
         """Tensors made before the stage whose last reader is in it."""
@@ -333,6 +345,14 @@ class _Search:
             if outside or leaves:
                 inner.append(memory.Buffer(name, sizes[name].size, (0, 0), (1, 0), ALIGNMENT))
         return inner
+
+
+def _waste(step: Step) -> float:
+    """The share of its work that a pixelwise kernel does in vain: half a tile takes two thirds of a tile's time."""
+    if step.kind is not Walk.PIXELS:
+        return 0.0
+    pixels = step.n * step.group
+    return max(_paid_pixels(pixels, kernel.tile) / pixels - 1 for kernel in step.kernels.values())
 
 
 def _paid_pixels(pixels: int, tile: int) -> float:
@@ -423,9 +443,7 @@ def _longer(
         before = best[first]
         small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
         if small and before is not None and any(first <= index <= last for index in over):
-            segment = search.segment(first, last)
-            if segment.peak <= limit:
-                yield before, segment
+            yield from ((before, segment) for segment in search.segments(first, last) if segment.peak <= limit)
 
 
 def _choose(search: _Search, optimize: Optimize, instructions: int) -> tuple[Segment, ...]:
@@ -559,7 +577,7 @@ def alternatives(planned: Planned) -> dict[Optimize, Alternative]:
 
 def _planned(search: _Search, segments: Sequence[Segment]) -> Planned:
     program = search.program
-    stages = [Stage(search.stage_steps(segment.first, segment.last)) for segment in segments]
+    stages = [Stage(segment.steps) for segment in segments]
     runs = tuple(segment.run for segment in segments)
     rings = {name: rows for run in runs for name, rows in run.rings.items()}
     buffers = {

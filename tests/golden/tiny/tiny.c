@@ -107,9 +107,9 @@ static const cortado_port_t ports[] = {
 };
 
 static const cortado_step_t steps[] = {
-    /* quantized_conv2d_nhwc_default features.0 */ {call_conv2d_s8__scalar, &layer0_0, AT(96u, 224u), 24, AT(0u, 16u), 6, 6, 2, 0, 1, 0 CHECKED("quantized_conv2d_nhwc_default (cortex_m::quantized_conv2d_nhwc)", 96, need_1)},
-    /* quantized_avg_pool2d_nhwc_default features.2 */ {call_avg_pool2d_s8, &layer0_1, AT(144u, 144u), 12, 0, 3, 3, 3, 1, 1, 0 CHECKED("quantized_avg_pool2d_nhwc_default (cortex_m::quantized_avg_pool2d_nhwc)", 0, NULL)},
-    /* quantized_conv2d_nhwc_default_1 classifier */ {call_linear_s8__scalar, &layer1_0, AT(0u, 16u), 3, 0, 1, 1, 1, 2, 1, 0 CHECKED("quantized_conv2d_nhwc_default_1 (cortex_m::quantized_conv2d_nhwc)", 0, NULL)},
+    /* quantized_conv2d_nhwc_default features.0 */ {call_conv2d_s8__scalar, &layer0_0, AT(96u, 224u), 24, AT(0u, 16u), 6, 6, 2, 0, 1, 1 CHECKED("quantized_conv2d_nhwc_default (cortex_m::quantized_conv2d_nhwc)", 96, need_1)},
+    /* quantized_avg_pool2d_nhwc_default features.2 */ {call_avg_pool2d_s8, &layer0_1, AT(144u, 144u), 12, 0, 3, 3, 3, 1, 1, 1 CHECKED("quantized_avg_pool2d_nhwc_default (cortex_m::quantized_avg_pool2d_nhwc)", 0, NULL)},
+    /* quantized_conv2d_nhwc_default_1 classifier */ {call_linear_s8__scalar, &layer1_0, AT(0u, 16u), 3, 0, 1, 1, 1, 2, 1, 1 CHECKED("quantized_conv2d_nhwc_default_1 (cortex_m::quantized_conv2d_nhwc)", 0, NULL)},
 };
 
 static const cortado_stage_t stages[] = {

@@ -57,7 +57,7 @@ typedef struct {
     uint16_t out_ring; /* rows held in memory */
     uint16_t port;     /* its first port in the program's table */
     uint8_t ports;
-    uint8_t accumulates; /* every call writes the same row */
+    uint8_t group; /* rows that a call makes, of `n` pixels each; 0: every call writes the same row */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
     const char *name;
     int32_t scratch_bytes;                 /* as planned */
@@ -99,7 +99,7 @@ typedef struct {
 #endif
 } cortado_program_t;
 
-/* Where a step stands: the next call's number, the output rows that are whole (an accumulating step's only one is after
+/* Where a step stands: its next row, the output rows that are whole (an accumulating step's only one is after
  * its last call), and the ring slots of the next row and of its ports' first rows. */
 #define CORTADO_MAX_PORTS 4
 typedef struct {

@@ -43,12 +43,13 @@ static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t 
 #define TRACED(out, bytes) ((void)0)
 #endif
 
-/* Makes the next output row of one step. */
+/* Makes the next output row of one step, or as many as it makes together. */
 static void run_row(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t image,
                     uint8_t *arena, const int8_t **rows)
 {
     const int8_t **next = rows;
-    const uint32_t y = state->y;
+    const uint32_t y = state->y, left = step->rows - y;
+    const uint32_t count = step->group == 0 ? 1u : step->group < left ? step->group : left;
     for (uint32_t i = 0; i < step->ports; i++, port++) {
         const uint8_t *base = arena + port->at.offset;
         if (port->producer == CORTADO_CONSTANT) {
@@ -59,7 +60,7 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
         }
         const uint32_t at = y >> port->repeat;
         next = gather(port, state->slot[i], (int32_t)(at * port->stride) - (int32_t)port->pad, base, next);
-        uint32_t slot = state->slot[i] + (((y + 1u) >> port->repeat) - at) * port->stride;
+        uint32_t slot = state->slot[i] + (((y + count) >> port->repeat) - at) * port->stride;
         while (slot >= port->ring) {
             slot -= port->ring;
         }
@@ -67,16 +68,16 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
     }
     uint8_t *out = arena + step->out_offset;
     if (image != 0) {
-        out += image * (step->accumulates != 0 ? 1u : step->rows) * step->out_row_bytes;
+        out += image * (step->group == 0 ? 1u : step->rows) * step->out_row_bytes;
     }
-    if (step->accumulates == 0) {
+    if (step->group != 0) {
         out += state->out_slot * step->out_row_bytes;
     }
-    step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)y);
-    TRACED(out, step->out_row_bytes);
-    state->y = (uint16_t)(y + 1u);
-    state->made = step->accumulates == 0 ? state->y : state->y == step->rows;
-    const uint32_t slot = (uint32_t)state->out_slot + 1u;
+    step->call(step->layer, rows, (int8_t *)out, step->n * (int32_t)count, arena + step->scratch_offset, (int32_t)y);
+    TRACED(out, step->out_row_bytes * count);
+    state->y = (uint16_t)(y + count);
+    state->made = step->group != 0 ? state->y : state->y == step->rows;
+    const uint32_t slot = state->out_slot + count;
     state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
 }
 
