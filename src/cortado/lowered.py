@@ -18,6 +18,7 @@ from cortado.errors import CortadoError
 from cortado.graph import constant_names, module_path, outputs, shape, user_inputs
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
+from cortado.portable import arguments_of, call_name, is_float, is_float_call, run_float
 
 Tensor = torch.Tensor
 
@@ -44,7 +45,7 @@ class Value:
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A call of an operator; `module` is where in the user's model it comes from."""
+    """A call of an operator, or of aten in float; `module` is where in the user's model it comes from."""
 
     name: str
     operator: str
@@ -68,7 +69,7 @@ class LoweredGraph:
     constants: Mapping[str, Tensor]
     calls: tuple[LoweredCall, ...]
     outputs: tuple[str, ...]
-    values: Mapping[str, Value]  # of inputs and calls
+    values: Mapping[str, Value]  # of inputs and calls, but for float calls that give several tensors
 
     @cached_property
     def by_name(self) -> dict[str, LoweredCall]:
@@ -100,10 +101,13 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     values = {node.name: _value(node) for node in user_inputs(program)}
     for node in graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is not None:
-            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
-            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or ""))
-            values[node.name] = _value(node)
+        if operator is not None or is_float(node):
+            name = operator.name if operator is not None else call_name(node)
+            given = node.kwargs if operator is not None else arguments_of(node)
+            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in given.items()}
+            calls.append(LoweredCall(node.name, name, arguments, module_path(node) or ""))
+            if isinstance(node.meta["val"], Tensor):
+                values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),
         constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
@@ -124,12 +128,15 @@ def _map(value: Any, kind: type, change: Any) -> Any:
 
 
 def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Every call's value, exactly."""
-    values: dict[str, Tensor] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
+    """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors)."""
+    values: dict[str, Any] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
     operators = registry().operators
     for call in graph.calls:
         arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
-        values[call.name] = operators[call.operator].reference(**arguments)
+        if is_float_call(call.operator):
+            values[call.name] = run_float(call.operator, arguments)
+        else:
+            values[call.name] = operators[call.operator].reference(**arguments)
     return values
 
 

@@ -217,6 +217,13 @@ class Operator:
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
 
     @property
+    def c_only(self) -> str | None:
+        """Why a .pte can't hold it; None if it can."""
+        if Place.PTE in self.places:
+            return None
+        return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
     def namespace(self) -> str:
         return self.name.split("::")[0]
 
