@@ -90,6 +90,17 @@ class Largest(nn.Module):
         return torch.relu(values), places
 
 
+class Place(nn.Module):
+    """Indices, which have no scale, through an operator that moves data in integers elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.argmax(self.linear(x), 1).unsqueeze(1)
+
+
 class Best(nn.Module):
     """A kernel that asks the runtime for memory."""
 
@@ -114,6 +125,13 @@ class Recurrent(nn.Module):
         return z
 
 
+class Nonzero(nn.Module):
+    """A result whose shape nobody knows beforehand."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nonzero(x)
+
+
 class Determinant(nn.Module):
     """Neither an integer operator nor a portable kernel."""
 
@@ -127,7 +145,8 @@ class Determinant(nn.Module):
 
 IN_C = {DilatedPool: (1, 2, 12, 12), TwoImages: (2, 20, 5, 5), LogSoftmax: (2, 8)}
 NOT_IN_C = {Cumsum: (1, 2, 8, 8), CumsumOfInput: (2, 5), Largest: (3, 8), Best: (2, 8), Recurrent: (1, 5, 8)}
-SHAPES: dict[type[nn.Module], tuple[int, ...]] = {**IN_C, **NOT_IN_C, Determinant: (3, 3)}
+OTHERS = {Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
+SHAPES: dict[type[nn.Module], tuple[int, ...]] = {**IN_C, **NOT_IN_C, **OTHERS}
 
 
 def quantized(kind: type[nn.Module]) -> Model:
@@ -238,13 +257,30 @@ def test_without_the_flag_it_is_one_error_that_names_the_flag(kind: type[nn.Modu
     assert "--allow-float" in hint
 
 
-def test_an_operator_without_a_portable_kernel_is_an_error_with_and_without_the_flag() -> None:
-    model = quantized(Determinant)
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Determinant, r"ExecuTorch has no portable kernel for aten::_linalg_det\.result"),
+        (Nonzero, "the shape of its result depends on the data"),
+    ],
+)
+def test_what_executorch_cannot_do_is_an_error_with_and_without_the_flag(kind: type[nn.Module], reason: str) -> None:
+    model = quantized(kind)
     with pytest.raises(CortadoError, match="no integer operator") as caught:
         model.compile(TARGET)
     assert "--allow-float" not in str(caught.value)
-    with pytest.raises(CortadoError, match=r"ExecuTorch has no portable kernel for aten::_linalg_det\.result"):
+    with pytest.raises(CortadoError, match=reason):
         model.compile(TARGET, ALLOWED)
+
+
+@pytest.mark.host
+def test_indices_are_never_quantized() -> None:
+    compiled = quantized(Place).compile(TARGET, ALLOWED)
+    assert listed(compiled) == ["aten.argmax.default", "aten.reshape.default"]
+    assert "holds int64 values" in compiled.report()["float_operators"][1]["reason"]
+    checked = compiled.run(fresh(Place), on="executorch")
+    assert checked.bit_exact
+    assert checked.result.samples[0][0].dtype == np.int64
 
 
 def test_a_budget_needs_a_c_bundle() -> None:

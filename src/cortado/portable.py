@@ -106,8 +106,15 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
         raise CortadoError("it needs constants of its own")
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in specs.output_specs):
         raise CortadoError("it changes its arguments")
+    if not all(_is_static(node) for node in edge.graph.nodes if node.op != "output"):
+        raise CortadoError("the shape of its result depends on the data")
     assert isinstance(edge, ExportedProgram)
     return edge
+
+
+def _is_static(node: Node) -> bool:
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return all(isinstance(value, Tensor) and all(isinstance(n, int) for n in value.shape) for value in values)
 
 
 def calls(edge: ExportedProgram) -> Iterator[Node]:
@@ -141,7 +148,7 @@ def kernels() -> frozenset[str]:
 
 def may_stay_float(node: Node) -> bool:
     """Whether ExecuTorch has kernels for a call of the float graph: found by its name, or by taking it apart."""
-    if not isinstance(node.target, OpOverload):
+    if not isinstance(node.target, OpOverload) or not _is_static(node):
         return False
     name = node.target.name().split(".")[0]
     named = any(kernel.split(".")[0] == name for kernel in kernels())
