@@ -1,6 +1,7 @@
 """--allow-float: what a .pte can't hold in integers stays in float there, is listed, and runs on the real runtime."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 
 from cortado import cli
 from cortado.api import Compiled, Model, Options, prepare
-from cortado.artifact import FLOAT_TOLERANCE, Checked
+from cortado.artifact import FLOAT_TOLERANCE, REPORT, Artifact, Checked
 from cortado.errors import CortadoError, Reject
 from cortado.lowered import reference_outputs
 from cortado.portable import float_call, kernels, run_float
@@ -240,6 +241,7 @@ def test_what_has_no_integer_operator_stays_float(kind: type[nn.Module], operato
         assert found.dtype == want.numpy().dtype
         assert np.abs(found - want.numpy()).max() <= 0.03 * np.abs(want.numpy()).max()
     artifact = compiled.save(tmp_path / "model")
+    assert Artifact.open(artifact.folder).report == artifact.report
     assert (artifact.folder / f"{report['prefix']}.pte").is_file()
     assert list(artifact.folder.rglob("*.c")) == []
     with pytest.raises(CortadoError, match=r"holds no C bundle, only a .pte"):
@@ -294,6 +296,15 @@ def test_an_integer_network_has_nothing_in_float(tiny: Model) -> None:
     assert plain.pte is not None
     assert allowed.pte is not None
     assert plain.pte.data == allowed.pte.data
+
+
+def test_a_report_that_contradicts_itself_is_refused(tiny_artifact: Artifact, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(tiny_artifact.folder, folder)
+    report = json.loads((folder / REPORT).read_text())
+    (folder / REPORT).write_text(json.dumps({**report, "memory": None}))
+    with pytest.raises(CortadoError, match="a C bundle that is there and missing"):
+        Artifact.open(folder)
 
 
 # ---- the parts -----------------------------------------------------------------------------------------------

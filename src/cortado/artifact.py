@@ -186,6 +186,8 @@ def _checked_report(report: Any, path: Path) -> dict[str, Any]:
         for key, expected in keys.items():
             if not isinstance(record, dict) or key not in record or not isinstance(record[key], expected):
                 refuse(f"no '{key}', or not a {getattr(expected, '__name__', expected)}")
+    if any((report[key] is None) != bool(report["bundle_missing"]) for key in ("memory", "flash", "macs")):
+        refuse("a C bundle that is there and missing")
     # The prefix becomes part of C source, the names part of paths.
     inside = all(".." not in PurePosixPath(name).parts and not name.startswith("/") for name in report["artifacts"])
     if not inside or not re.fullmatch(r"[^\W\d]\w*", report["prefix"]):
