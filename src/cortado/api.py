@@ -10,21 +10,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 from cortado import checks, runner
-from cortado.artifact import CHECKS, EXAMPLE, REFERENCE, Artifact, Checked, write_folder
+from cortado.artifact import CHECKS, EXAMPLE, PTE_REFERENCE, REFERENCE, Artifact, Checked, write_folder
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
-from cortado.errors import CortadoError
+from cortado.errors import CortadoError, NotInteger
 from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
 from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
 from cortado.options import InputLayout, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.portable import float_operators, may_stay_float
 from cortado.program import build_program
-from cortado.report import build_report
+from cortado.report import InC, build_report
 from cortado.schedule import Planned, schedule
 from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 
@@ -50,21 +52,22 @@ class Clock:
 
 @dataclass(frozen=True)
 class Compiled:
-    """One model for one target: artifacts in memory."""
+    """One model for one target: artifacts in memory. Without a C bundle (see Options.allow_float) there is a .pte."""
 
     name: str
     target: CortexMTargetConfig
-    graph: LoweredGraph
-    planned: Planned
-    bundle: Bundle
+    graph: LoweredGraph | None  # of the C bundle, and of the .pte unless that has float calls
+    planned: Planned | None
+    bundle: Bundle | None
     pte: Pte | None
+    pte_graph: LoweredGraph | None
     example: Inputs
     options: Options
     data: Mapping[str, Any]
 
-    def _bundled(self, pte: Pte) -> bytes:
+    def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
         """The .pte with the example input and the outputs it must give."""
-        expected = [value.numpy() for value in reference_outputs(self.graph, self.example)]
+        expected = [value.numpy() for value in reference_outputs(graph, self.example)]
         return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
     def report(self) -> dict[str, Any]:
@@ -73,16 +76,19 @@ class Compiled:
     def save(self, folder: str | Path) -> Artifact:
         """Writes .pte, C bundle, report and reference; all or nothing."""
         path = Path(folder)
-        files: dict[str, str | bytes] = dict(self.bundle.files)
+        files: dict[str, str | bytes] = {} if self.bundle is None else dict(self.bundle.files)
         prefix = self.data["prefix"]
-        if self.pte is not None:
+        if self.pte is not None and self.pte_graph is not None:
             files[f"{prefix}.pte"] = self.pte.data
             if self.options.bundleio:
-                files[f"{prefix}.bpte"] = self._bundled(self.pte)
+                files[f"{prefix}.bpte"] = self._bundled(self.pte, self.pte_graph)
             if self.pte.etrecord is not None:
                 files[f"{prefix}.etrecord"] = self.pte.etrecord
-        files[REFERENCE] = to_bytes(self.graph)
-        files[CHECKS] = json.dumps(checks.as_json(self.planned))
+            if self.pte_graph is not self.graph:
+                files[PTE_REFERENCE] = to_bytes(self.pte_graph)
+        if self.graph is not None and self.planned is not None:
+            files[REFERENCE] = to_bytes(self.graph)
+            files[CHECKS] = json.dumps(checks.as_json(self.planned))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
         write_folder(path, files, self.data)
         return Artifact.open(path)
@@ -114,52 +120,107 @@ class Model:
     ) -> Compiled:
         clock = Clock(dict(self.seconds), self.progress)
         with clock.phase("lower"):
-            program = self.quantized.program()
+            programs = self._lower(target, options, intermediates)
+            graph = None if programs.c is None else lowered_graph(programs.c)
+            same = programs.pte is programs.c
+            pte_graph = graph if same or programs.pte is None else lowered_graph(programs.pte)
+        c = None if graph is None else self._in_c(graph, target, options, clock)
+        with clock.phase("emit pte"):
+            facts = {"model": self.name}
+            pte = None if programs.pte is None else emit_pte(programs.pte, target, facts, etrecord=options.etrecord)
+        reported = graph or pte_graph
+        assert reported is not None
+        data = build_report(
+            name=self.name,
+            target=target,
+            graph=reported,
+            c=c,
+            pte=pte,
+            seconds=clock.seconds,
+            labels=self.labels,
+            options=options,
+            pte_missing=programs.pte_missing,
+            bundle_missing=programs.bundle_missing,
+            float_operators=[] if programs.pte is None else float_operators(programs.pte),
+        )
+        nhwc = options.input_layout is InputLayout.NHWC
+        return Compiled(
+            name=self.name,
+            target=target,
+            graph=graph,
+            planned=None if c is None else c.planned,
+            bundle=None if c is None else c.bundle,
+            pte=pte,
+            pte_graph=pte_graph,
+            example=tuple(_nhwc(value) for value in self.sample) if nhwc else self.sample,
+            options=options,
+            data={**data, "prefix": c_identifier(self.name)},
+        )
+
+    def _lower(self, target: CortexMTargetConfig, options: Options, intermediates: Path | None) -> "_Programs":
+        """One lowered program for both artifacts; where something may stay in float, another one for the .pte."""
+
+        def lower(allow_float: bool, place: Path | None) -> ExportedProgram:
             nhwc = options.input_layout is InputLayout.NHWC
-            CortexMPassManager(
-                program,
+            return CortexMPassManager(
+                self.quantized.program(),
                 passes=(NhwcInputs, *PIPELINE) if nhwc else PIPELINE,
                 target_config=target,
-                intermediates=intermediates,
+                intermediates=place,
                 linear=options.linear,
+                allow_float=allow_float,
             ).transform()
-            graph = lowered_graph(program)
+
+        place = None if intermediates is None else intermediates / "pte"
+        try:
+            program = lower(False, intermediates)
+        except NotInteger as error:
+            if not options.allow_float:
+                raise NotInteger(error.nodes, error.reasons, _hint(error)) from error
+            _check_no_budget(options, error.reasons)
+            return _Programs(None, lower(True, place), bundle_missing=error.reasons)
+        missing = tuple(c_only(program))
+        if missing and options.allow_float:
+            return _Programs(program, lower(True, place))
+        return _Programs(program, None if missing else program, pte_missing=missing)
+
+    def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
             planned = schedule(build_program(self.name, graph, target, options.border), options.optimize)
             check_ram(planned, options)
             single = _single_targets(self.name, graph, target, options)
         with clock.phase("emit C"):
             bundle = emit_c(planned)
-        with clock.phase("emit pte"):
-            missing = c_only(program)
-            pte = None if missing else emit_pte(program, target, {"model": self.name}, etrecord=options.etrecord)
-        prefix = c_identifier(self.name)
         with clock.phase("measure code"):
-            info = runner.BundleInfo(prefix, target, (), ())
-            size = runner.code_bytes(bundle.files, info)
+            size = runner.code_bytes(bundle.files, runner.BundleInfo(c_identifier(self.name), target, (), ()))
         check_flash(self.name, bundle.weights_bytes, size, options)
-        data = build_report(
-            planned=planned,
-            graph=graph,
-            bundle=bundle,
-            pte=pte,
-            code_bytes=size,
-            seconds=clock.seconds,
-            labels=self.labels,
-            options=options,
-            pte_missing=missing,
-            single_targets=single,
-        )
-        return Compiled(
-            name=self.name,
-            target=target,
-            graph=graph,
-            planned=planned,
-            bundle=bundle,
-            pte=pte,
-            example=tuple(_nhwc(value) for value in self.sample) if nhwc else self.sample,
-            options=options,
-            data={**data, "prefix": prefix},
+        return InC(planned, bundle, size, single)
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """What the C bundle and the .pte are made of: the same program unless the .pte's has float calls."""
+
+    c: ExportedProgram | None
+    pte: ExportedProgram | None
+    bundle_missing: tuple[str, ...] = ()
+    pte_missing: tuple[str, ...] = ()
+
+
+def _hint(error: NotInteger) -> str:
+    if not all(may_stay_float(node) for node in error.nodes):
+        return ""
+    return (
+        "\nExecuTorch has float kernels for this: --allow-float (allow_float=True in Options) writes a .pte with them, "
+        "and no C bundle"
+    )
+
+
+def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
+    if options.ram_budget is not None or options.flash_budget is not None:
+        raise CortadoError(
+            "a budget is for the C bundle, and there will be none:\n  " + "\n  ".join(reasons) + "\n"
+            "Compile without --ram-budget and --flash-budget, or change these calls"
         )
 
 

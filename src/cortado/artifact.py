@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from types import UnionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
     from cortado.schedule import Planned
 
 REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
+PTE_REFERENCE = "pte_reference.npz"  # of a .pte with float operators
+
+FLOAT_TOLERANCE = 0.02
+"""How far an output of a .pte with float operators may be from torch's, as part of the output's largest magnitude.
+
+Two float libraries round differently in the last bit, and a quantize behind them may then choose the next code: about
+0.4 to 0.8 percent for each code that an output is away. Without float operators the tolerance is zero.
+"""
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------
@@ -151,12 +160,14 @@ def _foreign_file(folder: Path) -> str | None:
 # ---- reading ------------------------------------------------------------------------------------------------------
 
 _TEXTS, _LISTS = dict.fromkeys(("name", "node", "dtype"), str), dict.fromkeys(("shape", "model_shape", "layout"), list)
-_TENSOR_KEYS: dict[str, type] = {**_TEXTS, **_LISTS, "scale": object, "zero_point": object}
-_REPORT_KEYS: dict[str, type] = {
+_TENSOR_KEYS: dict[str, type | UnionType] = {**_TEXTS, **_LISTS, "scale": object, "zero_point": object}
+_REPORT_KEYS: dict[str, type | UnionType] = {
     **dict.fromkeys(("model", "target", "prefix"), str),
     **dict.fromkeys(("inputs", "outputs"), list),
-    **dict.fromkeys(("memory", "flash", "artifacts"), dict),
-    "macs": int,
+    **dict.fromkeys(("memory", "flash"), dict | None),
+    **dict.fromkeys(("bundle_missing", "pte_missing", "float_operators"), list),
+    "artifacts": dict,
+    "macs": int | None,
     "labels": object,
 }
 
@@ -176,7 +187,9 @@ def _checked_report(report: Any, path: Path) -> dict[str, Any]:
     for record, keys in records:
         for key, expected in keys.items():
             if not isinstance(record, dict) or key not in record or not isinstance(record[key], expected):
-                refuse(f"no '{key}', or not a {expected.__name__}")
+                refuse(f"no '{key}', or not a {getattr(expected, '__name__', expected)}")
+    if any((report[key] is None) != bool(report["bundle_missing"]) for key in ("memory", "flash", "macs")):
+        refuse("a C bundle that is there and missing")
     # The prefix becomes part of C source, the names part of paths.
     inside = all(".." not in PurePosixPath(name).parts and not name.startswith("/") for name in report["artifacts"])
     if not inside or not re.fullmatch(r"[^\W\d]\w*", report["prefix"]):
@@ -211,6 +224,7 @@ class Checked:
     result: RunResult
     expected: list[list[ArrayType]]
     real: bool = False  # the outputs are real numbers in the model's layout, not the bundle's codes
+    tolerance: float = 0.0  # as part of an output's largest magnitude; above zero only with float operators
 
     @property
     def exact_samples(self) -> int:
@@ -221,6 +235,23 @@ class Checked:
     @property
     def bit_exact(self) -> bool:
         return self.exact_samples == len(self.expected)
+
+    @property
+    def right(self) -> bool:
+        """Bit-exact, or as close as two float libraries are."""
+        return self.bit_exact or (self.tolerance > 0 and self.difference <= self.tolerance)
+
+    @property
+    def difference(self) -> float:
+        """The largest difference of an output, as part of its largest magnitude."""
+        samples = zip(self.result.samples, self.expected, strict=True)
+        return max(_difference(a, b) for got, want in samples for a, b in zip(got, want, strict=True))
+
+
+def _difference(got: ArrayType, want: ArrayType) -> float:
+    apart = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
+    largest = np.abs(want.astype(np.float64)).max()
+    return float(apart / largest) if largest > 0 else float(apart > 0)
 
 
 @dataclass(frozen=True)
@@ -348,6 +379,7 @@ class Artifact:
                 self.check_input(position, value, f"input {position} of sample {number}")
         if on == EXECUTORCH:
             return self._run_on_executorch(samples)
+        self.check_bundle()
         feeds, expected = self.reference(samples)
         return Checked(
             self.execute(feeds, on, stores=self.store_rules() if check_stores else None, flags=flags), expected
@@ -366,20 +398,30 @@ class Artifact:
             return self._run_on_host(feeds, flags)
         return run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags)
 
+    def check_bundle(self) -> None:
+        """Raises if the model has calls that keep it from being a C bundle."""
+        if self.report["bundle_missing"]:
+            reasons = "\n  ".join(str(reason) for reason in self.report["bundle_missing"])
+            raise CortadoError(
+                f"{self.folder} holds no C bundle, only a .pte (run it with --on executorch):\n  {reasons}"
+            )
+
     def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
         """The .pte on ExecuTorch's own runtime, with its float inputs and outputs."""
-        from cortado.executorch_host import run_pte
+        from cortado.executorch_host import FLOAT_TEMP_BYTES, run_pte
 
         if self.report["pte"] is None:
             reasons = "; ".join(self.report["pte_missing"])
             raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
         feeds = [[self.as_float(i, x) for i, x in enumerate(sample)] for sample in samples]
+        graph = self.pte_graph
         expected = []
         for sample in feeds:
-            values = self.values(sample)
-            expected.append([values[name].numpy() for name in self.graph.outputs])
-        found = run_pte(self.folder / f"{self.report['prefix']}.pte", feeds)
-        return Checked(RunResult(EXECUTORCH, found), expected, real=True)
+            values = self.values(sample, graph)
+            expected.append([values[name].numpy() for name in graph.outputs])
+        tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report["float_operators"] else (0.0, 0)
+        found = run_pte(self.folder / f"{self.report['prefix']}.pte", feeds, temp_bytes=temp)
+        return Checked(RunResult(EXECUTORCH, found), expected, real=True, tolerance=tolerance)
 
     def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
         from cortado.emit_c import emit_c
@@ -435,22 +477,30 @@ class Artifact:
 
     @cached_property
     def graph(self) -> "LoweredGraph":
-        """The lowered graph that both artifacts were made from."""
+        """The lowered graph that both artifacts were made from, or the C bundle alone."""
+        return self._graph(REFERENCE)
+
+    @cached_property
+    def pte_graph(self) -> "LoweredGraph":
+        """The lowered graph that the .pte was made from: one of its own if it has float operators."""
+        return self._graph(PTE_REFERENCE) if self.report["float_operators"] else self.graph
+
+    def _graph(self, name: str) -> "LoweredGraph":
         from cortado.lowered import from_bytes
 
         try:
-            return from_bytes((self.folder / REFERENCE).read_bytes())
+            return from_bytes((self.folder / name).read_bytes())
         except Exception as error:  # a damaged file raises whatever zipfile, json and numpy do
-            raise CortadoError(f"{self.folder / REFERENCE} can't be read ({error}); compile the model again") from error
+            raise CortadoError(f"{self.folder / name} can't be read ({error}); compile the model again") from error
 
-    def values(self, sample: Sequence[ArrayType]) -> dict[str, "torch.Tensor"]:
+    def values(self, sample: Sequence[ArrayType], graph: "LoweredGraph | None" = None) -> dict[str, "torch.Tensor"]:
         """Every value of the lowered graph for one sample, computed by the exact integer reference."""
         import torch
 
         from cortado.lowered import run_reference
 
         tensors = [torch.from_numpy(np.ascontiguousarray(self.as_float(i, x))) for i, x in enumerate(sample)]
-        return run_reference(self.graph, tensors)
+        return run_reference(self.graph if graph is None else graph, tensors)
 
     def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[list[list[ArrayType]], list[list[ArrayType]]]:
         """(what the bundle is fed, what it must give back)."""

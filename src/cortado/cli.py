@@ -169,6 +169,12 @@ def _compile_arguments(commands: Any) -> None:
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
     )
     parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
+    parser.add_argument(
+        "--allow-float",
+        "--allow_float",
+        action="store_true",
+        help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
+    )
     parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
     parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
 
@@ -327,6 +333,7 @@ def _options(arguments: argparse.Namespace) -> "Options":
         linear=LinearWeights(arguments.linear),
         bundleio=arguments.bundleio,
         etrecord=arguments.etrecord,
+        allow_float=arguments.allow_float,
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
     )
@@ -353,22 +360,43 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
 
 
 def _summary(folder: Path, report: dict[str, Any]) -> str:
-    memory, flash, pte = report["memory"], report["flash"], report["pte"]
-    optimal = "proven minimal" if memory["optimal"] else f"lower bound {memory['lower_bound_bytes']:,}"
-    rows = [
-        ("model", f"{report['model']} for {report['target']}, {report['macs']:,} multiply-accumulates"),
-        ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
-        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)}"),
-    ]
+    pte = report["pte"]
+    rows = _bundle_rows(report)
     if pte is not None:
-        rows.append((".pte", f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"))
+        rows.append((".pte", _pte_size(pte)))
     rows += [("no .pte", reason) for reason in report["pte_missing"]]
+    if report["pte_missing"]:
+        rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
+    rows += [("in float", _float_text(item)) for item in report["float_operators"]]
     operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report["operators"].items())
     rows.append(("operators", operators))
     if report["calibration"]["data"] == "random":
         rows.append(("warning", "calibrated with random data: sizes and speed are real, results are meaningless"))
     rows.append(("written to", str(folder)))
     return "\n".join(f"{label:>11}  {text}" for label, text in rows)
+
+
+def _bundle_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    memory, flash = report["memory"], report["flash"]
+    title = f"{report['model']} for {report['target']}"
+    if memory is None:
+        return [("model", title), *(("no C bundle", reason) for reason in report["bundle_missing"])]
+    optimal = "proven minimal" if memory["optimal"] else f"lower bound {memory['lower_bound_bytes']:,}"
+    return [
+        ("model", f"{title}, {report['macs']:,} multiply-accumulates"),
+        ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
+        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)}"),
+    ]
+
+
+def _pte_size(pte: dict[str, Any]) -> str:
+    return f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"
+
+
+def _float_text(item: dict[str, Any]) -> str:
+    module = f" in module '{item['module']}'" if item["module"] else ""
+    source = f" at {item['source']}" if item["source"] else ""
+    return f"{item['operator']}{module}{source}, in the .pte: {item['reason']}"
 
 
 def _code(report: dict[str, Any]) -> str:
@@ -397,6 +425,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.target is not None:
         artifact = artifact.for_target(from_target_string(arguments.target))
     on = EXECUTORCH if is_pte and arguments.on is None else arguments.on
+    if on != EXECUTORCH:
+        artifact.check_bundle()
     board = choose_board(artifact.info.target, on)
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
@@ -408,7 +438,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
     print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
-    if not checked.bit_exact:
+    if not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
 
 
@@ -416,7 +446,7 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     """A .pte by itself: nothing beside it says what it must give, so it is run and not checked."""
     from cortado.artifact import read_arrays
     from cortado.doctor import require
-    from cortado.executorch_host import run_pte
+    from cortado.executorch_host import FLOAT_TEMP_BYTES, run_pte
     from cortado.pte_reader import read_pte_file, require_target
     from cortado.runner import EXECUTORCH
     from cortado.target import from_target_string
@@ -432,7 +462,8 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
             f"there is no report.json beside {arguments.folder}, so no example input: give one with --input"
         )
     require((Tool.CC, Tool.CXX))
-    outputs = run_pte(arguments.folder, [list(read_arrays(arguments.input).values())])[0]
+    sample = list(read_arrays(arguments.input).values())
+    outputs = run_pte(arguments.folder, [sample], temp_bytes=FLOAT_TEMP_BYTES)[0]
     values = {f"output{position}": value for position, value in enumerate(outputs)}
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
@@ -494,7 +525,9 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
     lines = [f"{report['model']} for {report['target']} on {result.on}"]
     for name, value in values.items():
         lines += _scores(f"output {name}: " if len(values) > 1 else "", value, report["labels"])
-    lines.append("bit-exact with the reference" if checked.bit_exact else "NOT bit-exact with the reference")
+    lines.append(_verdict(checked))
+    if report["memory"] is None:
+        return "\n".join([*lines, f".pte {_pte_size(report['pte'])}"])
     stack = f" + {result.stack_bytes:,} of stack" if result.stack_bytes is not None else ""
     code = report["flash"]["code_bytes"]
     flash = report["flash"]["weights_bytes"] + (code or 0)
@@ -504,6 +537,16 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
         per_mac = f", {result.instructions / report['macs']:.2f} per multiply-accumulate" if report["macs"] else ""
         lines.append(f"{result.instructions:,} instructions{per_mac} (exact; instructions are not cycles)")
     return "\n".join(lines)
+
+
+def _verdict(checked: "Checked") -> str:
+    if checked.bit_exact:
+        return "bit-exact with the reference"
+    if checked.tolerance == 0:
+        return "NOT bit-exact with the reference"
+    word = "as close to the reference as float operators are" if checked.right else "NOT close to the reference"
+    found, most = (f"{100 * part:.2g}%" for part in (checked.difference, checked.tolerance))
+    return f"{word}: within {found} of the largest output (expected {most})"
 
 
 def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,19 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 from cortado.errors import CortadoError
 from cortado.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.memory import Buffer, Problem, plan, validate
 from cortado.numerics import QParams
-from cortado.op import Call, Operator, Place, operator_of, overload, registry
+from cortado.op import Call, Operator, operator_of, overload, registry
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.reshape import VIEW
 from cortado.passes.lower import shaped_call
+from cortado.portable import FLOAT, is_float
+from cortado.portable import operands as float_operands
 from cortado.pte_reader import METADATA_METHOD, IoQParams, metadata_text
 from cortado.target import CortexMTargetConfig
 
@@ -141,9 +146,8 @@ def c_only(program: ExportedProgram) -> list[str]:
     refused = []
     for node in program.graph_module.graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is not None and Place.PTE not in operator.places:
-            why = f" ({operator.constraints})" if operator.constraints else ""
-            refused.append(f"{describe(node)}: {operator.name} exists in the C bundle only{why}")
+        if operator is not None and operator.c_only is not None:
+            refused.append(f"{describe(node)}: {operator.c_only}")
     return refused
 
 
@@ -209,7 +213,7 @@ class Edge:
     """The program in the edge dialect, the operators it calls in order, and the most scratch one call needs."""
 
     program: ExportedProgram
-    calls: tuple[Operator, ...]
+    calls: tuple[str, ...]
     scratch_bytes: int
     limits: tuple[str, ...]
 
@@ -225,11 +229,15 @@ class _EdgeBuilder:
         self.mode = fake_mode_of(program.graph_module.graph)
         self.module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
         self.new: dict[Node, Node] = {}
-        self.calls: list[Operator] = []
+        self.results: dict[Node, list[Node | None]] = {}  # of float calls that give several tensors
+        self.calls: list[str] = []
         self.limits: list[str] = []
         self.scratch = 0
 
     def copy(self, node: Node) -> None:
+        if is_float(node):
+            self._copy_float(node)
+            return
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is None:
             self.new[node] = self.module.graph.node_copy(node, lambda n: self.new[n])
@@ -241,6 +249,36 @@ class _EdgeBuilder:
         self.new[node] = add(operator, **arguments) if operator.pte is None else operator.pte(arguments, add)
         if shape(self.new[node]) != shape(node):
             raise CortadoError(f"{describe(node)} has shape {shape(node)}, and in the .pte {shape(self.new[node])}")
+
+    def _copy_float(self, node: Node) -> None:
+        """A float call as the calls of portable kernels that ExecuTorch makes of it."""
+        if node.target is getitem:
+            source, index = node.args
+            found = self.results[source][index]  # type: ignore[index]
+            assert found is not None
+            self.new[node] = found
+            return
+        edge = node.meta[FLOAT].edge
+        inputs = [inner for inner in edge.graph.nodes if inner.op == "placeholder"]
+        new = {inner: self.new[given] for inner, given in zip(inputs, float_operands(node.kwargs), strict=True)}
+        several = not isinstance(node.meta["val"], torch.Tensor)
+        read = {user.args[1] for user in node.users} if several else {0}
+        results = [inner if number in read else None for number, inner in enumerate(outputs(edge))]
+        for inner in _needed(edge.graph, [result for result in results if result is not None]):
+            new[inner] = self.module.graph.node_copy(inner, lambda n: new[n])
+            new[inner].meta = {**_origin(node), "val": self._fakes(inner.meta["val"])}
+            if inner.target is not getitem:
+                target: Any = inner.target
+                self.calls.append(target._op.name().split(".")[0])
+        placed = [None if result is None else new[result] for result in results]
+        if several:
+            self.results[node] = placed
+        else:
+            assert placed[0] is not None
+            self.new[node] = placed[0]
+
+    def _fakes(self, value: Any) -> Any:
+        return pytree.tree_map_only(torch.Tensor, lambda one: self._fake(tuple(one.shape), one.dtype), value)
 
     def _add(self, like: Node, operator: Operator, /, **arguments: Any) -> Node:
         """One call: that of the lowered graph, or one of those that stand for it in a .pte."""
@@ -262,7 +300,7 @@ class _EdgeBuilder:
         args = tuple(arguments[name] for name in operator.argument_names)
         node = self.module.graph.call_function(getattr(packet, operator.overload_name), args)
         node.meta = {**like.meta, "val": self._fake(sizes, like.meta["val"].dtype)}
-        self.calls.append(operator)
+        self.calls.append(operator.name)
         return node
 
     def _alloc(self, size: int, like: Node) -> Node:
@@ -270,7 +308,7 @@ class _EdgeBuilder:
         from executorch.exir.passes import make_alloc_node
 
         node: Node = make_alloc_node(self.module, self._fake((size,), torch.uint8), None)
-        node.meta = {**{key: like.meta[key] for key in _ORIGIN if key in like.meta}, **node.meta}
+        node.meta = {**_origin(like), **node.meta}
         return node
 
     def _fake(self, sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -280,6 +318,19 @@ class _EdgeBuilder:
 
 
 _ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+
+
+def _origin(node: Node) -> dict[str, Any]:
+    return {key: node.meta[key] for key in _ORIGIN if key in node.meta}
+
+
+def _needed(graph: torch.fx.Graph, results: Sequence[Node]) -> list[Node]:
+    """The calls that these results depend on, in order."""
+    needed = set(results)
+    for node in reversed(graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node in needed and node.op == "call_function"]
 
 
 class _Signature(ExportGraphSignature):
@@ -431,10 +482,10 @@ def _calls(method: Any) -> list[str]:
     return [names[instruction.instr_args.op_index] for chain in method.chains for instruction in chain.instructions]
 
 
-def _check_calls(calls: Sequence[Operator], method: Any) -> None:
+def _check_calls(calls: Sequence[str], method: Any) -> None:
     """Every call is there under its own name, and nothing else is; a view may have become nothing."""
-    views = {operator.name for operator in calls if operator.view} | {"executorch_prim::et_view"}
-    wanted = [operator.name for operator in calls if operator.name not in views]
+    views = (VIEW.name, "executorch_prim::et_view")
+    wanted = [name for name in calls if name not in views]
     found = [name.split(".")[0] for name in _calls(method)]
     found = [name for name in found if name not in views]
     if wanted != found:

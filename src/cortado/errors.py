@@ -1,6 +1,8 @@
 """The errors a user reads. Each says what was found, what was expected, where, and what to do."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class CortadoError(Exception):
@@ -9,6 +11,14 @@ class CortadoError(Exception):
 
 class MissingTool(CortadoError):
     """A program this command needs is not installed; the message holds the command that installs it."""
+
+
+class NotInteger(CortadoError):
+    """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
+
+    def __init__(self, nodes: Sequence[Any], reasons: Sequence[str], hint: str = "") -> None:
+        super().__init__("\n  ".join(["can't run in integer arithmetic:", *reasons]) + hint)
+        self.nodes, self.reasons = tuple(nodes), tuple(reasons)
 
 
 class WrongResult(CortadoError):

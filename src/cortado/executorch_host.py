@@ -30,6 +30,7 @@ ADAPTER = KERNELS / "executorch"
 HEADER = ADAPTER / "cortex_m_ops.h"
 METHOD = "forward"
 TIMEOUT_SECONDS = 600.0
+FLOAT_TEMP_BYTES = 1 << 20  # some of ExecuTorch's float kernels (topk) ask the temp allocator for memory
 
 ADAPTER_SOURCES = (
     "arguments.cpp",
@@ -180,7 +181,7 @@ def run_pte(
     """Every output of every sample. `samples` hold the file's own input types and shapes.
 
     `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
-    runtime's temp allocator, which no file of Cortado's needs.
+    runtime's temp allocator, which no file of Cortado's needs unless it has float operators.
     """
     data, name = _read(pte)
     info = read_pte(data, name)

@@ -1,5 +1,6 @@
 """The road from nn.Module to a quantized ExportedProgram: export, prepare, calibrate, convert."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,10 @@ def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> GraphMo
     was_training = model.training
     model.eval()
     try:
-        program = torch.export.export(model, inputs, strict=False)
+        with warnings.catch_warnings():
+            # LSTM and GRU gather their weights anew; torch tells the user to mend that, who can't.
+            warnings.filterwarnings("ignore", message=r"The tensor attributes? .*_flat_weights")
+            program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         raise CortadoError(f"torch.export can't capture this model: {first_line(error)}") from error
     finally:

@@ -19,6 +19,7 @@ from cortado.graph import TWIN, constant_names, module_path, outputs, shape, use
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
 from cortado.ops.transpose import TRANSPOSE
+from cortado.portable import arguments_of, call_name, is_float, is_float_call, run_float
 
 Tensor = torch.Tensor
 
@@ -45,7 +46,7 @@ class Value:
 
 @dataclass(frozen=True)
 class LoweredCall:
-    """A call of an operator; `module` is where in the user's model it comes from.
+    """A call of an operator, or of aten in float; `module` is where in the user's model it comes from.
 
     `twin` is the node of the float graph (export.FloatGraph) whose values the call gives, in whatever layout.
     """
@@ -73,7 +74,7 @@ class LoweredGraph:
     constants: Mapping[str, Tensor]
     calls: tuple[LoweredCall, ...]
     outputs: tuple[str, ...]
-    values: Mapping[str, Value]  # of inputs and calls
+    values: Mapping[str, Value]  # of inputs and calls, but for float calls that give several tensors
 
     @cached_property
     def by_name(self) -> dict[str, LoweredCall]:
@@ -106,13 +107,16 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     twins = {name: name for name in values}
     for node in graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is not None:
-            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in node.kwargs.items()}
-            moves = operator.view or operator is TRANSPOSE  # the values of its operand, in another shape or order
+        if operator is not None or is_float(node):
+            name = operator.name if operator is not None else call_name(node)
+            given = node.kwargs if operator is not None else arguments_of(node)
+            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in given.items()}
+            moves = operator is not None and (operator.view or operator is TRANSPOSE)  # its operand's values, elsewhere
             moved = twins.get(node.all_input_nodes[0].name, "") if moves else ""
             twins[node.name] = node.meta.get(TWIN) or moved
-            calls.append(LoweredCall(node.name, operator.name, arguments, module_path(node) or "", twins[node.name]))
-            values[node.name] = _value(node)
+            calls.append(LoweredCall(node.name, name, arguments, module_path(node) or "", twins[node.name]))
+            if isinstance(node.meta["val"], Tensor):
+                values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),
         constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
@@ -133,12 +137,15 @@ def _map(value: Any, kind: type, change: Any) -> Any:
 
 
 def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Every call's value, exactly."""
-    values: dict[str, Tensor] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
+    """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors)."""
+    values: dict[str, Any] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
     operators = registry().operators
     for call in graph.calls:
         arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
-        values[call.name] = operators[call.operator].reference(**arguments)
+        if is_float_call(call.operator):
+            values[call.name] = run_float(call.operator, arguments)
+        else:
+            values[call.name] = operators[call.operator].reference(**arguments)
     return values
 
 

@@ -42,6 +42,11 @@ class ChannelQParams:
     scales: tuple[float, ...]
     axis: int
 
+    def dequantize(self, codes: Tensor) -> Tensor:
+        sizes = [1] * codes.dim()
+        sizes[self.axis] = -1
+        return codes.to(torch.float32) * torch.tensor(self.scales, dtype=torch.float32).reshape(sizes)
+
 
 @dataclass(frozen=True)
 class Fixed:

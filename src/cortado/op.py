@@ -236,6 +236,13 @@ class Operator:
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
 
     @property
+    def c_only(self) -> str | None:
+        """Why a .pte can't hold it; None if it can."""
+        if Place.PTE in self.places:
+            return None
+        return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
     def namespace(self) -> str:
         return self.name.split("::")[0]
 
@@ -315,9 +322,23 @@ def find(node: Node) -> Match | Reject:
     for pattern in patterns:
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
-            return Match(pattern, quantization)
+            reason = _not_real(bound, quantization)
+            if reason is None:
+                return Match(pattern, quantization)
+            quantization = Reject(reason)
         reasons.append(quantization.reason)
     return Reject("; ".join(reasons) or "no integer operator for it (see `cortado ops`)")
+
+
+def _not_real(bound: Bound, quantization: Quantization) -> str | None:
+    """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
+    activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
+    for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
+        value = operand.meta.get("val")
+        if isinstance(value, Tensor) and not value.dtype.is_floating_point and operand.meta.get("qparams") is None:
+            kind = str(value.dtype).removeprefix("torch.")
+            return f"its {argument} holds {kind} values, and only real numbers can be quantized"
+    return None
 
 
 _REGISTERED: dict[str, Any] = {}

@@ -27,6 +27,7 @@ class Options:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
+    allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     ram_budget: int | None = None
     flash_budget: int | None = None
 

@@ -2,42 +2,82 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cortado import __version__
 from cortado.emit_c import Bundle
 from cortado.emit_pte import Pte
-from cortado.lowered import LoweredGraph
+from cortado.lowered import LoweredGraph, Value
 from cortado.memory import peak_buffers, timeline
 from cortado.op import registry
 from cortado.options import Options
+from cortado.portable import FloatOperator
 from cortado.program import Tensor
 from cortado.schedule import Planned, alternatives
 from cortado.target import CortexM, CortexMTargetConfig
 
 
+@dataclass(frozen=True)
+class InC:
+    """A model as a C bundle: its plan, its files, and what is known of their sizes."""
+
+    planned: Planned
+    bundle: Bundle
+    code_bytes: int | None
+    single_targets: Mapping[str, int] | None
+
+
 def build_report(
     *,
-    planned: Planned,
+    name: str,
+    target: CortexMTargetConfig,
     graph: LoweredGraph,
-    bundle: Bundle,
+    c: InC | None,
     pte: Pte | None,
-    code_bytes: int | None,
     seconds: Mapping[str, float],
     labels: Sequence[str] | None,
     options: Options,
     pte_missing: Sequence[str],
-    single_targets: Mapping[str, int] | None,
+    bundle_missing: Sequence[str],
+    float_operators: Sequence[FloatOperator],
 ) -> dict[str, Any]:
-    program, plan = planned.program, planned.plan
-    counted = Counter(call.operator for call in graph.calls if not registry().operators[call.operator].view)
+    """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     return {
         "cortado_version": __version__,
-        "model": program.name,
-        "target": program.target.target_string,
-        "operators": dict(sorted(counted.items())),
-        "float_operators": [],
+        "model": name,
+        "target": target.target_string,
+        "operators": _operators(graph),
+        "float_operators": [{**asdict(item), "kernels": list(item.kernels)} for item in float_operators],
         "portable_operators": [] if pte is None else list(pte.portable_operators),
+        "options": {
+            "optimize": options.optimize.value,
+            "io": options.border.value,
+            "linear": options.linear.value,
+            "input_layout": options.input_layout.value,
+            "allow_float": options.allow_float,
+        },
+        **(_without_bundle(graph) if c is None else _with_bundle(c)),
+        "bundle_missing": list(bundle_missing),
+        "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
+        "pte_missing": list(pte_missing),
+        "pte_limits": [] if pte is None else list(pte.limits),
+        "notes": _notes(target, pte),
+        "labels": None if labels is None else list(labels),
+        "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
+    }
+
+
+def _operators(graph: LoweredGraph) -> dict[str, int]:
+    """How often each operator is called; views cost nothing, and float calls have a list of their own."""
+    known = registry().operators
+    called = [call.operator for call in graph.calls if call.operator in known]
+    return dict(sorted(Counter(name for name in called if not known[name].view).items()))
+
+
+def _with_bundle(c: InC) -> dict[str, Any]:
+    planned, program, plan = c.planned, c.planned.program, c.planned.plan
+    return {
         "memory": {
             "arena_bytes": plan.peak,
             "scratch_bytes": sum(step.scratch for step in program.steps),
@@ -48,24 +88,14 @@ def build_report(
                 optimize.value: {"arena_bytes": other.arena_bytes, "row_calls": other.row_calls}
                 for optimize, other in alternatives(planned).items()
             },
-            "single_targets": None if single_targets is None else dict(single_targets),
+            "single_targets": None if c.single_targets is None else dict(c.single_targets),
             "timeline": _timeline(planned),
-        },
-        "options": {
-            "optimize": options.optimize.value,
-            "io": options.border.value,
-            "linear": options.linear.value,
-            "input_layout": options.input_layout.value,
         },
         "schedule": {
             "stages": [[step.name for step in stage.steps] for stage in program.stages],
             "row_calls": planned.row_calls,
         },
-        "flash": {"weights_bytes": bundle.weights_bytes, "code_bytes": code_bytes},
-        "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
-        "pte_missing": list(pte_missing),
-        "pte_limits": [] if pte is None else list(pte.limits),
-        "notes": _notes(program.target, pte),
+        "flash": {"weights_bytes": c.bundle.weights_bytes, "code_bytes": c.code_bytes},
         "macs": sum(step.macs for step in program.steps),
         "layers": [
             {"name": step.name, "operator": step.operator, "module": step.module, "macs": step.macs}
@@ -73,9 +103,23 @@ def build_report(
         ],
         "inputs": [_tensor(tensor) for tensor in program.inputs],
         "outputs": [_tensor(tensor) for tensor in program.outputs],
-        "labels": None if labels is None else list(labels),
-        "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
     }
+
+
+def _without_bundle(graph: LoweredGraph) -> dict[str, Any]:
+    """The same keys where there is only a .pte: its inputs and outputs are the model's own."""
+    outputs = [(f"output{position}", node) for position, node in enumerate(graph.outputs)]
+    return {
+        **dict.fromkeys(("memory", "schedule", "flash", "macs")),
+        "layers": [],
+        "inputs": [_port(name, name, graph.values[name]) for name in graph.inputs],
+        "outputs": [_port(name, node, graph.values[node]) for name, node in outputs],
+    }
+
+
+def _port(name: str, node: str, value: Value) -> dict[str, Any]:
+    layout = tuple(range(len(value.shape)))
+    return _tensor(Tensor(name, node, node, value.shape, str(value.dtype).removeprefix("torch."), None, layout))
 
 
 def _notes(target: CortexMTargetConfig, pte: Pte | None) -> list[str]:

@@ -12,6 +12,7 @@ from torch.fx import Node
 from cortado.errors import CortadoError
 from cortado.graph import constant_names, describe, output_node
 from cortado.op import operator_of
+from cortado.portable import is_float
 
 
 class Level(IntEnum):
@@ -55,16 +56,20 @@ def _missing_data(program: ExportedProgram) -> Iterator[str]:
             yield name
 
 
+def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
+    return (node for node in _calls(program) if not is_float(node))
+
+
 def _without_value(program: ExportedProgram) -> Iterator[str]:
-    return (describe(node) for node in _calls(program) if not isinstance(node.meta.get("val"), FakeTensor))
+    return (describe(node) for node in _integer_calls(program) if not isinstance(node.meta.get("val"), FakeTensor))
 
 
 def _unknown_calls(program: ExportedProgram) -> Iterator[str]:
-    return (describe(node) for node in _calls(program) if operator_of(node.target) is None)
+    return (describe(node) for node in _integer_calls(program) if operator_of(node.target) is None)
 
 
 def _positional(program: ExportedProgram) -> Iterator[str]:
-    return (describe(node) for node in _calls(program) if node.args)
+    return (describe(node) for node in _integer_calls(program) if node.args)
 
 
 def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
@@ -99,7 +104,7 @@ RULES = (
     Rule(EVERY, "every constant has data", _missing_data),
     Rule(EVERY, "the graph returns a tensor", _no_output),
     Rule(LOWERED, "every call has a value of known shape", _without_value),
-    Rule(LOWERED, "every call is an operator of the registry", _unknown_calls),
+    Rule(LOWERED, "every call is an operator of the registry, or was left in float", _unknown_calls),
     Rule(LOWERED, "arguments are passed by name", _positional),
     Rule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
     Rule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),

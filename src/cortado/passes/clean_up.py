@@ -101,7 +101,8 @@ def merge_calls(module: GraphModule) -> None:
     for node in list(module.graph.nodes):
         if node.op != "call_function":
             continue
-        key = (node.target, tuple((name, _hashable(value)) for name, value in sorted(node.kwargs.items())))
+        named = tuple((name, _hashable(value)) for name, value in sorted(node.kwargs.items()))
+        key = (node.target, _hashable(node.args), named)
         first = seen.setdefault(key, node)
         if first is not node:
             node.replace_all_uses_with(first)

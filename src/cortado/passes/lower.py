@@ -1,15 +1,18 @@
 """lower: every aten node becomes calls of `cortex_m::` operators, views and constants."""
 
 import math
+import operator as python_operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
-from cortado.errors import CortadoError, Reject
+from cortado.errors import CortadoError, NotInteger, Reject
 from cortado.graph import (
     TWIN,
     Bound,
@@ -23,7 +26,11 @@ from cortado.graph import (
 )
 from cortado.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
 from cortado.op import Call, LinearWeights, Match, Operator, find, operator_of, overload, registry
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
 from cortado.passes.base import CortexMPass
+from cortado.portable import FLOAT, arguments_of, float_call, is_float
 from cortado.target import CortexMTargetConfig
 from cortado.verify import Level
 
@@ -36,7 +43,11 @@ _BORDERS = (
 
 
 class Lower(CortexMPass):
-    """Replaces each node by what its pattern lowers it to; spatial operators come wrapped in layout transposes."""
+    """Replaces each node by what its pattern lowers it to; spatial operators come wrapped in layout transposes.
+
+    With `allow_float` the graph is one for a .pte alone: what a .pte can't hold in integers stays a float call of
+    aten, with a dequantize in front of it and a quantize behind it.
+    """
 
     name: ClassVar[str] = "lower"
     level_before: ClassVar[Level] = Level.QUANTIZED
@@ -47,22 +58,28 @@ class Lower(CortexMPass):
         exported_program: ExportedProgram,
         target_config: CortexMTargetConfig,
         linear: LinearWeights = LinearWeights.PER_CHANNEL,
+        allow_float: bool = False,
     ) -> None:
         self.program = exported_program
         self.target = target_config
         self.linear = linear
+        self.allow_float = allow_float
 
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)
         assert mode is not None
-        refused: list[str] = []
-        for node in list(module.graph.nodes):
-            if node.op == "call_function":
-                reason = self._lower(node, mode)
-                if reason is not None:
-                    refused.append(f"{describe(node)}: {reason}")
+        refused: dict[Node, str] = {}
+        for node in [node for node in module.graph.nodes if node.op == "call_function"]:
+            source = node.args[0] if node.target is python_operator.getitem else None
+            if source in refused or is_float(node):  # one of the results of a call that was dealt with
+                continue
+            reason = self._lower(node, mode)
+            if reason is not None and self.allow_float:
+                reason = _FloatKeeper(self.program, node, mode).keep(reason)
+            if reason is not None:
+                refused[node] = reason
         if refused:
-            raise CortadoError("can't run in integer arithmetic:\n  " + "\n  ".join(refused))
+            raise NotInteger(list(refused), [f"{describe(node)}: {reason}" for node, reason in refused.items()])
         module.graph.eliminate_dead_code()
         return True
 
@@ -75,10 +92,14 @@ class Lower(CortexMPass):
         missing = context.missing_qparams()
         if missing:
             return f"{missing} was not quantized"
-        twin = _twin(node)
+        twin, before = _twin(node), node.prev
         node.meta.pop(TWIN, None)  # of the calls it becomes, only those that hold its values inherit it
         with node.graph.inserting_before(node):
             new = match.pattern.lower(context)
+        if self.allow_float:
+            reason = _undo_c_only(before, node)
+            if reason is not None:
+                return reason
         if shape(new) != shape(node):
             raise CortadoError(f"{describe(node)} was lowered to shape {shape(new)}, expected {shape(node)}")
         _note_twin(new, twin)
@@ -107,6 +128,70 @@ def _note_twin(node: Node, twin: str) -> None:
 def _same_values() -> tuple[Operator, ...]:
     operators = registry().operators
     return operators["aten::view_copy"], operators["cortex_m::transpose"]
+
+
+def _undo_c_only(before: Node, node: Node) -> str | None:
+    """Takes back what a node was lowered to if a .pte can't hold it, and tells why."""
+    new, last = [], node.prev
+    while last is not before:
+        new.append(last)
+        last = last.prev
+    operators = [operator_of(call.target) for call in new]
+    reason = next((found.c_only for found in operators if found is not None and found.c_only), None)
+    for call in new if reason is not None else ():
+        call.graph.erase_node(call)
+    return reason
+
+
+class _FloatKeeper:
+    """Keeps one call in float, between a dequantize and a quantize."""
+
+    def __init__(self, program: ExportedProgram, node: Node, mode: FakeTensorMode) -> None:
+        self.program, self.node, self.mode = program, node, mode
+
+    def keep(self, reason: str) -> str | None:
+        """Replaces the call by its float form, or tells why it can't."""
+        node = self.node
+        if operator_of(node.target) is not None or not isinstance(node.target, OpOverload):
+            return reason
+        with node.graph.inserting_before(node):
+            real: Any = map_arg(arguments_of(node), self._real)
+            new = self._call(node.target, real, reason)
+            if isinstance(new, Node) and "clamp" in node.meta:
+                low, high = (None if math.isinf(bound) else bound for bound in node.meta["clamp"])
+                clamp = torch.ops.aten.clamp.default
+                new = self._call(clamp, {"self": new, "min": low, "max": high}, "fused into the call before it")
+            if isinstance(new, Reject):
+                return new.reason
+            if isinstance(node.meta.get("qparams"), QParams):
+                new = self._add(QUANTIZE, input=new, **quantize_arguments(node.meta["qparams"]))
+                new.meta["qparams"] = node.meta["qparams"]
+        node.replace_all_uses_with(new)
+        node.graph.erase_node(node)
+        return None
+
+    def _call(self, target: OpOverload, arguments: dict[str, Any], reason: str) -> Node | Reject:
+        kept = float_call(target, arguments, reason)
+        if isinstance(kept, Reject):
+            return kept
+        new = self.node.graph.call_function(target, (), arguments)
+        new.meta = {"val": self.node.meta["val"], FLOAT: kept}
+        copy_origin(self.node, new)
+        return new
+
+    def _real(self, operand: Node) -> Node:
+        """An operand as the real numbers that its codes stand for."""
+        qparams, data = operand.meta.get("qparams"), constant_value(self.program, operand)
+        if qparams is None or operand.meta["val"].dtype.is_floating_point:
+            return operand
+        if data is not None:
+            return add_constant(self.program, f"{operand.name}_float", qparams.dequantize(data))
+        return self._add(DEQUANTIZE, input=operand, **quantize_arguments(qparams))
+
+    def _add(self, operator: Operator, **arguments: Any) -> Node:
+        new = add_operator_call(self.node, self.mode, operator, arguments)
+        new.meta.pop("qparams", None)
+        return new
 
 
 class LoweringContext:

@@ -38,6 +38,7 @@ class CortexMPassManager:
         target_config: CortexMTargetConfig | None = None,
         intermediates: Path | None = None,
         linear: LinearWeights = LinearWeights.PER_CHANNEL,
+        allow_float: bool = False,
     ) -> None:
         if not isinstance(exported_program, ExportedProgram):
             raise CortadoError(
@@ -49,6 +50,7 @@ class CortexMPassManager:
         self.passes = tuple(PIPELINE if passes is None else passes)
         self.intermediates = intermediates
         self.linear = linear
+        self.allow_float = allow_float
         for item in self.passes:
             if not (inspect.isclass(item) and issubclass(item, CortexMPass)):
                 raise CortadoError(
@@ -76,6 +78,7 @@ class CortexMPassManager:
             "exported_program": self.exported_program,
             "target_config": self.target_config,
             "linear": self.linear,
+            "allow_float": self.allow_float,
         }
         wanted = inspect.signature(cls).parameters
         return cls(**{name: value for name, value in available.items() if name in wanted})

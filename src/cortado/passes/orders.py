@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
@@ -33,7 +34,12 @@ def is_a(node: Any, operator: Operator) -> bool:
 
 def plain(node: Node) -> Order:
     """The order in which a tensor's dimensions are counted."""
-    return tuple(range(len(shape(node))))
+    return tuple(range(len(sizes_of(node))))
+
+
+def sizes_of(node: Node) -> tuple[int, ...]:
+    """The shape of a node; a float call that gives several tensors has none."""
+    return shape(node) if isinstance(node.meta.get("val"), torch.Tensor) else ()
 
 
 def inverse(order: Order) -> Order:
@@ -211,7 +217,7 @@ class Orders:
         found = {node: links_of(node) for node in nodes}
         self.links = {node: links for node, links in found.items() if links is not None}
         self._plain = dict(self.of)
-        self._visible = {node: [size != 1 for size in shape(node)] for node in nodes}
+        self._visible = {node: [size != 1 for size in sizes_of(node)] for node in nodes}
 
     def choose(self) -> None:
         """First every node suits its operands; then what can be improved is. Never worse than the graph as written."""
