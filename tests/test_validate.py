@@ -376,3 +376,15 @@ def test_a_float_model_with_other_outputs_is_refused(tiny_artifact: Artifact) ->
     floats = float_graph(tiny_artifact, model, [torch.zeros(1, 1, 6, 6)])
     with pytest.raises(CortadoError, match=r"outputs of shapes \[\[1, 1, 4, 4\]\], the one in .* \[\[1, 3\]\]"):
         validate(tiny_artifact, [tiny_artifact.example()], floats=floats)
+
+
+def test_a_pte_in_float_may_be_close() -> None:
+    place = Place("executorch", "tiny.pte", exact=0, close=True)
+    assert Validation(2, (place,), ()).problems() == []
+    assert Validation(2, (replace(place, close=False),), ()).problems()
+
+
+def test_a_model_without_a_bundle_is_refused(tiny_artifact: Artifact) -> None:
+    alone = replace(tiny_artifact, report={**tiny_artifact.report, "bundle_missing": ["cumsum at model.py:7"]})
+    with pytest.raises(CortadoError, match=r"holds no C bundle(.|\n)*cumsum at model.py:7"):
+        validate(alone, [alone.example()])

@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 
 from cortado import checks, runner
-from cortado.artifact import CHECKS, EXAMPLE, PTE_REFERENCE, REFERENCE, Artifact, Checked, write_folder
+from cortado.artifact import CHECKS, EXAMPLE, PAGE, PTE_REFERENCE, REFERENCE, Artifact, Checked, write_folder
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
@@ -22,6 +22,7 @@ from cortado.export import Inputs, Quantized, capture, check_batches, check_exam
 from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
 from cortado.options import InputLayout, Options
+from cortado.page import build_page
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.portable import float_operators, may_stay_float
@@ -90,6 +91,7 @@ class Compiled:
             files[REFERENCE] = to_bytes(self.graph)
             files[CHECKS] = json.dumps(checks.as_json(self.planned))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
+        files[PAGE] = build_page(self.data)
         write_folder(path, files, self.data)
         return Artifact.open(path)
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cortado.schedule import Planned
 
 REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
+PAGE = "report.html"
 PTE_REFERENCE = "pte_reference.npz"  # of a .pte with float operators
 
 FLOAT_TOLERANCE = 0.02

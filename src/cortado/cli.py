@@ -620,6 +620,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
                 "place": place.name,
                 "what": place.what,
                 "exact_samples": place.exact,
+                "close": place.close,
                 "sqnr": None if fidelity is None else sqnr(fidelity.sqnr),
                 "same_top1": None if fidelity is None else fidelity.same_top1,
                 "instructions": place.instructions,
@@ -683,7 +684,10 @@ def _place_cells(place: "Place", samples: int) -> list[Any]:
     elif place.exact is None:
         exact = Text("the measure")
     else:
-        exact = Text(f"{place.exact} of {samples}", style="green" if place.exact == samples else "red")
+        good = place.close or place.exact == samples
+        exact = Text(
+            "close, in float" if place.close else f"{place.exact} of {samples}", style="green" if good else "red"
+        )
     fidelity = place.fidelity
     top1 = None if fidelity is None else fidelity.same_top1
     return [

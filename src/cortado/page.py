@@ -21,13 +21,18 @@ svg { width: 100%; height: auto; background: #f4f6f8 } svg rect:hover { fill: #c
 
 def build_page(report: Report) -> str:
     title = f"{report['model']} for {report['target']}"
-    parts = [
-        _summary(report),
-        _section("RAM over time", _timeline(report)),
-        _section("What lives at the peak", _peak(report)),
-        _section("Other ways to optimize", _alternatives(report)),
-        _section("One artifact for any core", _single_targets(report)),
-        _section("Not in integers, or not in the .pte", _left_out(report)),
+    parts = [_summary(report)]
+    if report["memory"] is not None:
+        parts += [
+            _section("RAM over time", _timeline(report)),
+            _section("What lives at the peak", _peak(report)),
+            _section("Other ways to optimize", _alternatives(report)),
+            _section("One artifact for any core", _single_targets(report)),
+        ]
+    parts += [
+        _section("In float", _list([_float(item) for item in report["float_operators"]])),
+        _section("Why there is no C bundle", _list(report["bundle_missing"])),
+        _section("Why there is no .pte", _list(report["pte_missing"])),
         _section("Notes", _list([*report["pte_limits"], *report["notes"]])),
         _section("Layers", _layers(report)),
     ]
@@ -72,16 +77,19 @@ def _list(items: Sequence[str]) -> str:
 
 def _summary(report: Report) -> str:
     memory, flash, pte = report["memory"], report["flash"], report["pte"]
-    proof = "no plan of these stages needs less" if memory["optimal"] else f"at least {memory['lower_bound_bytes']:,}"
-    rows: list[Sequence[Any]] = [
-        ("RAM: the arena, inputs and outputs included", memory["arena_bytes"], proof),
-        ("flash: constants", flash["weights_bytes"], ""),
-    ]
-    if flash["code_bytes"] is not None:
+    rows: list[Sequence[Any]] = []
+    if memory is not None:
+        least = f"no plan of these stages can need less than {memory['lower_bound_bytes']:,}"
+        proof = "no plan of these stages needs less" if memory["optimal"] else least
+        rows.append(("RAM: the arena, inputs and outputs included", memory["arena_bytes"], proof))
+    if flash is not None:
+        rows.append(("flash: constants", flash["weights_bytes"], ""))
+    if flash is not None and flash["code_bytes"] is not None:
         rows.append(("flash: code", flash["code_bytes"], ""))
     if pte is not None:
         rows.append((".pte file", pte["bytes"], f"its arena: {pte['arena_bytes']:,} bytes"))
-    rows.append(("multiply-accumulates", report["macs"], f"{len(report['layers'])} layers"))
+    if report["macs"] is not None:
+        rows.append(("multiply-accumulates", report["macs"], f"{len(report['layers'])} layers"))
     return _table(("", "bytes", ""), rows)
 
 
@@ -130,12 +138,15 @@ def _single_targets(report: Report) -> str:
     return _table(("compiled for one core", "arena bytes"), list(single.items())) if single else ""
 
 
-def _left_out(report: Report) -> str:
-    return _list([*map(str, report["float_operators"]), *report["pte_missing"]])
+def _float(item: Mapping[str, Any]) -> str:
+    where = f" at {item['source']}" if item["source"] else ""
+    return f"{item['operator']}{where}: {item['reason']}"
 
 
 def _layers(report: Report) -> str:
-    most = max((layer["macs"] for layer in report["layers"]), default=0) or 1
+    if not report["layers"]:
+        return ""
+    most = max(layer["macs"] for layer in report["layers"]) or 1
     where = {name: number for number, names in enumerate(report["schedule"]["stages"]) for name in names}
     head = "<tr><th>stage</th><th>module</th><th>operator</th><th class=number>MACs</th><th></th></tr>"
     rows = []
