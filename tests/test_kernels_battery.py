@@ -258,7 +258,27 @@ def test_depthwise(machine: Machine) -> None:
             out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
             outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
     names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
-    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8"))
+    check(
+        machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8")
+    )
+
+
+@pytest.mark.parametrize("machine", [m for m in MACHINES if "__mve" in m.values[0].suffixes])
+def test_depthwise_of_few_channels(machine: Machine) -> None:
+    """Every number of channels below a vector's, in rows of one vector of pixels and of several."""
+    draw, calls, outputs = Draw(17), Calls(), []
+    for channels, width in itertools.product(range(1, 16), (1, 3, 8, 18)):
+        kernel = (draw.one(1, 2, 3), draw.one(1, 3, 4))
+        window = Window(kernel, (1, draw.one(1, 1, 1, 2)), (1, draw.one(0, 1)), (1, draw.one(1, 1, 2)))
+        x, zero = draw.bytes(1, kernel[0], (kernel[1] - 1) * window.dilation[1] + width, channels), draw.one(*ZEROS)
+        weights, bias = draw.weights(*kernel, channels), draw.bias(channels)
+        taps = ref.windows(x, kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        requant = right_shifts_only(draw.requant(sums))
+        variant = Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
+        out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_few_s8")
+        outputs.append((out, finished(sums, requant), f"{channels} channels, {width} wide, {window}"))
+    check(machine, calls, outputs)
 
 
 @pytest.mark.parametrize("machine", [m for m in MACHINES if "__scalar" not in m.values[0].suffixes])
@@ -307,7 +327,8 @@ def depthwise_variants(
     if machine.core is Core.DSP and packing.fits_slide(weights, bias, requant.shift, clamp, *geometry):
         yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_slide)
     if "__mve" in machine.suffixes and packing.fits_taps_mve(weights, requant.shift):
-        yield "cortado_depthwise_s8", Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
+        name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
+        yield name, Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
     if "__mve" in machine.suffixes and packing.fits_nine_mve(weights, requant.shift):
         yield "cortado_depthwise3x3_s8", Variant("__mve", packing.pack_taps_mve)
 
@@ -668,6 +689,7 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
             wanted += [
                 ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
                 ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
+                ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
             ]
     for symbol, args, _ in wanted:
         calls.call(symbol, *args)

@@ -68,13 +68,14 @@ def fits_slide(
 
 
 def fits_taps_mve(weights: Int8, shift: Int32) -> bool:
-    """Whether depthwise `__mve` takes a layer."""
-    return weights.shape[2] >= 16 and _no_minimum(weights) and bool(np.all(shift <= 0))
+    """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
+    return _no_minimum(weights) and bool(np.all(shift <= 0))
 
 
 def fits_nine_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise3x3 `__mve` takes a layer."""
-    return weights.shape[:2] == (3, 3) and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
+    plain = weights.shape[:2] == (3, 3) and weights.shape[2] >= 16
+    return plain and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
 
 
 def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
@@ -190,7 +191,7 @@ def scratch_taps(kernel_h: int, kernel_w: int, core: Core) -> int:
 
 
 def scratch_taps_mve(kernel_h: int, kernel_w: int) -> int:
-    """Bytes of scratch for depthwise `__mve` (depthwise3x3 needs none)."""
+    """Bytes of scratch for depthwise and depthwise_few `__mve` (depthwise3x3 needs none)."""
     return 4 * kernel_h * kernel_w
 
 
@@ -236,11 +237,16 @@ def pack_taps_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -
     """The stream of nine_mve.S and taps_mve.S for depthwise: [kernel_h, kernel_w, channels] weights, sixteen channels
     together.
 
-    Needs at least 16 channels, a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for
-    taps_mve.S. The last sixteen channels may repeat some of those before.
+    Needs a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for taps_mve.S. The last
+    sixteen channels may repeat some of those before; fewer than sixteen are as many whole pixels as fit.
     """
     channels = weights.shape[2]
     taps = weights.reshape(-1, channels)
+    if channels < 16:
+        taps, bias, multiplier, shift = (
+            _pad(np.tile(values, 16 // channels), -1, 16) for values in (taps, bias, multiplier, shift)
+        )
+        channels = 16
     parts = []
     for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
         lanes = first + _MVE_LANES

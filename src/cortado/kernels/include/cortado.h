@@ -105,6 +105,8 @@ void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows
 void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+/* For 1 to 15 channels. */
+void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 /* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, little padding and no clamp: see packing.py. */
 void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
@@ -112,6 +114,7 @@ void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *co
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_t *L);
 int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_t *L);
 int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L);
+int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_t *L);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h

@@ -44,3 +44,8 @@ int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L)
 {
     return cortado_depthwise_s8__scalar_scratch(L);
 }
+
+int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_t *L)
+{
+    return cortado_depthwise_s8__scalar_scratch(L);
+}
