@@ -511,11 +511,36 @@ def test_mul(machine: Machine) -> None:
         layer = calls.struct(
             "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
             out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
-        for suffix in ("", *(s for s in machine.suffixes if s == "__mve")):
+        expected = ref.finish(product, *factor, zeros[2], *clamp)
+        left, right, out = in_turn(calls, a, b, number % 3)
+        calls.call("cortado_mul_s8", layer, left, right, out, n)
+        outputs.append((out, expected, f"mul case {number}"))
+        if "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1]):
             left, right, out = in_turn(calls, a, b, number % 3)
-            calls.call(f"cortado_mul_s8{suffix}", layer, left, right, out, n)
-            outputs.append((out, ref.finish(product, *factor, zeros[2], *clamp), f"mul{suffix} case {number}"))
-    check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_s8"))
+            calls.call("cortado_mul_channel_s8__mve", layer, left, right, out, n, n)
+            outputs.append((out, expected, f"mul__mve case {number}"))
+    check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_channel_s8"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_mul_by_channel(machine: Machine) -> None:
+    draw, calls, outputs = Draw(18), Calls(), []
+    for number in range(40):
+        channels, pixels = draw.one(1, 3, 4, 5, 7, 8, 9, 15, 16, 24), draw.one(1, 2, 3, 7)
+        zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
+        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 13)
+        a, b = draw.bytes(pixels, channels), draw.bytes(channels)
+        product = (a.astype(np.int64) - zeros[0]) * (b.astype(np.int64) - zeros[1])
+        layer = calls.struct(
+            "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
+            out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
+        takes_vector = "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1])
+        for suffix in ("", "__mve") if takes_vector else ("",):
+            left = calls.array(a)
+            out = left if number % 2 else calls.space(a.size)
+            calls.call(f"cortado_mul_channel_s8{suffix}", layer, left, calls.array(b), out, a.size, channels)
+            outputs.append((out, ref.finish(product, *factor, zeros[2], *clamp), f"mul_channel{suffix} case {number}"))
+    check(machine, calls, outputs, "cortado_mul_channel_s8", *mve(machine, "mul_channel_s8"))
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -91,6 +91,11 @@ def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -
     return fits_add(a, b, out) and out[1] < 0
 
 
+def fits_mul_mve(shift: int) -> bool:
+    """Whether mul_channel `__mve` takes a layer: the output is shifted right."""
+    return shift < 0
+
+
 def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
     """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums of 16 bits."""
     return kernel_h * kernel_w <= 256

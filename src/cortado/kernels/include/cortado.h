@@ -227,10 +227,12 @@ typedef struct {
 } cortado_mul_t;
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-void cortado_mul_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
 void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
+/* For out_shift < 0. With channels = n, cortado_mul_s8: output may lie exactly over b then. */
+void cortado_mul_channel_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                                 int32_t channels);
 
 /* out = clamp(round_half_away(((a - a_zero) / (b - b_zero)) * factor) + out_zero), float32, unfused; a quotient with
  * denominator 0 is 0. factor = s_a / (s_b * s_out). May be in place. */
