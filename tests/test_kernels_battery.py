@@ -445,11 +445,38 @@ def test_sum_rows(machine: Machine) -> None:
             acc, out = calls.array(np.zeros(channels, np.int32)), calls.space(channels)
             for row in x:
                 calls.call(f"cortado_sum_rows_s8{suffix}", acc, calls.array(row), pixels, channels)
-            calls.call("cortado_sum_rows_finish_s8", acc, out, channels, 2 * pixels)
+            calls.call("cortado_means_s8", acc, out, channels, 2 * pixels)
             total = x.sum((0, 1), dtype=np.int64)
             means = ref.divide(total, np.int64(2 * pixels)).astype(np.int8)
             outputs += [(acc, total.astype(np.int32), f"sums of {pixels}{suffix}"), (out, means, f"means of {pixels}")]
     check(machine, calls, outputs, *(f"cortado_sum_rows_s8{s}" for s in machine.suffixes if s != "__scalar"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_means(machine: Machine) -> None:
+    """Every sum where the rounded mean changes, and its neighbours: the mean is monotone, so these are all sums."""
+    calls, outputs = Calls(), []
+    for count in (1, 2, 3, 4, 7, 16, 49, 64, 125, 255, 256, 359, 360, 361, 784, 3136, 4093, 5769, 5770, 5771, 65536):
+        steps = (np.arange(-128, 128, dtype=np.int64) * 2 - 1) * count // 2
+        sums = np.unique(np.concatenate([steps - 1, steps, steps + 1, [-128 * count, 127 * count]]))
+        sums = sums[(sums >= -128 * count) & (sums <= 127 * count)]
+        means = ref.divide(sums, np.int64(count)).astype(np.int8)
+        for suffix in ("", "__mve") if "__mve" in machine.suffixes and packing.fits_means_mve(count) else ("",):
+            out = calls.space(len(sums))
+            calls.call(f"cortado_means_s8{suffix}", calls.array(sums.astype(np.int32)), out, len(sums), count)
+            outputs.append((out, means, f"means{suffix} of {count}"))
+    check(machine, calls, outputs, *mve(machine, "means_s8"))
+
+
+def test_division_by_inverse_is_exact() -> None:
+    """The quotients of the kernels that multiply by 2^bits / count, for every count and every rounded mean."""
+    for bits, last in ((24, 360), (32, 5770)):
+        count = np.arange(2, last + 1, dtype=np.uint64)[:, None]
+        inverse = np.uint64((1 << bits) - 1) // count + np.uint64(1)
+        quotient = np.arange(129, dtype=np.uint64)[None]
+        for size in (quotient * count, (quotient + np.uint64(1)) * count - np.uint64(1)):
+            np.testing.assert_array_equal(size * inverse >> np.uint64(bits), np.broadcast_to(quotient, size.shape))
+    assert packing.fits_means_mve(5770) and not packing.fits_means_mve(5771)
 
 
 # ---- Elementwise ----------------------------------------------------------------------------------------------------

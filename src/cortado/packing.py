@@ -96,6 +96,12 @@ def fits_mul_mve(shift: int) -> bool:
     return shift < 0
 
 
+def fits_means_mve(count: int) -> bool:
+    """Whether means `__mve` divides sums of `count` bytes exactly: |sum| + count / 2 < 129 * count, and the product of
+    that with the error of 2^32 / count, which is below count, has to stay below 2^32."""
+    return 129 * count**2 < 1 << 32
+
+
 def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
     """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums of 16 bits."""
     return kernel_h * kernel_w <= 256

@@ -189,13 +189,16 @@ void cortado_max_pool2d_s8__mve(const cortado_pool2d_t *L, const int8_t *const r
 void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_s8__dsp(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_s8__mve(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
-void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
+void cortado_means_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
+/* For counts up to 5770. */
+void cortado_means_s8__mve(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 
 /* The average over one window that starts at the image's first pixel, one input row per call: row y of kernel_h rows.
  * scratch holds the sums, 4 * channels bytes, from the first call to the last, which writes the output pixel. */
 typedef void (*cortado_sum_rows_t)(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
+typedef void (*cortado_means_t)(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
-                                cortado_sum_rows_t sum_rows);
+                                cortado_sum_rows_t sum_rows, cortado_means_t means);
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 

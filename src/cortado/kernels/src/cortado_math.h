@@ -125,4 +125,34 @@ static inline int32_t cortado_divide_round(int32_t sum, int32_t count)
     return (sum + (sum < 0 ? -half : half)) / count;
 }
 
+/* How to divide sums of `count` > 0 bytes by their number: small cores, which have no divide instruction, do it once. */
+typedef struct {
+    int32_t count;
+    uint32_t inverse; /* 2^24 / count, rounded up */
+} cortado_mean_t;
+
+static inline cortado_mean_t cortado_mean(int32_t count)
+{
+#if CORTADO_SMALL_CORE
+    const cortado_mean_t mean = {count, 0xFFFFFFu / (uint32_t)count + 1};
+#else
+    const cortado_mean_t mean = {count, 0};
+#endif
+    return mean;
+}
+
+/* sum / count, ties away from zero. */
+static inline int32_t cortado_mean_of(cortado_mean_t mean, int32_t sum)
+{
+#if CORTADO_SMALL_CORE
+    /* Exact while 129 * count^2 < 2^24, because |sum| + count / 2 < 129 * count. */
+    if (mean.count <= 360) {
+        const uint32_t size = (uint32_t)(sum < 0 ? -sum : sum) + (uint32_t)mean.count / 2;
+        const int32_t quotient = (int32_t)((size * mean.inverse) >> 24);
+        return sum < 0 ? -quotient : quotient;
+    }
+#endif
+    return cortado_divide_round(sum, mean.count);
+}
+
 #endif /* CORTADO_MATH_H */

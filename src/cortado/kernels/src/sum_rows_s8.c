@@ -29,9 +29,10 @@ void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t
     }
 }
 
-void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count)
+void cortado_means_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count)
 {
+    const cortado_mean_t mean = cortado_mean(count);
     for (int32_t c = 0; c < channels; c++) {
-        out[c] = (int8_t)cortado_divide_round(acc[c], count);
+        out[c] = (int8_t)cortado_mean_of(mean, acc[c]);
     }
 }
