@@ -229,7 +229,7 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
     yield FOLDED
     if packing.fits_block(weights, bias, requant.shift, core):
         for lean in (False, True):
-            scratch = packing.scratch_conv2d_block(depth, out_w, core, lean)
+            scratch = packing.scratch_conv2d_block(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
             yield Variant(machine.block_suffix(), lambda *c: packing.pack_block(*c, core, groups), scratch, lean=lean)
     if "__mve" in machine.suffixes:
         yield Variant("__mve", lambda *c: packing.pack_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w))
@@ -732,7 +732,7 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
             (
                 f"cortado_conv2d_s8{block}_scratch",
                 (conv,),
-                packing.scratch_conv2d_block(size, out_w, machine.core, bool(lean)),
+                packing.scratch_conv2d_block(size // depth, depth, out_w, machine.core, bool(lean)),
             ),
             (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_block(depth, out_w)),
             (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_taps(*kernel, machine.core)),

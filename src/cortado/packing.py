@@ -159,13 +159,14 @@ def scratch_conv1x1_block(in_c: int, pixels: int) -> int:
     return (8 if pixels > 2 else 4) * (in_c + 3 & ~3)
 
 
-def scratch_conv2d_block(depth: int, out_w: int, core: Core, lean: bool = False) -> int:
-    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = kernel_h * kernel_w * in_c / groups.
+def scratch_conv2d_block(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
+    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = in_c / groups.
 
-    A lean layer takes two pixels at a time instead of four.
+    A lean layer takes two pixels at a time instead of four. DSP cores gather windows as bytes first unless every tap is
+    a multiple of 4.
     """
-    padded = depth + 3 & ~3
-    window = padded if core is Core.DSP else 0
+    padded = taps * depth + 3 & ~3
+    window = padded if core is Core.DSP and depth % 4 else 0
     return (8 if out_w > 2 and not lean else 4) * padded + window
 
 

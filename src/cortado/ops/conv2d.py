@@ -366,14 +366,15 @@ def _window_call(chosen: Variant) -> Kernel:
 
 
 def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
-    depth, out_w, groups = math.prod(stream.weights.shape[1:]), fields["out_w"], fields["groups"]
+    _, kernel_h, kernel_w, depth = stream.weights.shape
+    taps, out_w, groups = kernel_h * kernel_w, fields["out_w"], fields["groups"]
     if core is Core.MVE:
         mve = ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
-        scratch = packing.scratch_conv2d_mve(depth, out_w)
+        scratch = packing.scratch_conv2d_mve(taps * depth, out_w)
         return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_mve(*stream.all, groups)), scratch)
     if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
         sources = ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
-        scratch, less = (packing.scratch_conv2d_block(depth, out_w, core, lean) for lean in (False, True))
+        scratch, less = (packing.scratch_conv2d_block(taps, depth, out_w, core, lean) for lean in (False, True))
         fields, name = packed(fields, packing.pack_block(*stream.all, core, groups)), f"conv2d_s8__{SUFFIX[core]}"
         return Variant(name, sources, fields, scratch, Variant(name, sources, {**fields, "lean": 1}, less))
     return None

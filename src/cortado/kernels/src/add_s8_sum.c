@@ -33,15 +33,10 @@ void CORTADO_SUM_NAME(cortado_add_s8)(const cortado_add_t *L, const int8_t *a, c
         cortado_sum_fours(&sum, a, b, out, fours);
     }
     if (fours != n) { /* the last few, without reading or writing past the end */
-        int8_t rest[3][4] = {{0}, {0}, {0}};
-        for (int32_t i = fours; i < n; i++) {
-            rest[0][i - fours] = a[i];
-            rest[1][i - fours] = b[i];
-        }
-        cortado_sum_fours(&sum, rest[0], rest[1], rest[2], 4);
-        for (int32_t i = fours; i < n; i++) {
-            out[i] = rest[2][i - fours];
-        }
+        const int32_t left = cortado_load_few(a + fours, n - fours), right = cortado_load_few(b + fours, n - fours);
+        int32_t result;
+        cortado_sum_fours(&sum, (const int8_t *)&left, (const int8_t *)&right, (int8_t *)&result, 4);
+        cortado_store_few(out + fours, result, n - fours);
     }
 }
 

@@ -284,6 +284,32 @@
     pop     {r4-r11, pc}
     .endm
 
+/* int32_t *cortado_block_expand(int32_t *to, int32_t words, const int8_t *x, int32_t n)
+ *
+ * The bytes past the last of n are zeros, and not read. Returns where the next ones go. */
+    function cortado_block_expand
+    push    {r4, lr}
+    lsls    r1, r1, #2
+    b       2f
+0:  ldr     r12, [r2], #4
+1:  sxtb16  r4, r12
+    sxtb16  r12, r12, ror #8
+    str     r4, [r0]
+    str     r12, [r0, r1]
+    add     r0, r0, r1, lsl #1
+2:  subs    r3, r3, #4
+    bge     0b
+    mov     r12, #0
+    adds    r3, r3, #4
+    ble     4f
+3:  subs    r3, r3, #1
+    ldrb    r4, [r2, r3]
+    orr     r12, r4, r12, lsl #8
+    bne     3b
+    b       1b
+4:  pop     {r4, pc}
+    .size   cortado_block_expand, . - cortado_block_expand
+
     .macro products4
     ldm     r0!, {r8-r11}
     smlad   r4, r8, r12, r4

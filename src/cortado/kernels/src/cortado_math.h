@@ -23,6 +23,20 @@
 #endif
 #endif
 
+/* A function whose calls are cheaper than copies of it. */
+#if defined(__GNUC__)
+#define CORTADO_ONCE __attribute__((noinline))
+#else
+#define CORTADO_ONCE
+#endif
+
+/* In a short loop: compilers shall not make a call of memset of it, which would be linked for that alone. */
+#if defined(__GNUC__)
+#define CORTADO_STAY_A_LOOP __asm__ volatile("" ::: "memory")
+#else
+#define CORTADO_STAY_A_LOOP ((void)0)
+#endif
+
 /* Four bytes from any address: one load where the core allows it. (The builtin stays inline in freestanding C.) */
 static inline int32_t cortado_load4(const int8_t *p)
 {
@@ -42,6 +56,23 @@ static inline void cortado_store4(int8_t *p, int32_t v)
 #else
     memcpy(p, &v, sizeof v);
 #endif
+}
+
+/* The last 1 to 3 bytes before a border, as the lowest of a word, and back. (Bytes one by one become a call of memcpy.) */
+static inline int32_t cortado_load_few(const int8_t *p, int32_t n)
+{
+    uint32_t v = 0;
+    while (n > 0) {
+        v = v << 8 | (uint8_t)p[--n];
+    }
+    return (int32_t)v;
+}
+
+static inline void cortado_store_few(int8_t *p, int32_t v, int32_t n)
+{
+    for (; n > 0; n--, v >>= 8) {
+        *p++ = (int8_t)v;
+    }
 }
 
 static inline int32_t cortado_min(int32_t a, int32_t b) { return a < b ? a : b; }

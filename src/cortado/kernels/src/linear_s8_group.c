@@ -27,11 +27,8 @@ static const int8_t *add_products(const int8_t *x, const int8_t *stream, int32_t
         stream = cortado_linear_group(x, stream, whole, sums);
     }
     if (whole != n) { /* the last few, without reading past the input */
-        int8_t last[4] = {0, 0, 0, 0};
-        for (int32_t i = whole; i < n; i++) {
-            last[i - whole] = x[i];
-        }
-        stream = cortado_linear_group(last, stream, 4, sums);
+        const int32_t last = cortado_load_few(x + whole, n - whole);
+        stream = cortado_linear_group((const int8_t *)&last, stream, 4, sums);
     }
     return stream;
 #else
