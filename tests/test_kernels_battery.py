@@ -150,7 +150,7 @@ def conv1x1_variants(
         yield "cortado_conv1x1_s8", Variant(suffix, lambda *c: packing.pack_block(*c, core), scratch)
     if packing.fits_linear(weights, bias, shift, core):
         yield "cortado_linear_s8", Variant(suffix, lambda *c: packing.pack_linear(*c, core))
-    if "__mve" in machine.suffixes:
+    if "__mve" in machine.suffixes and packing.fits_mve(shift):
         yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_mve)
 
 
@@ -231,7 +231,7 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
         for lean in (False, True):
             scratch = packing.scratch_conv2d_block(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
             yield Variant(machine.block_suffix(), lambda *c: packing.pack_block(*c, core, groups), scratch, lean=lean)
-    if "__mve" in machine.suffixes:
+    if "__mve" in machine.suffixes and packing.fits_mve(requant.shift):
         yield Variant("__mve", lambda *c: packing.pack_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w))
 
 

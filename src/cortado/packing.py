@@ -67,6 +67,11 @@ def fits_slide(
     )
 
 
+def fits_mve(shift: Int32) -> bool:
+    """Whether conv2d or conv1x1 `__mve` takes a layer: every output is shifted right."""
+    return bool(np.all(shift < 0))
+
+
 def fits_taps_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
     return _no_minimum(weights) and bool(np.all(shift <= 0))
@@ -231,9 +236,7 @@ def pack_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups
     tables = [
         _bytes(_pad(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
     ]
-    mixed = _bytes(np.array([np.any(shift >= 0)])).reshape(-1)
-    stream = np.concatenate([blocks, rest, *tables], axis=1).reshape(-1)
-    return np.ascontiguousarray(np.concatenate([mixed, stream]))
+    return np.ascontiguousarray(np.concatenate([blocks, rest, *tables], axis=1)).reshape(-1)
 
 
 def scratch_conv2d_mve(depth: int, out_w: int) -> int:
