@@ -532,7 +532,7 @@ def test_mul(machine: Machine) -> None:
     draw, calls, outputs = Draw(10), Calls(), []
     for number in range(60):
         n, zeros, clamp = draw.one(*LENGTHS), [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
-        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2)
+        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15)
         a, b = draw.bytes(n), draw.bytes(n)
         product = (a.astype(np.int64) - zeros[0]) * (b.astype(np.int64) - zeros[1])
         layer = calls.struct(
@@ -555,7 +555,7 @@ def test_mul_by_channel(machine: Machine) -> None:
     for number in range(40):
         channels, pixels = draw.one(1, 3, 4, 5, 7, 8, 9, 15, 16, 24), draw.one(1, 2, 3, 7)
         zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
-        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 13)
+        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15)
         a, b = draw.bytes(pixels, channels), draw.bytes(channels)
         product = (a.astype(np.int64) - zeros[0]) * (b.astype(np.int64) - zeros[1])
         layer = calls.struct(
