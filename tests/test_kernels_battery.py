@@ -511,7 +511,7 @@ def test_add(machine: Machine) -> None:
             "cortado_add_t", a_zero=zeros[0], a_multiplier=factors[0][0], a_shift=factors[0][1], b_zero=zeros[1],
             b_multiplier=factors[1][0], b_shift=factors[1][1], out_zero=zeros[2], out_multiplier=final[0],
             out_shift=final[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
-        for suffix in add_suffixes(machine, factors, final):
+        for suffix in add_suffixes(machine, factors, final, clamp):
             left, right, out = in_turn(calls, a, b, number % 3)
             calls.call(f"cortado_add_s8{suffix}", layer, left, right, out, n)
             outputs.append((out, expected, f"add{suffix} case {number}"))
@@ -519,9 +519,9 @@ def test_add(machine: Machine) -> None:
     check(machine, calls, outputs, "cortado_add_s8", *(f"cortado_add_s8{s}" for s in suffixes))
 
 
-def add_suffixes(machine: Machine, factors: tuple[Pair, Pair], final: Pair) -> Iterator[str]:
+def add_suffixes(machine: Machine, factors: tuple[Pair, Pair], final: Pair, clamp: Pair) -> Iterator[str]:
     yield ""
-    if machine.core is not Core.SMALL and packing.fits_add(*factors, final):
+    if machine.core is not Core.SMALL and packing.fits_add(*factors, final, clamp):
         yield machine.block_suffix()
     if "__mve" in machine.suffixes and packing.fits_add_mve(*factors, final):
         yield "__mve"

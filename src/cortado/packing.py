@@ -83,17 +83,17 @@ def fits_nine_mve(weights: Int8, shift: Int32) -> bool:
     return plain and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
 
 
-def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
-    """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs.
+ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, which its variants take as b
 
-    One factor is 1/2 exactly, which it is for the operand of larger scale.
-    """
-    return (1 << 30, 0) in (a, b) and a[1] <= 0 and b[1] <= 0 and out[1] <= 0
+
+def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int], act: tuple[int, int]) -> bool:
+    """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs."""
+    return b == ADD_HALF and a[1] <= 0 and out[1] <= 0 and act == (-128, 127)
 
 
 def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
-    """Whether add `__mve` takes a layer: the same, and the output is shifted right."""
-    return fits_add(a, b, out) and out[1] < 0
+    """Whether add `__mve` takes a layer: any clamp, and the output is shifted right."""
+    return b == ADD_HALF and a[1] <= 0 and out[1] < 0
 
 
 def fits_mul_mve(shift: int) -> bool:

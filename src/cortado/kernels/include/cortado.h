@@ -216,8 +216,9 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
-/* For one operand with the factor 1/2 exactly (multiplier 2^30, shift 0: the one with the larger scale), the other's
- * shift <= 0 and out_shift <= 0, __mve < 0; __scalar not on Armv6-M and Armv8-M Baseline. */
+/* For b with the factor 1/2 exactly (multiplier 2^30, shift 0: the operand with the larger scale), a_shift <= 0 and
+ * out_shift <= 0, __mve < 0. __scalar and __dsp for no clamp but [-128, 127]; __scalar not on Armv6-M and Armv8-M
+ * Baseline. */
 void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);

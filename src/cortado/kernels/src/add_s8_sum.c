@@ -18,17 +18,10 @@ static cortado_sum_factor_t factor(int32_t zero, int32_t multiplier, int32_t shi
 void CORTADO_SUM_NAME(cortado_add_s8)(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
 {
     const int32_t fours = n & ~3;
-    const int swap = L->a_multiplier == 1 << 30 && L->a_shift == 0;
-    const int8_t *const halved = swap ? a : b;
     cortado_sum_t sum;
-    sum.a = swap ? factor(-L->b_zero, L->b_multiplier, L->b_shift, 20)
-                 : factor(-L->a_zero, L->a_multiplier, L->a_shift, 20);
+    sum.a = factor(-L->a_zero, L->a_multiplier, L->a_shift, 20);
     sum.out = factor(L->out_zero, L->out_multiplier, L->out_shift, 0);
-    sum.low = L->act_min;
-    sum.high = L->act_max;
-    sum.b_zero = swap ? -L->a_zero : -L->b_zero;
-    a = swap ? b : a;
-    b = halved;
+    sum.b_zero = -L->b_zero;
     if (fours > 0) {
         cortado_sum_fours(&sum, a, b, out, fours);
     }
