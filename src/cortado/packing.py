@@ -32,8 +32,8 @@ def fits_block(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
 
 
 def fits_linear(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
-    """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer. weights [out_c, in_c]."""
-    return _doubling_fits(weights, bias, shift, 0)
+    """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer: right shifts only. weights [out_c, in_c]."""
+    return bool(np.all(shift < 0)) and _doubling_fits(weights, bias, shift, 0)
 
 
 def fits_taps(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
@@ -220,7 +220,7 @@ def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, cor
         flat = _pad(flat, 1, 4).reshape(-1, together, -(-weights.shape[1] // 4), 4).transpose(0, 2, 1, 3)
     elif core is Core.LONG:
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
-    tables = _pad(np.stack([bias, multiplier, shift], axis=1).astype(np.int64), 0, together)
+    tables = _pad(np.stack([bias, multiplier, -1 - shift], axis=1).astype(np.int64), 0, together)
     groups = len(tables) // together
     parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)

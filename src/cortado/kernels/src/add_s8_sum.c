@@ -6,12 +6,11 @@
 
 #if !CORTADO_SMALL_CORE
 
-/* `before` is how far the value is shifted left before anything else. */
-static cortado_sum_factor_t factor(int32_t zero, int32_t multiplier, int32_t shift, int32_t before)
+/* `left` is how far the value is shifted left before it is multiplied, with the doubling for a long multiply. */
+static cortado_sum_factor_t factor(int32_t zero, int32_t multiplier, int32_t shift, int32_t left)
 {
-    const int32_t right = shift < 0 ? -shift : 0, left = before + 1 + (shift > 0 ? shift : 0);
-    const uint32_t shifts = (uint32_t)(left | right << 8) | (right > 0 ? 0x80000000u : 0);
-    const cortado_sum_factor_t f = {right, multiplier, (int32_t)shifts, zero};
+    const uint32_t shifts = (uint32_t)(left - shift * 256) | (shift < 0 ? 0x80000000u : 0);
+    const cortado_sum_factor_t f = {-shift, multiplier, (int32_t)shifts, zero};
     return f;
 }
 
@@ -19,8 +18,8 @@ void CORTADO_SUM_NAME(cortado_add_s8)(const cortado_add_t *L, const int8_t *a, c
 {
     const int32_t fours = n & ~3;
     cortado_sum_t sum;
-    sum.a = factor(-L->a_zero, L->a_multiplier, L->a_shift, 20);
-    sum.out = factor(L->out_zero, L->out_multiplier, L->out_shift, 0);
+    sum.a = factor(-L->a_zero, L->a_multiplier, L->a_shift, 21);
+    sum.out = factor(L->out_zero, L->out_multiplier, L->out_shift, 1);
     sum.b_zero = -L->b_zero;
     if (fours > 0) {
         cortado_sum_fours(&sum, a, b, out, fours);

@@ -95,7 +95,7 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
     const int32_t words = pixels > 2 ? 4 : 2;
     /* Products come by fours: taps of other sizes are gathered as bytes first, behind the group. */
     const int direct = S->depth % 4 == 0;
-    int32_t *const window = x + words * cortado_round4(size) / 2;
+    int32_t *const window = x + (words >> 1) * cortado_round4(size);
     for (int32_t i = 0; i < words; i++) {
         if (i < pixels || direct) {
             gather(S, left + cortado_min(i, pixels - 1) * S->L->stride_w, direct ? x + i : window, direct ? words : 0);

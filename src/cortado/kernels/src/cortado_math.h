@@ -152,7 +152,7 @@ static inline int32_t cortado_scale(int32_t acc, cortado_factor_t f)
 /* sum / count, ties away from zero; count > 0. */
 static inline int32_t cortado_divide_round(int32_t sum, int32_t count)
 {
-    int32_t half = count / 2;
+    const int32_t half = count >> 1;
     return (sum + (sum < 0 ? -half : half)) / count;
 }
 
