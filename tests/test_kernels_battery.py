@@ -258,9 +258,7 @@ def test_depthwise(machine: Machine) -> None:
             out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
             outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
     names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
-    check(
-        machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8")
-    )
+    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8"))
 
 
 @pytest.mark.parametrize("machine", [m for m in MACHINES if "__mve" in m.values[0].suffixes])
@@ -476,7 +474,8 @@ def test_division_by_inverse_is_exact() -> None:
         quotient = np.arange(129, dtype=np.uint64)[None]
         for size in (quotient * count, (quotient + np.uint64(1)) * count - np.uint64(1)):
             np.testing.assert_array_equal(size * inverse >> np.uint64(bits), np.broadcast_to(quotient, size.shape))
-    assert packing.fits_means_mve(5770) and not packing.fits_means_mve(5771)
+    assert packing.fits_means_mve(5770)
+    assert not packing.fits_means_mve(5771)
 
 
 # ---- Elementwise ----------------------------------------------------------------------------------------------------

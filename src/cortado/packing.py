@@ -253,14 +253,13 @@ def pack_taps_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -
     together.
 
     Needs a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for taps_mve.S. The last
-    sixteen channels may repeat some of those before; fewer than sixteen are as many whole pixels as fit.
+    sixteen channels may repeat some of those before; fewer than sixteen are pixel after pixel.
     """
     channels = weights.shape[2]
     taps = weights.reshape(-1, channels)
     if channels < 16:
-        taps, bias, multiplier, shift = (
-            _pad(np.tile(values, 16 // channels), -1, 16) for values in (taps, bias, multiplier, shift)
-        )
+        lanes = np.resize(np.arange(channels), 16)
+        taps, bias, multiplier, shift = taps[:, lanes], bias[lanes], multiplier[lanes], shift[lanes]
         channels = 16
     parts = []
     for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
