@@ -150,7 +150,7 @@ def conv1x1_variants(
         yield "cortado_conv1x1_s8", Variant(suffix, lambda *c: packing.pack_block(*c, core), scratch)
     if packing.fits_linear(weights, bias, shift, core):
         yield "cortado_linear_s8", Variant(suffix, lambda *c: packing.pack_linear(*c, core))
-    if "__mve" in machine.suffixes:
+    if "__mve" in machine.suffixes and packing.fits_mve(shift):
         yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_mve)
 
 
@@ -229,9 +229,9 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
     yield FOLDED
     if packing.fits_block(weights, bias, requant.shift, core):
         for lean in (False, True):
-            scratch = packing.scratch_conv2d_block(depth, out_w, core, lean)
+            scratch = packing.scratch_conv2d_block(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
             yield Variant(machine.block_suffix(), lambda *c: packing.pack_block(*c, core, groups), scratch, lean=lean)
-    if "__mve" in machine.suffixes:
+    if "__mve" in machine.suffixes and packing.fits_mve(requant.shift):
         yield Variant("__mve", lambda *c: packing.pack_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w))
 
 
@@ -258,7 +258,25 @@ def test_depthwise(machine: Machine) -> None:
             out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
             outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
     names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
-    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8"))
+    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8"))
+
+
+@pytest.mark.parametrize("machine", [m for m in MACHINES if "__mve" in m.values[0].suffixes])
+def test_depthwise_of_few_channels(machine: Machine) -> None:
+    """Every number of channels below a vector's, in rows of one vector of pixels and of several."""
+    draw, calls, outputs = Draw(17), Calls(), []
+    for channels, width in itertools.product(range(1, 16), (1, 3, 8, 18)):
+        kernel = (draw.one(1, 2, 3), draw.one(1, 3, 4))
+        window = Window(kernel, (1, draw.one(1, 1, 1, 2)), (1, draw.one(0, 1)), (1, draw.one(1, 1, 2)))
+        x, zero = draw.bytes(1, kernel[0], (kernel[1] - 1) * window.dilation[1] + width, channels), draw.one(*ZEROS)
+        weights, bias = draw.weights(*kernel, channels), draw.bias(channels)
+        taps = ref.windows(x, kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        requant = right_shifts_only(draw.requant(sums))
+        variant = Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
+        out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_few_s8")
+        outputs.append((out, finished(sums, requant), f"{channels} channels, {width} wide, {window}"))
+    check(machine, calls, outputs)
 
 
 @pytest.mark.parametrize("machine", [m for m in MACHINES if "__scalar" not in m.values[0].suffixes])
@@ -307,7 +325,8 @@ def depthwise_variants(
     if machine.core is Core.DSP and packing.fits_slide(weights, bias, requant.shift, clamp, *geometry):
         yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_slide)
     if "__mve" in machine.suffixes and packing.fits_taps_mve(weights, requant.shift):
-        yield "cortado_depthwise_s8", Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
+        name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
+        yield name, Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
     if "__mve" in machine.suffixes and packing.fits_nine_mve(weights, requant.shift):
         yield "cortado_depthwise3x3_s8", Variant("__mve", packing.pack_taps_mve)
 
@@ -424,11 +443,39 @@ def test_sum_rows(machine: Machine) -> None:
             acc, out = calls.array(np.zeros(channels, np.int32)), calls.space(channels)
             for row in x:
                 calls.call(f"cortado_sum_rows_s8{suffix}", acc, calls.array(row), pixels, channels)
-            calls.call("cortado_sum_rows_finish_s8", acc, out, channels, 2 * pixels)
+            calls.call("cortado_means_s8", acc, out, channels, 2 * pixels)
             total = x.sum((0, 1), dtype=np.int64)
             means = ref.divide(total, np.int64(2 * pixels)).astype(np.int8)
             outputs += [(acc, total.astype(np.int32), f"sums of {pixels}{suffix}"), (out, means, f"means of {pixels}")]
     check(machine, calls, outputs, *(f"cortado_sum_rows_s8{s}" for s in machine.suffixes if s != "__scalar"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_means(machine: Machine) -> None:
+    """Every sum where the rounded mean changes, and its neighbours: the mean is monotone, so these are all sums."""
+    calls, outputs = Calls(), []
+    for count in (1, 2, 3, 4, 7, 16, 49, 64, 125, 255, 256, 359, 360, 361, 784, 3136, 4093, 5769, 5770, 5771, 65536):
+        steps = (np.arange(-128, 128, dtype=np.int64) * 2 - 1) * count // 2
+        sums = np.unique(np.concatenate([steps - 1, steps, steps + 1, [-128 * count, 127 * count]]))
+        sums = sums[(sums >= -128 * count) & (sums <= 127 * count)]
+        means = ref.divide(sums, np.int64(count)).astype(np.int8)
+        for suffix in ("", "__mve") if "__mve" in machine.suffixes and packing.fits_means_mve(count) else ("",):
+            out = calls.space(len(sums))
+            calls.call(f"cortado_means_s8{suffix}", calls.array(sums.astype(np.int32)), out, len(sums), count)
+            outputs.append((out, means, f"means{suffix} of {count}"))
+    check(machine, calls, outputs, *mve(machine, "means_s8"))
+
+
+def test_division_by_inverse_is_exact() -> None:
+    """The quotients of the kernels that multiply by 2^bits / count, for every count and every rounded mean."""
+    for bits, last in ((24, 360), (32, 5770)):
+        count = np.arange(2, last + 1, dtype=np.uint64)[:, None]
+        inverse = np.uint64((1 << bits) - 1) // count + np.uint64(1)
+        quotient = np.arange(129, dtype=np.uint64)[None]
+        for size in (quotient * count, (quotient + np.uint64(1)) * count - np.uint64(1)):
+            np.testing.assert_array_equal(size * inverse >> np.uint64(bits), np.broadcast_to(quotient, size.shape))
+    assert packing.fits_means_mve(5770)
+    assert not packing.fits_means_mve(5771)
 
 
 # ---- Elementwise ----------------------------------------------------------------------------------------------------
@@ -463,7 +510,7 @@ def test_add(machine: Machine) -> None:
             "cortado_add_t", a_zero=zeros[0], a_multiplier=factors[0][0], a_shift=factors[0][1], b_zero=zeros[1],
             b_multiplier=factors[1][0], b_shift=factors[1][1], out_zero=zeros[2], out_multiplier=final[0],
             out_shift=final[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
-        for suffix in add_suffixes(machine, factors, final):
+        for suffix in add_suffixes(machine, factors, final, clamp):
             left, right, out = in_turn(calls, a, b, number % 3)
             calls.call(f"cortado_add_s8{suffix}", layer, left, right, out, n)
             outputs.append((out, expected, f"add{suffix} case {number}"))
@@ -471,9 +518,9 @@ def test_add(machine: Machine) -> None:
     check(machine, calls, outputs, "cortado_add_s8", *(f"cortado_add_s8{s}" for s in suffixes))
 
 
-def add_suffixes(machine: Machine, factors: tuple[Pair, Pair], final: Pair) -> Iterator[str]:
+def add_suffixes(machine: Machine, factors: tuple[Pair, Pair], final: Pair, clamp: Pair) -> Iterator[str]:
     yield ""
-    if machine.core is not Core.SMALL and packing.fits_add(*factors, final):
+    if machine.core is not Core.SMALL and packing.fits_add(*factors, final, clamp):
         yield machine.block_suffix()
     if "__mve" in machine.suffixes and packing.fits_add_mve(*factors, final):
         yield "__mve"
@@ -484,17 +531,42 @@ def test_mul(machine: Machine) -> None:
     draw, calls, outputs = Draw(10), Calls(), []
     for number in range(60):
         n, zeros, clamp = draw.one(*LENGTHS), [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
-        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2)
+        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15)
         a, b = draw.bytes(n), draw.bytes(n)
         product = (a.astype(np.int64) - zeros[0]) * (b.astype(np.int64) - zeros[1])
         layer = calls.struct(
             "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
             out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
-        for suffix in ("", *(s for s in machine.suffixes if s == "__mve")):
+        expected = ref.finish(product, *factor, zeros[2], *clamp)
+        left, right, out = in_turn(calls, a, b, number % 3)
+        calls.call("cortado_mul_s8", layer, left, right, out, n)
+        outputs.append((out, expected, f"mul case {number}"))
+        if "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1]):
             left, right, out = in_turn(calls, a, b, number % 3)
-            calls.call(f"cortado_mul_s8{suffix}", layer, left, right, out, n)
-            outputs.append((out, ref.finish(product, *factor, zeros[2], *clamp), f"mul{suffix} case {number}"))
-    check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_s8"))
+            calls.call("cortado_mul_channel_s8__mve", layer, left, right, out, n, n)
+            outputs.append((out, expected, f"mul__mve case {number}"))
+    check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_channel_s8"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_mul_by_channel(machine: Machine) -> None:
+    draw, calls, outputs = Draw(18), Calls(), []
+    for number in range(40):
+        channels, pixels = draw.one(1, 3, 4, 5, 7, 8, 9, 15, 16, 24), draw.one(1, 2, 3, 7)
+        zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
+        factor = int(draw.multipliers(1)[0]), draw.one(-31, -12, -9, -8, -7, -6, -1, 0, 2, 14, 15)
+        a, b = draw.bytes(pixels, channels), draw.bytes(channels)
+        product = (a.astype(np.int64) - zeros[0]) * (b.astype(np.int64) - zeros[1])
+        layer = calls.struct(
+            "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
+            out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
+        takes_vector = "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1])
+        for suffix in ("", "__mve") if takes_vector else ("",):
+            left = calls.array(a)
+            out = left if number % 2 else calls.space(a.size)
+            calls.call(f"cortado_mul_channel_s8{suffix}", layer, left, calls.array(b), out, a.size, channels)
+            outputs.append((out, ref.finish(product, *factor, zeros[2], *clamp), f"mul_channel{suffix} case {number}"))
+    check(machine, calls, outputs, "cortado_mul_channel_s8", *mve(machine, "mul_channel_s8"))
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -659,7 +731,7 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
             (
                 f"cortado_conv2d_s8{block}_scratch",
                 (conv,),
-                packing.scratch_conv2d_block(size, out_w, machine.core, bool(lean)),
+                packing.scratch_conv2d_block(size // depth, depth, out_w, machine.core, bool(lean)),
             ),
             (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_block(depth, out_w)),
             (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_taps(*kernel, machine.core)),
@@ -668,6 +740,7 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
             wanted += [
                 ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
                 ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
+                ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
             ]
     for symbol, args, _ in wanted:
         calls.call(symbol, *args)

@@ -32,8 +32,8 @@ def fits_block(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
 
 
 def fits_linear(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
-    """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer. weights [out_c, in_c]."""
-    return _doubling_fits(weights, bias, shift, 0)
+    """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer: right shifts only. weights [out_c, in_c]."""
+    return bool(np.all(shift < 0)) and _doubling_fits(weights, bias, shift, 0)
 
 
 def fits_taps(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
@@ -67,27 +67,44 @@ def fits_slide(
     )
 
 
+def fits_mve(shift: Int32) -> bool:
+    """Whether conv2d or conv1x1 `__mve` takes a layer: every output is shifted right."""
+    return bool(np.all(shift < 0))
+
+
 def fits_taps_mve(weights: Int8, shift: Int32) -> bool:
-    """Whether depthwise `__mve` takes a layer."""
-    return weights.shape[2] >= 16 and _no_minimum(weights) and bool(np.all(shift <= 0))
+    """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
+    return _no_minimum(weights) and bool(np.all(shift <= 0))
 
 
 def fits_nine_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise3x3 `__mve` takes a layer."""
-    return weights.shape[:2] == (3, 3) and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
+    plain = weights.shape[:2] == (3, 3) and weights.shape[2] >= 16
+    return plain and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
 
 
-def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
-    """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs.
+ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, which its variants take as b
 
-    One factor is 1/2 exactly, which it is for the operand of larger scale.
-    """
-    return (1 << 30, 0) in (a, b) and a[1] <= 0 and b[1] <= 0 and out[1] <= 0
+
+def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int], act: tuple[int, int]) -> bool:
+    """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs."""
+    return b == ADD_HALF and a[1] <= 0 and out[1] <= 0 and act == (-128, 127)
 
 
 def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
-    """Whether add `__mve` takes a layer: the same, and the output is shifted right."""
-    return fits_add(a, b, out) and out[1] < 0
+    """Whether add `__mve` takes a layer: any clamp, and the output is shifted right."""
+    return b == ADD_HALF and a[1] <= 0 and out[1] < 0
+
+
+def fits_mul_mve(shift: int) -> bool:
+    """Whether mul_channel `__mve` takes a layer: the output is shifted right."""
+    return shift < 0
+
+
+def fits_means_mve(count: int) -> bool:
+    """Whether means `__mve` divides sums of `count` bytes exactly: |sum| + count / 2 < 129 * count, and the product of
+    that with the error of 2^32 / count, which is below count, has to stay below 2^32."""
+    return 129 * count**2 < 1 << 32
 
 
 def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
@@ -147,13 +164,14 @@ def scratch_conv1x1_block(in_c: int, pixels: int) -> int:
     return (8 if pixels > 2 else 4) * (in_c + 3 & ~3)
 
 
-def scratch_conv2d_block(depth: int, out_w: int, core: Core, lean: bool = False) -> int:
-    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = kernel_h * kernel_w * in_c / groups.
+def scratch_conv2d_block(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
+    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = in_c / groups.
 
-    A lean layer takes two pixels at a time instead of four.
+    A lean layer takes two pixels at a time instead of four. DSP cores gather windows as bytes first unless every tap is
+    a multiple of 4.
     """
-    padded = depth + 3 & ~3
-    window = padded if core is Core.DSP else 0
+    padded = taps * depth + 3 & ~3
+    window = padded if core is Core.DSP and depth % 4 else 0
     return (8 if out_w > 2 and not lean else 4) * padded + window
 
 
@@ -190,7 +208,7 @@ def scratch_taps(kernel_h: int, kernel_w: int, core: Core) -> int:
 
 
 def scratch_taps_mve(kernel_h: int, kernel_w: int) -> int:
-    """Bytes of scratch for depthwise `__mve` (depthwise3x3 needs none)."""
+    """Bytes of scratch for depthwise and depthwise_few `__mve` (depthwise3x3 needs none)."""
     return 4 * kernel_h * kernel_w
 
 
@@ -202,7 +220,7 @@ def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, cor
         flat = _pad(flat, 1, 4).reshape(-1, together, -(-weights.shape[1] // 4), 4).transpose(0, 2, 1, 3)
     elif core is Core.LONG:
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
-    tables = _pad(np.stack([bias, multiplier, shift], axis=1).astype(np.int64), 0, together)
+    tables = _pad(np.stack([bias, multiplier, -1 - shift], axis=1).astype(np.int64), 0, together)
     groups = len(tables) // together
     parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
@@ -218,9 +236,7 @@ def pack_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups
     tables = [
         _bytes(_pad(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
     ]
-    mixed = _bytes(np.array([np.any(shift >= 0)])).reshape(-1)
-    stream = np.concatenate([blocks, rest, *tables], axis=1).reshape(-1)
-    return np.ascontiguousarray(np.concatenate([mixed, stream]))
+    return np.ascontiguousarray(np.concatenate([blocks, rest, *tables], axis=1)).reshape(-1)
 
 
 def scratch_conv2d_mve(depth: int, out_w: int) -> int:
@@ -236,11 +252,15 @@ def pack_taps_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -
     """The stream of nine_mve.S and taps_mve.S for depthwise: [kernel_h, kernel_w, channels] weights, sixteen channels
     together.
 
-    Needs at least 16 channels, a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for
-    taps_mve.S. The last sixteen channels may repeat some of those before.
+    Needs a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for taps_mve.S. The last
+    sixteen channels may repeat some of those before; fewer than sixteen are pixel after pixel.
     """
     channels = weights.shape[2]
     taps = weights.reshape(-1, channels)
+    if channels < 16:
+        lanes = np.resize(np.arange(channels), 16)
+        taps, bias, multiplier, shift = taps[:, lanes], bias[lanes], multiplier[lanes], shift[lanes]
+        channels = 16
     parts = []
     for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
         lanes = first + _MVE_LANES

@@ -134,34 +134,42 @@ def _alpha(bound: Bound) -> dict[str, Any]:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    fields = {
-        "a_zero": call["self_zero_point"],
-        "a_multiplier": call["self_multiplier"],
-        "a_shift": call["self_shift"],
-        "b_zero": call["other_zero_point"],
-        "b_multiplier": call["other_multiplier"],
-        "b_shift": call["other_shift"],
+    channels = _binary.by_channel(call)
+    if channels is not None:
+        text = f"cortado_add_channel_s8(L, rows[0], rows[1], out, n, {channels});"
+        fields = _fields(call, "self", "other")
+        return Kernel(call=text, sources=("add_channel_s8.c",), struct="cortado_add_t", fields=fields)
+    swap = (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
+    fields = _fields(call, "other", "self") if swap else _fields(call, "self", "other")
+    symbol, sources = _variant(fields, core)
+    operands = "rows[1], rows[0]" if swap else "rows[0], rows[1]"
+    text = f"cortado_{symbol}(L, {operands}, out, n);"
+    return Kernel(call=text, sources=sources, struct="cortado_add_t", fields=fields)
+
+
+def _fields(call: Call, a: str, b: str) -> dict[str, int]:
+    return {
+        "a_zero": call[f"{a}_zero_point"],
+        "a_multiplier": call[f"{a}_multiplier"],
+        "a_shift": call[f"{a}_shift"],
+        "b_zero": call[f"{b}_zero_point"],
+        "b_multiplier": call[f"{b}_multiplier"],
+        "b_shift": call[f"{b}_shift"],
         "out_zero": call["output_zero_point"],
         "out_multiplier": call["output_multiplier"],
         "out_shift": call["output_shift"],
         "act_min": call["activation_min"],
         "act_max": call["activation_max"],
     }
-    channels = _binary.by_channel(call)
-    if channels is not None:
-        text = f"cortado_add_channel_s8(L, rows[0], rows[1], out, n, {channels});"
-        return Kernel(call=text, sources=("add_channel_s8.c",), struct="cortado_add_t", fields=fields)
-    symbol, sources = _variant(fields, core)
-    text = f"cortado_{symbol}(L, rows[0], rows[1], out, n);"
-    return Kernel(call=text, sources=sources, struct="cortado_add_t", fields=fields)
 
 
 def _variant(fields: dict[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
     """The kernel for two tensors of equal shape, and its sources."""
-    factors = [(fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out")]
-    if core is Core.MVE and packing.fits_add_mve(*factors):
+    a, b, out = ((fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out"))
+    if core is Core.MVE and packing.fits_add_mve(a, b, out):
         return "add_s8__mve", ("add_s8_mve.S",)
-    if core in (Core.LONG, Core.DSP, Core.MVE) and packing.fits_add(*factors):
+    clamp = (fields["act_min"], fields["act_max"])
+    if core in (Core.LONG, Core.DSP, Core.MVE) and packing.fits_add(a, b, out, clamp):
         return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}", ("add_s8_sum.c", "sum.S", "sum.c")
     return "add_s8", ("add_s8.c",)
 

@@ -3,6 +3,7 @@
 NHWC. The output keeps the input's scale and zero point, so no rescaling happens.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -115,10 +116,15 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(call["kernel_size"][0], call["stride"][0], call["padding"][0]),))
 
 
-SUM_ROWS = {
-    Core.DSP: ("cortado_sum_rows_s8__dsp", ("sum_rows_s8_dsp.c",)),
-    Core.MVE: ("cortado_sum_rows_s8__mve", ("sum_rows_s8_mve.c", "pool_mve.S")),
-}
+def _one_window(call: Call, core: Core) -> tuple[str, str, tuple[str, ...]]:
+    """How rows are summed, how the sums become means, and their sources."""
+    if core is Core.MVE:
+        vector = packing.fits_means_mve(math.prod(call["kernel_size"]))
+        means = ("cortado_means_s8__mve", ()) if vector else ("cortado_means_s8", ("sum_rows_s8.c",))
+        return "cortado_sum_rows_s8__mve", means[0], ("pool_mve.S", *means[1])
+    if core is Core.DSP:
+        return "cortado_sum_rows_s8__dsp", "cortado_means_s8", ("sum_rows_s8.c", "sum_rows_s8_dsp.c")
+    return "cortado_sum_rows_s8", "cortado_means_s8", ("sum_rows_s8.c",)
 
 
 def _variant(call: Call, core: Core) -> tuple[str, tuple[str, ...]]:
@@ -144,10 +150,10 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8_MAX,
     }
     if is_one_window(call):
-        symbol, sources = SUM_ROWS.get(core, ("cortado_sum_rows_s8", ()))
+        sum_rows, means, sources = _one_window(call, core)
         return Kernel(
-            call=f"cortado_global_avg_pool_s8(L, rows[0], out, scratch, y, {symbol});",
-            sources=("global_avg_pool_s8.c", "sum_rows_s8.c", *sources),
+            call=f"cortado_global_avg_pool_s8(L, rows[0], out, scratch, y, {sum_rows}, {means});",
+            sources=("global_avg_pool_s8.c", *sources),
             struct="cortado_pool2d_t",
             fields=fields,
             scratch=4 * call.out_shape[3],

@@ -308,6 +308,11 @@ def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, An
     return {**fields, "weights": Array(stream), "bias": None, "multiplier": None, "shift": None}
 
 
+def without_vectors(core: Core) -> Core:
+    """What else a core with vector instructions has: the DSP instructions."""
+    return Core.DSP if core is Core.MVE else core
+
+
 SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
 
 
@@ -333,9 +338,10 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
 
 def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
     """A single pixel is a linear layer, which has a kernel of its own."""
-    if core is Core.MVE:
+    if core is Core.MVE and packing.fits_mve(stream.shift):
         fields = packed(fields, packing.pack_mve(*stream.all))
         return Variant("conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S"), fields, tile=2)
+    core = without_vectors(core)
     if pixels == 1 and packing.fits_linear(stream.weights, stream.bias, stream.shift, core):
         fields = packed(fields, packing.pack_linear(*stream.all, core))
         return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8_group.c", "linear.S", "linear.c"), fields)
@@ -371,14 +377,16 @@ def _window_call(chosen: Variant) -> Kernel:
 
 
 def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
-    depth, out_w, groups = math.prod(stream.weights.shape[1:]), fields["out_w"], fields["groups"]
-    if core is Core.MVE:
+    _, kernel_h, kernel_w, depth = stream.weights.shape
+    taps, out_w, groups = kernel_h * kernel_w, fields["out_w"], fields["groups"]
+    if core is Core.MVE and packing.fits_mve(stream.shift):
         mve = ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
-        scratch = packing.scratch_conv2d_mve(depth, out_w)
+        scratch = packing.scratch_conv2d_mve(taps * depth, out_w)
         return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_mve(*stream.all, groups)), scratch)
+    core = without_vectors(core)
     if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
         sources = ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
-        scratch, less = (packing.scratch_conv2d_block(depth, out_w, core, lean) for lean in (False, True))
+        scratch, less = (packing.scratch_conv2d_block(taps, depth, out_w, core, lean) for lean in (False, True))
         fields, name = packed(fields, packing.pack_block(*stream.all, core, groups)), f"conv2d_s8__{SUFFIX[core]}"
         return Variant(name, sources, fields, scratch, Variant(name, sources, {**fields, "lean": 1}, less))
     return None

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado import packing
 from cortado.errors import Reject
 from cortado.graph import Bound, add_call, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
@@ -81,10 +82,11 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8_MAX,
     }
     channels = _binary.by_channel(call)
-    if channels is not None:
+    if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
+        repeat = "n" if channels is None else channels
+        text, source = f"cortado_mul_channel_s8__mve(L, rows[0], rows[1], out, n, {repeat});", "mul_s8_mve.S"
+    elif channels is not None:
         text, source = f"cortado_mul_channel_s8(L, rows[0], rows[1], out, n, {channels});", "mul_channel_s8.c"
-    elif core is Core.MVE:
-        text, source = "cortado_mul_s8__mve(L, rows[0], rows[1], out, n);", "mul_s8_mve.S"
     else:
         text, source = "cortado_mul_s8(L, rows[0], rows[1], out, n);", "mul_s8.c"
     return Kernel(call=text, sources=(source,), struct="cortado_mul_t", fields=fields)

@@ -105,6 +105,8 @@ void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows
 void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+/* For 1 to 15 channels. */
+void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 /* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, little padding and no clamp: see packing.py. */
 void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
@@ -112,6 +114,7 @@ void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *co
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_t *L);
 int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_t *L);
 int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L);
+int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_t *L);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h
@@ -196,13 +199,16 @@ void cortado_max_pool2d_s8__mve(const cortado_pool2d_t *L, const int8_t *const r
 void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_s8__dsp(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
 void cortado_sum_rows_s8__mve(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
-void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
+void cortado_means_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
+/* For counts up to 5770. */
+void cortado_means_s8__mve(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 
 /* The average over one window that starts at the image's first pixel, one input row per call: row y of kernel_h rows.
  * scratch holds the sums, 4 * channels bytes, from the first call to the last, which writes the output pixel. */
 typedef void (*cortado_sum_rows_t)(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels);
+typedef void (*cortado_means_t)(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
-                                cortado_sum_rows_t sum_rows);
+                                cortado_sum_rows_t sum_rows, cortado_means_t means);
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 
@@ -220,8 +226,9 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
-/* For one operand with the factor 1/2 exactly (multiplier 2^30, shift 0: the one with the larger scale), the other's
- * shift <= 0 and out_shift <= 0, __mve < 0; __scalar not on Armv6-M and Armv8-M Baseline. */
+/* For b with the factor 1/2 exactly (multiplier 2^30, shift 0: the operand with the larger scale), a_shift <= 0 and
+ * out_shift <= 0, __mve < 0. __scalar and __dsp for no clamp but [-128, 127]; __scalar not on Armv6-M and Armv8-M
+ * Baseline. */
 void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
@@ -234,10 +241,12 @@ typedef struct {
 } cortado_mul_t;
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-void cortado_mul_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
 void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
+/* For out_shift < 0. With channels = n, cortado_mul_s8: output may lie exactly over b then. */
+void cortado_mul_channel_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+                                 int32_t channels);
 
 /* out = clamp(round_half_away(((a - a_zero) / (b - b_zero)) * factor) + out_zero), float32, unfused; a quotient with
  * denominator 0 is 0. factor = s_a / (s_b * s_out). May be in place. */

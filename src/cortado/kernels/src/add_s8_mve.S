@@ -4,8 +4,8 @@
  *
  *   void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
  *
- * The operand with the larger scale has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19: it is
- * taken as b. Every input has its factor at most 1/2 and the output is shifted right.
+ * b has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19. a has a factor of at most 1/2, and the
+ * output is shifted right.
  */
 #if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
@@ -19,18 +19,8 @@
     function cortado_add_s8__mve
     push    {r4-r11, lr}
     vpush   {d8-d15}
-    ldm     r0, {r4-r9}
-    cmp     r5, #0x40000000
-    it      eq
-    cmpeq   r6, #0
-    bne     1f
-    ldm     r0, {r7-r9} /* a has the factor 1/2: swap */
-    ldr     r4, [r0, #12]
-    ldrd    r5, r6, [r0, #16]
-    mov     r10, r1
-    mov     r1, r2
-    mov     r2, r10
-1:  mov     r8, r7
+    ldm     r0, {r4-r7}
+    mov     r8, r7
     mov     r12, #0x100000
     mov     r7, #0x80000
     vdup.32 q4, r12
@@ -45,8 +35,8 @@
     ldrd    r11, r9, [r0, #OUT_ZERO]
     ldr     r10, [r0, #OUT_ZERO + 8]
     ldr     r12, [sp, #N]
-    wlstp.32 lr, r12, 3f
-2:  vldrb.s32 q0, [r1], #4
+    wlstp.32 lr, r12, 2f
+1:  vldrb.s32 q0, [r1], #4
     vldrb.s32 q1, [r2], #4
     vmlas.s32 q0, q4, r4
     vqrdmulh.s32 q0, q0, r5
@@ -64,8 +54,8 @@
     vmax.s32 q0, q0, q6
     vmin.s32 q0, q0, q7
     vstrb.32 q0, [r3], #4
-    letp    lr, 2b
-3:  vpop    {d8-d15}
+    letp    lr, 1b
+2:  vpop    {d8-d15}
     pop     {r4-r11, pc}
     .size   cortado_add_s8__mve, . - cortado_add_s8__mve
 #endif

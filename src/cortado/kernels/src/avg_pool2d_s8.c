@@ -5,25 +5,11 @@
 #include "cortado.h"
 #include "cortado_sums4.h"
 
-/* A window: where it starts in each row, how many pixels it has there and in all, and how to divide by that. */
+/* A window: where it starts in each row, how many pixels it has there, and how to divide by those in all. */
 typedef struct {
-    int32_t first, width, count;
-    uint32_t inverse; /* 2^24 / count, rounded up */
+    int32_t first, width;
+    cortado_mean_t mean;
 } window_t;
-
-/* sum / count, ties away from zero. 0 for a window with no pixel inside. */
-static inline int32_t mean_of(const window_t *W, int32_t sum)
-{
-#if CORTADO_SMALL_CORE
-    /* No divide instruction: exact while 129 * count^2 < 2^24, because |sum| + count / 2 < 129 * count. */
-    if (W->count <= 360) {
-        const uint32_t size = (uint32_t)(sum < 0 ? -sum : sum) + (uint32_t)W->count / 2;
-        const int32_t mean = (int32_t)((size * W->inverse) >> 24);
-        return sum < 0 ? -mean : mean;
-    }
-#endif
-    return W->count > 0 ? cortado_divide_round(sum, W->count) : 0;
-}
 
 static void four_channels(const cortado_pool2d_t *L, const int8_t *const rows[], const window_t *W, int32_t c,
                           int8_t *out)
@@ -35,7 +21,7 @@ static void four_channels(const cortado_pool2d_t *L, const int8_t *const rows[],
         }
     }
     for (int32_t i = 0; i < 4; i++) {
-        const int32_t mean = mean_of(W, cortado_sums4_of(sums, i, W->count));
+        const int32_t mean = cortado_mean_of(W->mean, cortado_sums4_of(sums, i, W->mean.count));
         out[i] = (int8_t)cortado_clamp(mean, L->act_min, L->act_max);
     }
 }
@@ -53,7 +39,7 @@ static void one_channel(const cortado_pool2d_t *L, const int8_t *const rows[], c
             }
         }
     }
-    *out = (int8_t)cortado_clamp(mean_of(W, sum), L->act_min, L->act_max);
+    *out = (int8_t)cortado_clamp(cortado_mean_of(W->mean, sum), L->act_min, L->act_max);
 }
 
 void cortado_avg_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
@@ -70,9 +56,8 @@ void cortado_avg_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[]
         int32_t c = 0;
         window.first = cortado_max(left, 0);
         window.width = cortado_max(cortado_min(left + L->kernel_w, L->in_w) - window.first, 0);
-        window.count = window.width * inside_rows;
-        window.inverse = window.count > 0 ? 0xFFFFFFu / (uint32_t)window.count + 1 : 0;
-        for (; fours && c + 4 <= L->channels && window.count <= CORTADO_SUMS4_MOST; c += 4) {
+        window.mean = cortado_mean(cortado_max(window.width * inside_rows, 1));
+        for (; fours && c + 4 <= L->channels && window.mean.count <= CORTADO_SUMS4_MOST; c += 4) {
             four_channels(L, rows, &window, c, out + c);
         }
         for (; c < L->channels; c++) {

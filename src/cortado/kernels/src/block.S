@@ -241,10 +241,11 @@
 
 #if defined(__ARM_FEATURE_DSP)
 
-/* Frame: end of the channels, end of x, end of x's whole eights, B, x, step to the last pixel, out. */
+/* Frame: end of the channels, end of x, whether four products come before the eights, B, x, step to the last pixel,
+ * out. */
 #define OUT_END 0
 #define X_END 4
-#define X_EIGHTS 8
+#define FOUR 8
 #define BLOCK 12
 #define X 16
 #define STEP 20
@@ -264,13 +265,10 @@
     ldr     r4, [r0, #B_DEPTH]
     .if \count == 4
     add     r5, r1, r4, lsl #3
-    bic     r4, r4, #7
-    add     r4, r1, r4, lsl #3
     .else
     add     r5, r1, r4, lsl #2
-    bic     r4, r4, #7
-    add     r4, r1, r4, lsl #2
     .endif
+    and     r4, r4, #4
     strd    r5, r4, [sp, #X_END]
     ldr     r1, [r0, #B_STREAM]
     .endm
@@ -284,6 +282,32 @@
     pop     {r4-r11, pc}
     .endm
 
+/* int32_t *cortado_block_expand(int32_t *to, int32_t words, const int8_t *x, int32_t n)
+ *
+ * The bytes past the last of n are zeros, and not read. Returns where the next ones go. */
+    function cortado_block_expand
+    push    {r4, lr}
+    lsls    r1, r1, #2
+    b       2f
+0:  ldr     r12, [r2], #4
+1:  sxtb16  r4, r12
+    sxtb16  r12, r12, ror #8
+    str     r4, [r0]
+    str     r12, [r0, r1]
+    add     r0, r0, r1, lsl #1
+2:  subs    r3, r3, #4
+    bge     0b
+    mov     r12, #0
+    adds    r3, r3, #4
+    ble     4f
+3:  subs    r3, r3, #1
+    ldrb    r4, [r2, r3]
+    orr     r12, r4, r12, lsl #8
+    bne     3b
+    b       1b
+4:  pop     {r4, pc}
+    .size   cortado_block_expand, . - cortado_block_expand
+
     .macro products4
     ldm     r0!, {r8-r11}
     smlad   r4, r8, r12, r4
@@ -296,41 +320,34 @@
     enter   4
 0:  ldr     r4, [r1], #4
     ldr     r0, [sp, #X]
-    ldr     lr, [sp, #X_EIGHTS]
+    ldrd    lr, r2, [sp, #X_END]
     mov     r5, r4
     mov     r6, r4
     mov     r7, r4
-    cmp     r0, lr
-    beq     2f
+    cbz     r2, 1f
+    ldr     r3, [r1], #4
+    b       2f
 1:  ldrd    r2, r3, [r1], #8
     sxtb16  r12, r2
     products4
     sxtb16  r12, r2, ror #8
     products4
-    sxtb16  r12, r3
+2:  sxtb16  r12, r3
     products4
     sxtb16  r12, r3, ror #8
     products4
     cmp     r0, lr
     bne     1b
-2:  ldr     lr, [sp, #X_END]
-    cmp     r0, lr
-    beq     3f
-    ldr     r2, [r1], #4
-    sxtb16  r12, r2
-    products4
-    sxtb16  r12, r2, ror #8
-    products4
-3:  store_channel 4, BLOCK, STEP, OUT
+    store_channel 4, BLOCK, STEP, OUT
     leave   0b
     .size   cortado_block4, . - cortado_block4
 
-    .macro products2
+    .macro products2 weights
     ldm     r0!, {r8-r11}
-    sxtb16  r12, r2
+    sxtb16  r12, \weights
     smlad   r4, r8, r12, r4
     smlad   r5, r9, r12, r5
-    sxtb16  r12, r2, ror #8
+    sxtb16  r12, \weights, ror #8
     smlad   r4, r10, r12, r4
     smlad   r5, r11, r12, r5
     .endm
@@ -339,22 +356,17 @@
     enter   2
 0:  ldr     r4, [r1], #4
     ldr     r0, [sp, #X]
-    ldr     lr, [sp, #X_EIGHTS]
+    ldrd    lr, r2, [sp, #X_END]
     mov     r5, r4
-    cmp     r0, lr
-    beq     2f
+    cbz     r2, 1f
+    ldr     r3, [r1], #4
+    b       2f
 1:  ldrd    r2, r3, [r1], #8
-    products2
-    mov     r2, r3
-    products2
+    products2 r2
+2:  products2 r3
     cmp     r0, lr
     bne     1b
-2:  ldr     lr, [sp, #X_END]
-    cmp     r0, lr
-    beq     3f
-    ldr     r2, [r1], #4
-    products2
-3:  store_channel 2, BLOCK, STEP, OUT
+    store_channel 2, BLOCK, STEP, OUT
     leave   0b
     .size   cortado_block2, . - cortado_block2
 

@@ -55,8 +55,13 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
 
 #else
 
-static inline int8_t *copy(int8_t *to, const int8_t *from, int32_t n)
+/* n bytes as products of one pixel; or, without words, as bytes. */
+static CORTADO_ONCE void *put(void *at, int32_t words, const int8_t *from, int32_t n)
 {
+    int8_t *to = at;
+    if (words != 0) {
+        return cortado_block_expand(at, words, from, n);
+    }
     for (; n >= 4; n -= 4) {
         cortado_store4(to, cortado_load4(from));
         to += 4;
@@ -68,19 +73,19 @@ static inline int8_t *copy(int8_t *to, const int8_t *from, int32_t n)
     return to;
 }
 
-/* The window of one pixel, as bytes. */
-static void gather(const source_t *S, int32_t left, int8_t *to)
+/* The window of one pixel. */
+static CORTADO_ONCE void gather(const source_t *S, int32_t left, void *to, int32_t words)
 {
     const cortado_conv2d_t *L = S->L;
     const int run = one_run(L, left, left);
     for (int32_t ky = 0; ky < L->kernel_h; ky++) {
         const int8_t *row = S->rows[ky];
         if (run && row != NULL) {
-            to = copy(to, row + left * L->in_c, L->kernel_w * S->depth);
+            to = put(to, words, row + left * L->in_c, L->kernel_w * S->depth);
             continue;
         }
         for (int32_t kx = 0, x = left; kx < L->kernel_w; kx++, x += L->dilation_w) {
-            to = copy(to, tap(S, row, x), S->depth);
+            to = put(to, words, tap(S, row, x), S->depth);
         }
     }
 }
@@ -88,13 +93,16 @@ static void gather(const source_t *S, int32_t left, int8_t *to)
 static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t size, int32_t *x)
 {
     const int32_t words = pixels > 2 ? 4 : 2;
-    /* One window at a time is gathered as bytes, behind the group. */
-    int8_t *window = (int8_t *)(x + words * cortado_round4(size) / 2);
+    /* Products come by fours: taps of other sizes are gathered as bytes first, behind the group. */
+    const int direct = S->depth % 4 == 0;
+    int32_t *const window = x + (words >> 1) * cortado_round4(size);
     for (int32_t i = 0; i < words; i++) {
-        if (i < pixels) {
-            gather(S, left + i * S->L->stride_w, window);
+        if (i < pixels || direct) {
+            gather(S, left + cortado_min(i, pixels - 1) * S->L->stride_w, direct ? x + i : window, direct ? words : 0);
         }
-        cortado_block_expand(x + i, words, window, size);
+        if (!direct) {
+            cortado_block_expand(x + i, words, (const int8_t *)window, size);
+        }
     }
 }
 

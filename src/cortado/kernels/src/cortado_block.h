@@ -50,7 +50,8 @@ static inline const int8_t *cortado_block(const cortado_block_t *B, const void *
     return pixels > 2 ? cortado_block4(B, x, pixels, out) : cortado_block2(B, x, pixels, out);
 }
 
-/* Lays out n products of one pixel (DSP) or of two; words is how many a group of pixels has, 2 or 4 (DSP), 1 or 2. */
+/* Lays out n products of one pixel (DSP, in block.S) or of two; words is how many a group of pixels has, 2 or 4 (DSP), 1
+ * or 2. */
 #if defined(CORTADO_LANE)
 static inline int32_t cortado_block_pair(const int8_t *x0, const int8_t *x1)
 {
@@ -76,30 +77,7 @@ static inline int32_t *cortado_block_pack(int32_t *to, int32_t words, const int8
     return to;
 }
 #else
-static inline int32_t *cortado_block_expand4(int32_t *to, int32_t words, int32_t four)
-{
-    int32_t even, odd;
-    __asm__("sxtb16 %0, %1" : "=r"(even) : "r"(four));
-    __asm__("sxtb16 %0, %1, ror #8" : "=r"(odd) : "r"(four));
-    to[0] = even;
-    to[words] = odd;
-    return to + 2 * words;
-}
-
-static inline void cortado_block_expand(int32_t *to, int32_t words, const int8_t *x, int32_t n)
-{
-    for (; n >= 4; n -= 4) {
-        to = cortado_block_expand4(to, words, cortado_load4(x));
-        x += 4;
-    }
-    if (n > 0) { /* never read past the end of the pixel */
-        int32_t four = 0;
-        for (int32_t i = n - 1; i >= 0; i--) {
-            four = cortado_shl(four, 8) | (uint8_t)x[i];
-        }
-        cortado_block_expand4(to, words, four);
-    }
-}
+int32_t *cortado_block_expand(int32_t *to, int32_t words, const int8_t *x, int32_t n);
 #endif
 
 static inline int32_t cortado_round4(int32_t n) { return (n + 3) & ~3; }

@@ -3,7 +3,8 @@
  * The heart of linear layers on cores without vector instructions: some output channels of one pixel, straight from the
  * input. Internal.
  *
- * The stream has, for each group of channels: the weights, then bias, multiplier and shift of each channel. Weights:
+ * The stream has, for each group of channels: the weights, then bias, multiplier and right shift less 1 of each channel.
+ * Weights:
  *
  *   DSP     4 channels; of each, four at a time, padded with zeros
  *   long    4 channels, interleaved

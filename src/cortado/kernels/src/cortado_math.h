@@ -23,6 +23,20 @@
 #endif
 #endif
 
+/* A function whose calls are cheaper than copies of it. */
+#if defined(__GNUC__)
+#define CORTADO_ONCE __attribute__((noinline))
+#else
+#define CORTADO_ONCE
+#endif
+
+/* In a short loop: compilers shall not make a call of memset of it, which would be linked for that alone. */
+#if defined(__GNUC__)
+#define CORTADO_STAY_A_LOOP __asm__ volatile("" ::: "memory")
+#else
+#define CORTADO_STAY_A_LOOP ((void)0)
+#endif
+
 /* Four bytes from any address: one load where the core allows it. (The builtin stays inline in freestanding C.) */
 static inline int32_t cortado_load4(const int8_t *p)
 {
@@ -42,6 +56,23 @@ static inline void cortado_store4(int8_t *p, int32_t v)
 #else
     memcpy(p, &v, sizeof v);
 #endif
+}
+
+/* The last 1 to 3 bytes before a border, as the lowest of a word, and back. (Bytes one by one become a call of memcpy.) */
+static inline int32_t cortado_load_few(const int8_t *p, int32_t n)
+{
+    uint32_t v = 0;
+    while (n > 0) {
+        v = v << 8 | (uint8_t)p[--n];
+    }
+    return (int32_t)v;
+}
+
+static inline void cortado_store_few(int8_t *p, int32_t v, int32_t n)
+{
+    for (; n > 0; n--, v >>= 8) {
+        *p++ = (int8_t)v;
+    }
 }
 
 static inline int32_t cortado_min(int32_t a, int32_t b) { return a < b ? a : b; }
@@ -121,8 +152,38 @@ static inline int32_t cortado_scale(int32_t acc, cortado_factor_t f)
 /* sum / count, ties away from zero; count > 0. */
 static inline int32_t cortado_divide_round(int32_t sum, int32_t count)
 {
-    int32_t half = count / 2;
+    const int32_t half = count >> 1;
     return (sum + (sum < 0 ? -half : half)) / count;
+}
+
+/* How to divide sums of `count` > 0 bytes by their number: small cores, which have no divide instruction, do it once. */
+typedef struct {
+    int32_t count;
+    uint32_t inverse; /* 2^24 / count, rounded up */
+} cortado_mean_t;
+
+static inline cortado_mean_t cortado_mean(int32_t count)
+{
+#if CORTADO_SMALL_CORE
+    const cortado_mean_t mean = {count, 0xFFFFFFu / (uint32_t)count + 1};
+#else
+    const cortado_mean_t mean = {count, 0};
+#endif
+    return mean;
+}
+
+/* sum / count, ties away from zero. */
+static inline int32_t cortado_mean_of(cortado_mean_t mean, int32_t sum)
+{
+#if CORTADO_SMALL_CORE
+    /* Exact while 129 * count^2 < 2^24, because |sum| + count / 2 < 129 * count. */
+    if (mean.count <= 360) {
+        const uint32_t size = (uint32_t)(sum < 0 ? -sum : sum) + (uint32_t)mean.count / 2;
+        const int32_t quotient = (int32_t)((size * mean.inverse) >> 24);
+        return sum < 0 ? -quotient : quotient;
+    }
+#endif
+    return cortado_divide_round(sum, mean.count);
 }
 
 #endif /* CORTADO_MATH_H */

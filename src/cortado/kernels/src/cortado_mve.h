@@ -3,8 +3,8 @@
  * Convolution with vector instructions (MVE). Internal.
  *
  * Four output channels at a time. The stream has, for each four: the weights, sixteen products of each channel in turn,
- * then what is left of each; their biases; their multipliers; their shifts. Channels that make a four whole are zeros.
- * Before all that, a word that says whether any channel has a shift that is not to the right.
+ * then what is left of each; their biases; their multipliers; their shifts, which are to the right. Channels that make a
+ * four whole are zeros.
  */
 #ifndef CORTADO_MVE_H
 #define CORTADO_MVE_H
@@ -18,14 +18,13 @@ typedef struct {
     int32_t blocks, rest; /* sixteens of products, and those left */
     int32_t channels;
     int32_t offset, low, high;
-    int32_t mixed; /* whether any channel has a shift that is not to the right */
 } cortado_mve_t;
 
 /* A layer's descriptor; `size` products per output. */
 static inline cortado_mve_t cortado_mve_layer(const int8_t *weights, int32_t size, int32_t channels, int32_t offset,
                                               int32_t low, int32_t high)
 {
-    const cortado_mve_t layer = {weights + 4, size >> 4, size & 15, channels, offset, low, high, cortado_load4(weights)};
+    const cortado_mve_t layer = {weights, size >> 4, size & 15, channels, offset, low, high};
     return layer;
 }
 

@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     cortado_sum_factor_t a, out;
-    int32_t low, high, b_zero;
+    int32_t b_zero;
 } cortado_sum_t;
 
 /* Four elements at a time: n is a multiple of 4, and not 0. */

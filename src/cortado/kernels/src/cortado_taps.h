@@ -31,6 +31,9 @@ typedef struct {
 
 void cortado_taps_pixel(const cortado_taps_t *T, int8_t *out);
 void cortado_taps_pixel__mve(const cortado_taps_t *T, int8_t *out);
+/* A run of pixels, `bytes` in all, whose taps lie together like their outputs. T->channels are those of as many pixels as
+ * fit sixteen bytes, and the stream is theirs; a run shorter than that may be one pixel of any layer. */
+void cortado_taps_few__mve(const cortado_taps_t *T, int8_t *out, int32_t bytes);
 
 /* Points the taps of one row at the window that starts at column `left`. Edges cost nothing: a tap outside the image
  * points to the zero-point pixel. */

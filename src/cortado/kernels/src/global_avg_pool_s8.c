@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
 #include "cortado.h"
+#include "cortado_math.h"
 
 void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
-                                cortado_sum_rows_t sum_rows)
+                                cortado_sum_rows_t sum_rows, cortado_means_t means)
 {
     int32_t *acc = (int32_t *)scratch;
     if (y == 0) {
-        memset(acc, 0, (size_t)L->channels * sizeof(int32_t));
+        for (int32_t c = 0; c < L->channels; c++) {
+            acc[c] = 0;
+            CORTADO_STAY_A_LOOP;
+        }
     }
     sum_rows(acc, row, L->kernel_w, L->channels);
     if (y == L->kernel_h - 1) {
-        cortado_sum_rows_finish_s8(acc, out, L->channels, L->kernel_h * L->kernel_w);
+        means(acc, out, L->channels, L->kernel_h * L->kernel_w);
     }
 }

@@ -86,12 +86,10 @@
     add     r2, r2, r0
     sub     r3, r2, r0
     tst     r3, #4
-    beq     2f
-    products
-    b       2f
+    bne     2f
 1:  products
-    products
-2:  cmp     r0, r2
+2:  products
+    cmp     r0, r2
     bne     1b
     pop     {r3}
     mov     r0, r1

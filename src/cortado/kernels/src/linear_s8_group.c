@@ -18,6 +18,21 @@ static int32_t word(const int8_t *stream)
 #endif
 }
 
+/* The rounding of every operator, for |sum| < 2^30 and a right shift of `less` + 1. */
+static int32_t scaled(int32_t sum, int32_t multiplier, int32_t less)
+{
+#if CORTADO_SMALL_CORE
+    int32_t v = cortado_mul_high(sum, multiplier);
+#elif defined(__ARM_FEATURE_DSP)
+    int32_t v;
+    __asm__("smmulr %0, %1, %2" : "=r"(v) : "r"(cortado_shl(sum, 1)), "r"(multiplier));
+#else
+    int32_t v = (int32_t)(((int64_t)cortado_shl(sum, 1) * multiplier + 0x80000000) >> 32);
+#endif
+    v += v >> 31; /* ties of negative values go down */
+    return ((v >> less) + 1) >> 1;
+}
+
 /* The products of one group; returns the stream after them. */
 static const int8_t *add_products(const int8_t *x, const int8_t *stream, int32_t n, int32_t *sums)
 {
@@ -27,11 +42,8 @@ static const int8_t *add_products(const int8_t *x, const int8_t *stream, int32_t
         stream = cortado_linear_group(x, stream, whole, sums);
     }
     if (whole != n) { /* the last few, without reading past the input */
-        int8_t last[4] = {0, 0, 0, 0};
-        for (int32_t i = whole; i < n; i++) {
-            last[i - whole] = x[i];
-        }
-        stream = cortado_linear_group(last, stream, 4, sums);
+        const int32_t last = cortado_load_few(x + whole, n - whole);
+        stream = cortado_linear_group((const int8_t *)&last, stream, 4, sums);
     }
     return stream;
 #else
@@ -52,8 +64,7 @@ void CORTADO_LINEAR_NAME(cortado_linear_s8)(const cortado_conv1x1_t *L, const in
             stream = add_products(in, stream, L->in_c, sums);
             for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS; i++, stream += 12) {
                 if (oc < channels) {
-                    const cortado_factor_t factor = cortado_factor(word(stream + 4), word(stream + 8));
-                    const int32_t v = cortado_scale(sums[i] + word(stream), factor) + offset;
+                    const int32_t v = scaled(sums[i] + word(stream), word(stream + 4), word(stream + 8)) + offset;
                     *out++ = (int8_t)cortado_clamp(v, low, high);
                     oc++;
                 }

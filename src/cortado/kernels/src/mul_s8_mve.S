@@ -1,48 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Multiplication with vector instructions, four elements at a time.
+ * Multiplication with vector instructions, eight elements at a time.
  *
- *   void cortado_mul_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+ *   void cortado_mul_channel_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
+ *                                    int32_t channels)
+ *
+ * Differences are halfwords and their products words, those of even and of odd elements apart; narrowing them the same
+ * way puts them back in order. The output is shifted right.
  */
 #if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
 
-#define N 100
+#define N 56
 
-/* r1 a, r2 b, r3 out; r4 -a_zero, r5 -b_zero, r6 output zero point, r7 multiplier, r8 right shift (not positive), r9
- * left shift; q5 right shift, q6 and q7 limits. */
-    function cortado_mul_s8__mve
-    push    {r4-r11, lr}
-    vpush   {d8-d15}
+/* r1 a, r2 b, r3 out; r4 -a_zero, r5 -b_zero, r6 output zero point, r7 multiplier, r8 shift; r9 elements left, r10
+ * channels, r11 those left of this pixel, r0 where b is read; q3 and q4 limits. */
+    function cortado_mul_channel_s8__mve
+    push    {r3-r11, lr}
+    vpush   {d8-d9}
     ldm     r0, {r4-r10}
-    vdup.32 q6, r9
-    vdup.32 q7, r10
+    vdup.16 q3, r9
+    vdup.16 q4, r10
     rsb     r4, r4, #0
     rsb     r5, r5, #0
-    bic     r9, r8, r8, asr #31
-    and     r8, r8, r8, asr #31
-    vdup.32 q5, r8
-    ldr     r12, [sp, #N]
-    wlstp.32 lr, r12, 2f
-1:  vldrb.s32 q0, [r1], #4
-    vldrb.s32 q1, [r2], #4
-    vadd.i32 q0, q0, r4
-    vadd.i32 q1, q1, r5
-    vmul.i32 q0, q0, q1
-    vshl.s32 q0, r9
+    ldrd    r9, r10, [sp, #N]
+1:  mov     r0, r2
+    mov     r11, r10
+2:  vctp.16 r11
+    vpstt
+    vldrbt.s16 q0, [r1], #8
+    vldrbt.s16 q1, [r0], #8
+    vadd.i16 q0, q0, r4
+    vadd.i16 q1, q1, r5
+    vmullb.s16 q2, q0, q1
+    vmullt.s16 q0, q0, q1
+    vqrdmulh.s32 q2, q2, r7
     vqrdmulh.s32 q0, q0, r7
-    vand    q2, q0, q5
-    vshr.s32 q2, q2, #31
-    vadd.i32 q0, q0, q2
+    /* Ties go away from zero: negative values are decremented before the shift. */
+    vshr.s32 q1, q2, #31
+    vadd.i32 q2, q2, q1
+    vrshl.s32 q2, r8
+    vshr.s32 q1, q0, #31
+    vadd.i32 q0, q0, q1
     vrshl.s32 q0, r8
-    vadd.i32 q0, q0, r6
-    vmax.s32 q0, q0, q6
-    vmin.s32 q0, q0, q7
-    vstrb.32 q0, [r3], #4
-    letp    lr, 1b
-2:  vpop    {d8-d15}
-    pop     {r4-r11, pc}
-    .size   cortado_mul_s8__mve, . - cortado_mul_s8__mve
+    vqmovnb.s32 q2, q2
+    vqmovnt.s32 q2, q0
+    vqadd.s16 q2, q2, r6
+    vmax.s16 q2, q2, q3
+    vmin.s16 q2, q2, q4
+    vpst
+    vstrbt.16 q2, [r3], #8
+    subs    r11, r11, #8
+    bgt     2b
+    add     r1, r1, r11
+    add     r3, r3, r11
+    subs    r9, r9, r10
+    bgt     1b
+    vpop    {d8-d9}
+    pop     {r3-r11, pc}
+    .size   cortado_mul_channel_s8__mve, . - cortado_mul_channel_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
     .section .note.GNU-stack, "", %progbits

@@ -18,15 +18,14 @@
 #define M_CHANNELS 12
 #define M_OFFSET 16
 #define M_LOW 20
-#define M_MIXED 28
 
-/* Frame: blocks after the first, rest, x0, x1, out0, out1, whether there are shifts that are not to the right. */
-#define MORE 0
+/* Frame: how often the loop of two blocks runs, twice, and one more if it starts with its second block (negative: there
+ * is no block at all); rest, x0, x1, out0, out1. */
+#define LOOPS 0
 #define REST 4
 #define X 8
 #define OUT 16
-#define MIXED 24
-#define FRAME 28
+#define FRAME 24
 
 /* One channel: its products with one or two pixels. \op is vmladav (the first time) or vmladava. */
     .macro channel op, weights, sum0, sum1, pixels
@@ -90,29 +89,9 @@
     .endif
     .endm
 
-/* Shifts in q4. A positive one comes before the multiplication; q4 keeps the negative ones. */
-    .macro scale_mixed pixels
-    vmov.i32 q5, #0
-    vmax.s32 q2, q4, q5
-    vmin.s32 q4, q4, q5
-    vshl.s32 q0, q0, q2
-    .if \pixels == 2
-    vshl.s32 q1, q1, q2
-    vqrdmulh.s32 q1, q1, q3
-    .endif
-    vqrdmulh.s32 q0, q0, q3
-    vand    q2, q0, q4
-    vshr.s32 q2, q2, #31
-    .if \pixels == 2
-    vand    q3, q1, q4
-    vshr.s32 q3, q3, #31
-    .endif
-    .endm
-
-/* The sums to outputs; all four channels of a pixel are a vector. Ties go away from zero: negative values that are
- * shifted right are decremented first. */
+/* The sums to outputs; all four channels of a pixel are a vector. Ties go away from zero: negative values are decremented
+ * before the shift. */
     .macro finish pixels
-    ldr     r7, [sp, #MIXED]
     vmov    d0, r0, r2
     vmov    d1, r4, r6
     .if \pixels == 2
@@ -126,15 +105,13 @@
     .if \pixels == 2
     vadd.i32 q1, q1, q2
     .endif
-    cmp     r7, #0
-    bne     81f
     vqrdmulh.s32 q0, q0, q3
     vshr.s32 q2, q0, #31
     .if \pixels == 2
     vqrdmulh.s32 q1, q1, q3
     vshr.s32 q3, q1, #31
     .endif
-82: vadd.i32 q0, q0, q2
+    vadd.i32 q0, q0, q2
     vrshl.s32 q0, q0, q4
     vadd.i32 q0, q0, r11
     .if \pixels == 2
@@ -170,9 +147,10 @@
     ldrd    r5, r7, [r0, #M_STREAM]
     ldr     r1, [r0, #M_REST]
     subs    r7, r7, #1
-    strd    r7, r1, [sp, #MORE]
-    ldr     r1, [r0, #M_MIXED]
-    str     r1, [sp, #MIXED]
+    and     r2, r7, #1
+    it      pl
+    addpl   r7, r7, r2, lsl #1
+    strd    r7, r1, [sp, #LOOPS]
     ldrd    r9, r11, [r0, #M_CHANNELS]
     ldrd    r1, r3, [r0, #M_LOW]
     vdup.32 q6, r1
@@ -181,18 +159,16 @@
 
     .macro all_channels pixels
 1:  ldrd    r1, r3, [sp, #X]
-    ldr     r7, [sp, #MORE]
-    cmp     r7, #0
-    blt     5f
+    ldr     r7, [sp, #LOOPS]
+    asrs    r7, r7, #1
+    bmi     5f
     block   vmladav, \pixels
-    lsrs    r7, r7, #1
-    bcc     2f
-    block   vmladava, \pixels
-2:  cbz     r7, 3f
+    bcs     7f
+    cbz     r7, 3f
+2:  block   vmladava, \pixels
 7:  block   vmladava, \pixels
-    block   vmladava, \pixels
     subs    r7, r7, #1
-    bne     7b
+    bne     2b
 3:  ldr     r7, [sp, #REST]
     cbz     r7, 4f
 6:  rest    \pixels
@@ -205,8 +181,6 @@
 5:  ldr     r7, [sp, #REST]
     zero_sums \pixels
     b       6b
-81: scale_mixed \pixels
-    b       82b
     .endm
 
     function cortado_mve_pixel

@@ -88,6 +88,84 @@
     vpop    {d8-d15}
     pop     {r4-r7, pc}
     .size   cortado_pool_means, . - cortado_pool_means
+
+/* void cortado_sum_rows_s8__mve(int32_t *acc, const int8_t *in, int32_t pixels, int32_t channels)
+ *
+ * Eight channels at a time in sums of 16 bits, which hold 256 pixels; then, or if there are more, four of 32 bits. */
+    function cortado_sum_rows_s8__mve
+    push    {r4-r6, lr}
+    sub     sp, sp, #16
+    mov     r5, r3
+    mov     r6, sp
+    cmp     r2, #256
+    bgt     4f
+    subs    r3, r3, #8
+    blt     3f
+1:  mov     r4, r1
+    vmov.i16 q0, #0
+    dls     lr, r2
+2:  vldrb.s16 q1, [r4]
+    add     r4, r4, r5
+    vadd.i16 q0, q0, q1
+    le      lr, 2b
+    /* Through memory, so that they are widened in order. */
+    vstrh.16 q0, [r6]
+    vldrh.s32 q0, [r6]
+    vldrh.s32 q1, [r6, #8]
+    vldrw.32 q2, [r0]
+    vldrw.32 q3, [r0, #16]
+    vadd.i32 q2, q2, q0
+    vadd.i32 q3, q3, q1
+    vstrw.32 q2, [r0], #16
+    vstrw.32 q3, [r0], #16
+    add     r1, r1, #8
+    subs    r3, r3, #8
+    bge     1b
+3:  adds    r3, r3, #8
+    beq     6f
+4:  vctp.32 r3
+    mov     r4, r1
+    vpst
+    vldrwt.32 q0, [r0]
+    dls     lr, r2
+5:  vpst
+    vldrbt.s32 q1, [r4]
+    add     r4, r4, r5
+    vadd.i32 q0, q0, q1
+    le      lr, 5b
+    vpst
+    vstrwt.32 q0, [r0], #16
+    add     r1, r1, #4
+    subs    r3, r3, #4
+    bgt     4b
+6:  add     sp, sp, #16
+    pop     {r4-r6, pc}
+    .size   cortado_sum_rows_s8__mve, . - cortado_sum_rows_s8__mve
+
+/* void cortado_means_s8__mve(const int32_t *acc, int8_t *out, int32_t channels, int32_t count)
+ *
+ * As in cortado_pool_means, exact for counts up to 5770. By 1: (|sum| + 1) * (2^32 - 1) / 2^32. */
+    function cortado_means_s8__mve
+    push    {r4, lr}
+    mov     r12, #-1
+    udiv    r12, r12, r3
+    lsrs    r3, r3, #1
+    ite     eq
+    moveq   r3, #1
+    addne   r12, r12, #1
+    vdup.32 q2, r12
+    wlstp.32 lr, r2, 2f
+1:  vldrw.32 q0, [r0], #16
+    vshr.s32 q1, q0, #31
+    vabs.s32 q0, q0
+    vadd.i32 q0, q0, r3
+    vmulh.u32 q0, q0, q2
+    veor    q0, q0, q1
+    vsub.i32 q0, q0, q1
+    vstrb.32 q0, [r1], #4
+    letp    lr, 1b
+2:  pop     {r4, pc}
+    .size   cortado_means_s8__mve, . - cortado_means_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)
     .section .note.GNU-stack, "", %progbits

@@ -15,7 +15,8 @@ int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_t *L)
 
 int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_t *L)
 {
-    return (L->out_w > 2 && L->lean == 0 ? 9 : 5) * round4(window_bytes(L));
+    const int32_t bytes_first = L->in_c / L->groups % 4 != 0 ? round4(window_bytes(L)) : 0;
+    return cortado_conv2d_s8__scalar_scratch(L) + bytes_first;
 }
 
 int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_t *L) { return (L->out_w > 1 ? 2 : 1) * window_bytes(L); }
@@ -41,6 +42,11 @@ int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_t *L)
 }
 
 int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L)
+{
+    return cortado_depthwise_s8__scalar_scratch(L);
+}
+
+int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_t *L)
 {
     return cortado_depthwise_s8__scalar_scratch(L);
 }

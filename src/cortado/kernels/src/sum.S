@@ -12,7 +12,7 @@
 #define OUT_END 40
 
 #define S_OUT 16
-#define B_ZERO 40
+#define B_ZERO 32
 
 /* Byte \number, on DSP cores of r12, with r11 added. */
     .macro operand acc, number, from
@@ -63,24 +63,16 @@
     add_half r6, 2
     add_half r7, 3
     add     r0, r0, #S_OUT
-    ldm     r0, {r0, r8-r12}
+    ldm     r0, {r0, r8-r10}
     scale   r4, r10
     scale   r5, r10
     scale   r6, r10
     scale   r7, r10
-    sub     r0, r12, r11
-    cmp     r0, #255
-    bne     2f
     ssat    r4, #8, r4
     ssat    r5, #8, r5
     ssat    r6, #8, r6
     ssat    r7, #8, r7
-    b       3f
-2:  limit   r4
-    limit   r5
-    limit   r6
-    limit   r7
-3:  ldr     r0, [sp, #OUT_END]
+    ldr     r0, [sp, #OUT_END]
     strb    r4, [r3], #1
     strb    r5, [r3], #1
     strb    r6, [r3], #1

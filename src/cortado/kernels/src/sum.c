@@ -16,7 +16,7 @@ void cortado_sum_fours(const cortado_sum_t *S, const int8_t *a, const int8_t *b,
     for (int32_t i = 0; i < n; i++) {
         const int32_t left = cortado_requant((a[i] + S->a.zero) * (1 << 20), S->a.multiplier, -S->a.right);
         const int32_t right = (b[i] + S->b_zero) * (1 << 19);
-        out[i] = (int8_t)cortado_clamp(scale(&S->out, left + right) + S->out.zero, S->low, S->high);
+        out[i] = (int8_t)cortado_clamp(scale(&S->out, left + right) + S->out.zero, -128, 127);
     }
 }
 

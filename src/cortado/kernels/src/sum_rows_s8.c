@@ -12,9 +12,10 @@ void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t
         int32_t c = 0;
         for (; c + 4 <= channels && cortado_sums4_pays(in, channels); c += 4) {
             const cortado_sums4_t none = {0, 0}, sums = cortado_sums4_pixels(none, in + c, channels, n);
-            for (int32_t i = 0; i < 4; i++) {
-                acc[c + i] += cortado_sums4_of(sums, i, n);
-            }
+            acc[c] += cortado_sums4_of(sums, 0, n);
+            acc[c + 1] += cortado_sums4_of(sums, 1, n);
+            acc[c + 2] += cortado_sums4_of(sums, 2, n);
+            acc[c + 3] += cortado_sums4_of(sums, 3, n);
         }
         for (; c < channels; c++) {
             const int8_t *p = in + c;
@@ -29,9 +30,10 @@ void cortado_sum_rows_s8(int32_t *acc, const int8_t *in, int32_t pixels, int32_t
     }
 }
 
-void cortado_sum_rows_finish_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count)
+void cortado_means_s8(const int32_t *acc, int8_t *out, int32_t channels, int32_t count)
 {
+    const cortado_mean_t mean = cortado_mean(count);
     for (int32_t c = 0; c < channels; c++) {
-        out[c] = (int8_t)cortado_divide_round(acc[c], count);
+        out[c] = (int8_t)cortado_mean_of(mean, acc[c]);
     }
 }

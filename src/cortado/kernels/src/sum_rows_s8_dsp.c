@@ -14,9 +14,10 @@ void cortado_sum_rows_s8__dsp(int32_t *acc, const int8_t *in, int32_t pixels, in
         int32_t c = 0;
         for (; c + 4 <= channels; c += 4) {
             const cortado_sums4_t none = {0, 0}, sums = cortado_add_pixels4(none, in + c, channels, n);
-            for (int32_t i = 0; i < 4; i++) {
-                acc[c + i] += cortado_sum_of4(sums, i);
-            }
+            acc[c] += (int16_t)sums.even;
+            acc[c + 1] += (int16_t)sums.odd;
+            acc[c + 2] += sums.even >> 16;
+            acc[c + 3] += sums.odd >> 16;
         }
         for (; c < channels; c++) {
             for (int32_t i = 0; i < n; i++) {
