@@ -1,7 +1,7 @@
 """Random networks: recipes that hypothesis draws, and the nn.Module that a recipe stands for.
 
-A recipe is plain data whose repr is Python: paste what a failing test prints behind `recipe = ` and `Network(recipe)`
-is the network again, weights included. Values are numbered: first the inputs, then the layers in order. Every layer
+A recipe is plain data whose repr is Python: a failing test prints it, and `Network(recipe)` is the network again,
+weights included. Values are numbered: first the inputs, then the layers in order. Every layer
 may read any earlier value, so branches cross, values are used again, and what nobody reads is an output.
 Only networks that have to compile are drawn: whatever goes wrong with one is a bug.
 """
@@ -10,17 +10,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any
 
 import torch
-from hypothesis import assume
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
 Tensor = torch.Tensor
 Shape = tuple[int, ...]
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 Options = Mapping[str, Any]
 
 SIZES = (8, 7, 9, 16, 15, 17, 4, 5, 3, 1, 31, 33)  # around the kernels' tiles
@@ -100,7 +99,7 @@ def result_shape(module: nn.Module, shapes: Sequence[Shape]) -> Shape:
 @dataclass(frozen=True)
 class Block:
     fits: Callable[..., bool]  # of the shapes of its sources
-    draw: Callable[[Draw, Shape], Options]  # the options, for the first source's shape
+    draw: Callable[[Random, Shape], Options]  # the options, for the first source's shape
     make: Callable[..., Callable[..., Tensor]]  # that shape and the options -> a module or a function
     sources: int = 1
 
@@ -121,7 +120,7 @@ def any_shape(shape: Shape) -> bool:
     return True
 
 
-def no_options(draw: Draw, shape: Shape) -> Options:
+def no_options(rng: Random, shape: Shape) -> Options:
     return {}
 
 
@@ -130,37 +129,41 @@ def function(call: Callable[..., Tensor]) -> Callable[..., Callable[..., Tensor]
     return lambda shape, /, **options: partial(call, **options)
 
 
-def one_of(draw: Draw, *choices: Any) -> Any:
-    return draw(st.sampled_from(choices))
+def one_of(rng: Random, *choices: Any) -> Any:
+    return rng.choice(choices)
 
 
-def size_within(draw: Draw, elements: float, multiple: int = 1) -> int:
+def coin(rng: Random) -> bool:
+    return rng.random() < 0.5
+
+
+def size_within(rng: Random, elements: float, multiple: int = 1) -> int:
     """A size near a tile's, such that the result stays small."""
     fitting = [size * multiple for size in SIZES if size * multiple * elements <= MOST_ELEMENTS]
-    return draw(st.sampled_from(fitting or [multiple]))
+    return rng.choice(fitting or [multiple])
 
 
-def axis(draw: Draw, shape: Shape) -> int:
-    return draw(st.integers(0, len(shape) - 1))
+def axis(rng: Random, shape: Shape) -> int:
+    return rng.randint(0, len(shape) - 1)
 
 
-def axes(draw: Draw, shape: Shape) -> list[int]:
-    return sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape))))
+def axes(rng: Random, shape: Shape) -> list[int]:
+    return sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape))))
 
 
 # Convolutions.
 
 
-def kernels(draw: Draw, sides: Shape) -> tuple[list[int], list[int], list[int], list[int]]:
+def kernels(rng: Random, sides: Shape) -> tuple[list[int], list[int], list[int], list[int]]:
     """Kernel, stride, padding and dilation for each spatial dimension, such that something is left."""
     kernel, stride, padding, dilation = [], [], [], []
     for side in sides:
-        k, d = one_of(draw, 1, 3, 2, 5, 4), one_of(draw, 1, 1, 2)
-        p = one_of(draw, k // 2, 0, k - 1)
+        k, d = one_of(rng, 1, 3, 2, 5, 4), one_of(rng, 1, 1, 2)
+        p = one_of(rng, k // 2, 0, k - 1)
         if (k - 1) * d + 1 > side + 2 * p:
             k, d, p = 1, 1, 0
         kernel.append(k)
-        stride.append(one_of(draw, 1, 2, 1, 3))
+        stride.append(one_of(rng, 1, 2, 1, 3))
         padding.append(p)
         dilation.append(d)
     return kernel, stride, padding, dilation
@@ -173,37 +176,37 @@ def results(sides: Shape, kernel: list[int], stride: list[int], padding: list[in
     return math.prod((side + 2 * p - span) // s + 1 for side, span, s, p in each)
 
 
-def convolution(draw: Draw, shape: Shape) -> Options:
-    kernel, stride, padding, dilation = kernels(draw, shape[2:])
-    groups = one_of(draw, 1, 1, *(g for g in (2, 3, 4, 5, 8) if shape[1] % g == 0))
+def convolution(rng: Random, shape: Shape) -> Options:
+    kernel, stride, padding, dilation = kernels(rng, shape[2:])
+    groups = one_of(rng, 1, 1, *(g for g in (2, 3, 4, 5, 8) if shape[1] % g == 0))
     pixels = shape[0] * results(shape[2:], kernel, stride, padding, dilation)
-    outputs = size_within(draw, pixels, groups)
+    outputs = size_within(rng, pixels, groups)
     return dict(out_channels=outputs, kernel_size=kernel, stride=stride, padding=padding, dilation=dilation,
-                groups=groups, bias=draw(st.booleans()))  # fmt: skip
+                groups=groups, bias=coin(rng))  # fmt: skip
 
 
-def depthwise(draw: Draw, shape: Shape) -> Options:
-    kernel, stride, padding, dilation = kernels(draw, shape[2:])
+def depthwise(rng: Random, shape: Shape) -> Options:
+    kernel, stride, padding, dilation = kernels(rng, shape[2:])
     pixels = shape[0] * results(shape[2:], kernel, stride, padding, dilation)
     most = 2 if 2 * pixels * shape[1] <= MOST_ELEMENTS else 1
-    return dict(out_channels=shape[1] * draw(st.integers(1, most)), kernel_size=kernel, stride=stride, padding=padding,
-                dilation=dilation, groups=shape[1], bias=draw(st.booleans()))  # fmt: skip
+    return dict(out_channels=shape[1] * rng.randint(1, most), kernel_size=kernel, stride=stride, padding=padding,
+                dilation=dilation, groups=shape[1], bias=coin(rng))  # fmt: skip
 
 
-def transposed(draw: Draw, shape: Shape) -> Options:
+def transposed(rng: Random, shape: Shape) -> Options:
     kernel, stride, padding, extra, dilation = [], [], [], [], []
     pixels = shape[0]
     for side in shape[2:]:
-        s, k, d = one_of(draw, 2, 1, 3), one_of(draw, 3, 1, 2, 4), one_of(draw, 1, 1, 2)
+        s, k, d = one_of(rng, 2, 1, 3), one_of(rng, 3, 1, 2, 4), one_of(rng, 1, 1, 2)
         most = ((side - 1) * s + (k - 1) * d) // 2
-        p, e = min(one_of(draw, 0, 1, k - 1), most), one_of(draw, 0, max(s, d) - 1)
+        p, e = min(one_of(rng, 0, 1, k - 1), most), one_of(rng, 0, max(s, d) - 1)
         pixels *= (side - 1) * s - 2 * p + (k - 1) * d + e + 1
         for values, value in zip((kernel, stride, padding, extra, dilation), (k, s, p, e, d), strict=True):
             values.append(value)
-    groups = one_of(draw, 1, 1, *(g for g in (2, 3, shape[1]) if shape[1] % g == 0))
-    outputs = size_within(draw, pixels, groups)
+    groups = one_of(rng, 1, 1, *(g for g in (2, 3, shape[1]) if shape[1] % g == 0))
+    outputs = size_within(rng, pixels, groups)
     return dict(out_channels=outputs, kernel_size=kernel, stride=stride, padding=padding, output_padding=extra,
-                dilation=dilation, groups=groups, bias=draw(st.booleans()))  # fmt: skip
+                dilation=dilation, groups=groups, bias=coin(rng))  # fmt: skip
 
 
 def layer(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
@@ -214,95 +217,97 @@ def layer(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
 # Pools.
 
 
-def max_pool(draw: Draw, shape: Shape) -> Options:
-    kernel, stride, _, dilation = kernels(draw, shape[2:])
-    padding = [draw(st.integers(0, k // 2)) for k in kernel]
-    return dict(kernel_size=kernel, stride=stride, padding=padding, dilation=dilation, ceil_mode=draw(st.booleans()))
+def max_pool(rng: Random, shape: Shape) -> Options:
+    dilation = [one_of(rng, 1, 1, 2) if side > 2 else 1 for side in shape[2:]]
+    kernel = [min(one_of(rng, 2, 3, 5), (side - 1) // d + 1) for side, d in zip(shape[2:], dilation, strict=True)]
+    return dict(kernel_size=kernel, stride=[one_of(rng, 2, 1, 3) for _ in kernel],
+                padding=[rng.randint(0, k // 2) for k in kernel],
+                dilation=dilation, ceil_mode=coin(rng))  # fmt: skip
 
 
-def avg_pool(draw: Draw, shape: Shape) -> Options:
-    kernel = [min(one_of(draw, 2, 3, 5), side) for side in shape[2:]]
-    return dict(kernel_size=kernel, stride=[one_of(draw, 2, 1, 3) for _ in kernel],
-                padding=[draw(st.integers(0, k // 2)) for k in kernel],
-                ceil_mode=draw(st.booleans()), count_include_pad=draw(st.booleans()))  # fmt: skip
+def avg_pool(rng: Random, shape: Shape) -> Options:
+    kernel = [min(one_of(rng, 2, 3, 5), side) for side in shape[2:]]
+    return dict(kernel_size=kernel, stride=[one_of(rng, 2, 1, 3) for _ in kernel],
+                padding=[rng.randint(0, k // 2) for k in kernel],
+                ceil_mode=coin(rng), count_include_pad=coin(rng))  # fmt: skip
 
 
-def adaptive_pool(draw: Draw, shape: Shape) -> Options:
-    return dict(output_size=tuple(draw(st.integers(1, side)) for side in shape[2:]))
+def adaptive_pool(rng: Random, shape: Shape) -> Options:
+    return dict(output_size=tuple(rng.randint(1, side) for side in shape[2:]))
 
 
-def even_adaptive_pool(draw: Draw, shape: Shape) -> Options:
+def even_adaptive_pool(rng: Random, shape: Shape) -> Options:
     """A maximum is taken over windows of one size only."""
     sizes = [[count for count in range(1, side + 1) if side % count == 0] for side in shape[2:]]
-    return dict(output_size=tuple(draw(st.sampled_from(counts)) for counts in sizes))
+    return dict(output_size=tuple(rng.choice(counts) for counts in sizes))
 
 
 # Movements.
 
 
-def slicing(draw: Draw, shape: Shape) -> Options:
-    dim = axis(draw, shape)
-    start = draw(st.integers(0, shape[dim] - 1))
-    return dict(dim=dim, start=start, end=draw(st.integers(start + 1, shape[dim])), step=one_of(draw, 1, 2, 3))
+def slicing(rng: Random, shape: Shape) -> Options:
+    dim = axis(rng, shape)
+    start = rng.randint(0, shape[dim] - 1)
+    return dict(dim=dim, start=start, end=rng.randint(start + 1, shape[dim]), step=one_of(rng, 1, 2, 3))
 
 
 def take(x: Tensor, dim: int, start: int, end: int, step: int) -> Tensor:
     return x[(slice(None),) * dim + (slice(start, end, step),)]
 
 
-def selecting(draw: Draw, shape: Shape) -> Options:
-    dim = axis(draw, shape)
-    return dict(dim=dim, index=draw(st.integers(-shape[dim], shape[dim] - 1)))
+def selecting(rng: Random, shape: Shape) -> Options:
+    dim = axis(rng, shape)
+    return dict(dim=dim, index=rng.randint(-shape[dim], shape[dim] - 1))
 
 
-def splitting(draw: Draw, shape: Shape) -> Options:
-    dim = axis(draw, shape)
-    chunks = draw(st.integers(1, min(3, shape[dim])))
-    return dict(dim=dim, chunks=chunks, keep=sorted(draw(st.sets(st.integers(0, 2), min_size=1))))
+def splitting(rng: Random, shape: Shape) -> Options:
+    dim = axis(rng, shape)
+    chunks = rng.randint(1, min(3, shape[dim]))
+    return dict(dim=dim, chunks=chunks, keep=rng.sample(range(3), rng.randint(1, 3)))
 
 
 def chunks_joined(x: Tensor, dim: int, chunks: int, keep: list[int]) -> Tensor:
-    """Some chunks of a tensor, turned round."""
+    """Some chunks of a tensor, in another order."""
     parts = torch.chunk(x, chunks, dim)
-    return torch.cat([parts[index % len(parts)] for index in reversed(keep)], dim)
+    return torch.cat([parts[index % len(parts)] for index in keep], dim)
 
 
-def bordering(draw: Draw, shape: Shape) -> Options:
-    return dict(pad=tuple(draw(st.integers(0, 2)) for _ in range(4)), value=one_of(draw, 0.0, 0.5, -1.0))
+def bordering(rng: Random, shape: Shape) -> Options:
+    return dict(pad=tuple(rng.randint(0, 2) for _ in range(4)), value=one_of(rng, 0.0, 0.5, -1.0))
 
 
-def reflecting(draw: Draw, shape: Shape) -> Options:
+def reflecting(rng: Random, shape: Shape) -> Options:
     most = [side - 1 for side in (shape[3], shape[3], shape[2], shape[2])]
-    return dict(pad=tuple(draw(st.integers(0, min(2, side))) for side in most), mode=one_of(draw, "reflect", "replicate"))
+    return dict(pad=tuple(rng.randint(0, min(2, side)) for side in most), mode=one_of(rng, "reflect", "replicate"))
 
 
-def reshaping(draw: Draw, shape: Shape) -> Options:
+def reshaping(rng: Random, shape: Shape) -> Options:
     """Two neighbouring dimensions become one, or one becomes two."""
-    dim = axis(draw, shape)
+    dim = axis(rng, shape)
     divisors = [d for d in range(1, shape[dim] + 1) if shape[dim] % d == 0]
-    if dim + 1 < len(shape) and (len(shape) == MOST_RANK or draw(st.booleans())):
+    if dim + 1 < len(shape) and (len(shape) == MOST_RANK or coin(rng)):
         return dict(shape=[*shape[:dim], shape[dim] * shape[dim + 1], *shape[dim + 2 :]])
-    first = draw(st.sampled_from(divisors))
+    first = rng.choice(divisors)
     return dict(shape=[*shape[:dim], first, shape[dim] // first, *shape[dim + 1 :]])
 
 
-def rolling(draw: Draw, shape: Shape) -> Options:
-    return dict(dims=axis(draw, shape), shifts=draw(st.integers(-3, 3)))
+def rolling(rng: Random, shape: Shape) -> Options:
+    return dict(dims=axis(rng, shape), shifts=rng.randint(-3, 3))
 
 
 # Reductions and the like.
 
 
-def reducing(draw: Draw, shape: Shape) -> Options:
-    return dict(dim=axes(draw, shape), keepdim=draw(st.booleans()))
+def reducing(rng: Random, shape: Shape) -> Options:
+    return dict(dim=axes(rng, shape), keepdim=coin(rng))
 
 
-def global_pooling(draw: Draw, shape: Shape) -> Options:
-    return dict(dim=[2, 3], keepdim=draw(st.booleans()))
+def global_pooling(rng: Random, shape: Shape) -> Options:
+    return dict(dim=[2, 3], keepdim=coin(rng))
 
 
-def over_one_axis(draw: Draw, shape: Shape) -> Options:
-    return dict(dim=axis(draw, shape))
+def over_one_axis(rng: Random, shape: Shape) -> Options:
+    return dict(dim=axis(rng, shape))
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -331,8 +336,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def activation(draw: Draw, shape: Shape) -> Options:
-    return dict(kind=one_of(draw, *ACTIVATIONS))
+def activation(rng: Random, shape: Shape) -> Options:
+    return dict(kind=one_of(rng, *ACTIVATIONS))
 
 
 # Two tensors.
@@ -367,6 +372,34 @@ def quotient(a: Tensor, b: Tensor) -> Tensor:
     return a / (b.abs() + 0.5)
 
 
+class InvertedResidual(nn.Module):
+    """What mobile networks are made of: its layers run row by row together, the skip connection waits."""
+
+    def __init__(self, shape: Shape, wide: int, kernel: int) -> None:
+        super().__init__()
+        self.expand = nn.Conv2d(shape[1], wide, 1)
+        self.spread = nn.Conv2d(wide, wide, kernel, padding=kernel // 2, groups=wide)
+        self.project = nn.Conv2d(wide, shape[1], 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.project(functional.relu6(self.spread(functional.relu6(self.expand(x)))))
+
+
+def inverted_residual(rng: Random, shape: Shape) -> Options:
+    return dict(wide=size_within(rng, math.prod(shape) / shape[1]), kernel=one_of(rng, 3, 5))
+
+
+class SqueezeExcite(nn.Module):
+    """Every channel times a factor that the whole image decides."""
+
+    def __init__(self, shape: Shape, inner: int) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(shape[1], inner, 1), nn.Conv2d(inner, shape[1], 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * functional.hardsigmoid(self.up(functional.relu(self.down(x.mean((2, 3), keepdim=True)))))
+
+
 class WithConstant(nn.Module):
     """add, mul, minimum, ... with a parameter: one value, one for each channel, or a whole tensor."""
 
@@ -380,9 +413,9 @@ class WithConstant(nn.Module):
         return self.call(x, self.value)
 
 
-def with_constant(draw: Draw, shape: Shape) -> Options:
-    call = one_of(draw, "add", "sub", "mul", "minimum", "maximum")
-    return dict(call=call, per=one_of(draw, "channel", "one", "all"))
+def with_constant(rng: Random, shape: Shape) -> Options:
+    call = one_of(rng, "add", "sub", "mul", "minimum", "maximum")
+    return dict(call=call, per=one_of(rng, "channel", "one", "all"))
 
 
 def pair(fits: Callable[[Shape, Shape], bool], call: Callable[..., Tensor]) -> Block:
@@ -395,9 +428,11 @@ BLOCKS: dict[str, Block] = {
     "conv_transpose2d": Block(image, transposed, layer(nn.ConvTranspose2d)),
     "conv1d": Block(signal, convolution, layer(nn.Conv1d)),
     "conv_transpose1d": Block(signal, transposed, layer(nn.ConvTranspose1d)),
+    "inverted_residual": Block(image, inverted_residual, InvertedResidual),
+    "squeeze_excite": Block(image, lambda rng, shape: dict(inner=rng.choice(SIZES)), SqueezeExcite),
     "linear": Block(
         lambda shape: len(shape) >= 2,
-        lambda draw, shape: dict(out_features=size_within(draw, math.prod(shape[:-1])), bias=draw(st.booleans())),
+        lambda rng, shape: dict(out_features=size_within(rng, math.prod(shape[:-1])), bias=coin(rng)),
         lambda shape, **options: nn.Linear(shape[-1], **options),
     ),
     "batch_norm": Block(image, no_options, layer(nn.BatchNorm2d)),
@@ -423,7 +458,7 @@ BLOCKS: dict[str, Block] = {
     "reflect": Block(image, reflecting, function(functional.pad)),
     "upsample": Block(
         image,
-        lambda draw, shape: dict(scale_factor=one_of(draw, (2, 2), (1, 2), (3, 2))),
+        lambda rng, shape: dict(scale_factor=one_of(rng, (2, 2), (1, 2), (3, 2))),
         function(functional.interpolate),
     ),
     "pixel_shuffle": Block(
@@ -432,19 +467,19 @@ BLOCKS: dict[str, Block] = {
     "channel_shuffle": Block(
         lambda shape: image(shape) and shape[1] % 4 == 0, no_options, lambda shape: nn.ChannelShuffle(2)
     ),
-    "flip": Block(any_shape, lambda draw, shape: dict(dims=axes(draw, shape)), function(torch.flip)),
+    "flip": Block(any_shape, lambda rng, shape: dict(dims=axes(rng, shape)), function(torch.flip)),
     "roll": Block(any_shape, rolling, function(torch.roll)),
     "permute": Block(
         any_shape,
-        lambda draw, shape: dict(dims=draw(st.permutations(range(len(shape))))),
+        lambda rng, shape: dict(dims=rng.sample(range(len(shape)), len(shape))),
         function(torch.permute),
     ),
     "reshape": Block(any_shape, reshaping, function(torch.reshape)),
-    "flatten": Block(any_shape, lambda draw, shape: dict(start_dim=axis(draw, shape)), function(torch.flatten)),
+    "flatten": Block(any_shape, lambda rng, shape: dict(start_dim=axis(rng, shape)), function(torch.flatten)),
     "squeeze": Block(any_shape, no_options, function(torch.squeeze)),
     "repeat_interleave": Block(
         any_shape,
-        lambda draw, shape: dict(repeats=one_of(draw, 1, 2, 3), dim=axis(draw, shape)),
+        lambda rng, shape: dict(repeats=one_of(rng, 1, 2, 3), dim=axis(rng, shape)),
         function(torch.repeat_interleave),
     ),
     "add": pair(broadcasts, torch.add),
@@ -460,7 +495,7 @@ BLOCKS: dict[str, Block] = {
 }
 # Drawn more often than the rest: what networks are mostly made of, and what only images have.
 FREQUENT = (
-    *("conv2d", "depthwise", "activation", "add") * 3,
+    *("conv2d", "conv2d", "depthwise", "activation", "add", "inverted_residual") * 4,
     *("linear", "cat", "mul", "sub", "conv_transpose2d", "max_pool2d", "avg_pool2d", "pad", "upsample", "mean_image"),
 )
 
@@ -468,62 +503,74 @@ FREQUENT = (
 # ---- recipes -----------------------------------------------------------------------------------------------------
 
 
-def candidates(block: Block, shapes: Sequence[Shape]) -> list[tuple[int, ...]]:
-    """The values, or pairs of them, that a block takes; the later ones again, so that networks grow deep."""
+def candidates(block: Block, shapes: Sequence[Shape], unread: set[int]) -> list[tuple[int, ...]]:
+    """The values, or pairs of them, that a block takes; most often what nobody has read, so that networks grow deep."""
     numbers = range(len(shapes))
     if block.sources == 1:
         found = [(a,) for a in numbers if block.fits(shapes[a])]
     else:
-        found = [(a, b) for a in numbers for b in numbers if block.fits(shapes[a], shapes[b])]
-    return found + 2 * [sources for sources in found if max(sources) == len(shapes) - 1]
+        found = [(a, b) for a in numbers for b in numbers if a != b and block.fits(shapes[a], shapes[b])]
+    return [sources for sources in found for _ in range(1 + 4 * len(unread.intersection(sources)))]
 
 
-def draw_layer(draw: Draw, shapes: Sequence[Shape]) -> Layer | None:
+def draw_layer(rng: Random, shapes: Sequence[Shape], unread: set[int]) -> Layer | None:
     """None if what was drawn finds no value to work on, or would give none or too big a one."""
-    name = one_of(draw, *FREQUENT, *BLOCKS)
-    found = candidates(BLOCKS[name], shapes)
+    name = one_of(rng, *FREQUENT, *BLOCKS)
+    found = candidates(BLOCKS[name], shapes, unread)
     if not found:
         return None
-    sources = draw(st.sampled_from(found))
-    drawn = Layer(name, sources, BLOCKS[name].draw(draw, shapes[sources[0]]))
+    sources = rng.choice(found)
+    drawn = Layer(name, sources, BLOCKS[name].draw(rng, shapes[sources[0]]))
     shape = result_shape(build(drawn, shapes), [shapes[source] for source in sources])
     return drawn if 0 < math.prod(shape) <= MOST_ELEMENTS and 0 < len(shape) <= MOST_RANK else None
 
 
-@st.composite
-def input_shapes(draw: Draw) -> Shape:
+def draw_input(rng: Random) -> Shape:
     """Mostly images; signals and vectors too."""
-    side = st.sampled_from(SIZES)
-    rank, batch = one_of(draw, 4, 4, 4, 3, 2), one_of(draw, 1, 1, 1, 1, 2)
-    shape = (batch, *(draw(side) for _ in range(rank - 1)))
+    rank, batch = one_of(rng, 4, 4, 4, 4, 3, 2), one_of(rng, 1, 1, 1, 1, 1, 2)
+    shape = (batch, *(rng.choice(SIZES) for _ in range(rank - 1)))
     while math.prod(shape) > MOST_ELEMENTS:
         shape = (*shape[:2], *((size + 1) // 2 for size in shape[2:]))
     return shape
 
 
-def outputs_of(draw: Draw, inputs: int, layers: Sequence[Layer]) -> tuple[int, ...]:
-    """What no layer reads, and sometimes a value that one does."""
-    read = {source for layer in layers for source in layer.sources}
-    made = range(inputs, inputs + len(layers))
-    ends = [value for value in made if value not in read]
-    inner = [value for value in made if value in read]
-    return (*ends, *([draw(st.sampled_from(inner))] if inner and draw(st.booleans()) else []))
+def pruned(recipe: Recipe) -> Recipe:
+    """Without the inputs and layers that no output needs."""
+    sources = [()] * len(recipe.inputs) + [layer.sources for layer in recipe.layers]
+    needed = set(recipe.outputs)
+    for number in reversed(range(len(sources))):
+        needed.update(sources[number] if number in needed else ())
+    new = {old: number for number, old in enumerate(sorted(needed))}
+    first = len(recipe.inputs)
+    return Recipe(
+        inputs=tuple(shape for number, shape in enumerate(recipe.inputs) if number in needed),
+        layers=tuple(
+            Layer(layer.block, tuple(new[source] for source in layer.sources), layer.options)
+            for number, layer in enumerate(recipe.layers, first)
+            if number in needed
+        ),
+        outputs=tuple(new[output] for output in recipe.outputs),
+        seed=recipe.seed,
+    )
 
 
-@st.composite
-def recipes(draw: Draw) -> Recipe:
-    inputs = draw(st.lists(input_shapes(), min_size=1, max_size=2))
-    shapes, layers = list(inputs), []
-
-    def add(layer: Layer) -> None:
-        shapes.append(result_shape(build(layer, shapes), [shapes[source] for source in layer.sources]))
-        layers.append(layer)
-
-    for number in range(len(inputs)):  # every input is read
-        add(Layer("activation", (number,), activation(draw, inputs[number])))
-    for _ in range(draw(st.integers(5, 15))):
-        drawn = draw_layer(draw, shapes)
+def draw_recipe(seed: int) -> Recipe:
+    """One to three outputs, deep ones first: what they don't need is left out."""
+    rng = Random(seed)
+    inputs = [draw_input(rng) for _ in range(rng.randint(1, 2))]
+    shapes, layers, unread = list(inputs), [], set(range(len(inputs)))
+    for _ in range(rng.randint(10, 28)):
+        drawn = draw_layer(rng, shapes, unread)
         if drawn is not None:
-            add(drawn)
-    assume(len(layers) > 5)
-    return Recipe(tuple(inputs), tuple(layers), outputs_of(draw, len(inputs), layers), draw(st.integers(0, 999)))
+            shapes.append(result_shape(build(drawn, shapes), [shapes[source] for source in drawn.sources]))
+            layers.append(drawn)
+            unread = unread.difference(drawn.sources).union([len(shapes) - 1])
+    made = range(len(inputs), len(shapes))
+    ends = sorted(unread.intersection(made), reverse=True)[: rng.randint(1, 3)]
+    inner = [rng.choice(made)] if made and rng.random() < 0.2 else []  # a value that is read and given away
+    return pruned(Recipe(tuple(inputs), tuple(layers), tuple(dict.fromkeys(ends + inner)), seed))
+
+
+def recipes() -> st.SearchStrategy[Recipe]:
+    """Of some depth."""
+    return st.integers(0, 2**32 - 1).map(draw_recipe).filter(lambda recipe: len(recipe.layers) >= 4)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis import strategies as st
 
 from cortado import runner
@@ -53,14 +53,14 @@ class Campaign:
     seen: set[str] = field(default_factory=set)
 
     def run(self, number: int, networks: int) -> None:
-        """Draws and checks so many networks, others for every number. A failure is not made smaller: every step of
-        that would take seconds."""
+        """Draws and checks so many networks, others for every number."""
 
         @seed(number)
         @settings(max_examples=networks, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
         @given(recipe=recipes(), options=OPTIONS)
         def check(recipe: Recipe, options: Options) -> None:
             assume(repr(recipe) not in self.seen)
+            note(repr(recipe))
             self.check(recipe, options, len(self.seen) + 1)
             self.seen.add(repr(recipe))  # after the check: hypothesis runs what fails a second time
 
