@@ -4,7 +4,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from cortado import runner, toolchain, zoo
@@ -16,7 +15,7 @@ from cortado.runner import WARNINGS, bundle_includes, bundle_sources, write_file
 from cortado.schedule import Optimize, Planned, schedule
 from cortado.target import Compiler, Core, CortexM, from_target_string
 from kernels import KERNELS
-from test_networks import TARGETS, graph_of, networks, planned
+from test_networks import TARGETS, graph_of, networks, planned, run_bundle
 
 FAST = ("ds_cnn",)
 SLOW = tuple(name for name in zoo.names() if name not in FAST)
@@ -100,25 +99,8 @@ def test_sanitizers_and_analyzer_find_nothing_in_a_bundle(
     """And what it computes under them is right."""
     monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # nothing is allocated, and looking takes seconds
     found = portable(name)
-    folder = write(tmp_path, found)
-    compile_all(folder, [*WARNINGS, *ANALYZER], toolchain.host_compiler(), "c")
-    check_run(folder, found, name, inputs=2, on=runner.HOST, flags=SANITIZERS)
-
-
-def check_run(folder: Path, found: Planned, name: str, inputs: int, on: str | None, flags: Sequence[str] = ()) -> None:
-    tensors = found.program
-    info = runner.BundleInfo(
-        name,
-        tensors.target,
-        tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.inputs),
-        tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
-    )
-    values = [run_reference(graph_of(name), list(sample)) for sample in zoo.get(name).calibration(inputs, seed=99)]
-    feeds = [[value[t.node].numpy() for t in tensors.inputs] for value in values]
-    result = runner.run_bundle(folder, info, feeds, on, flags=flags)
-    for value, outputs in zip(values, result.samples, strict=True):
-        for tensor, output in zip(tensors.outputs, outputs, strict=True):
-            np.testing.assert_array_equal(output, value[tensor.node].numpy())
+    run_bundle(tmp_path, found, inputs=2, on=runner.HOST, flags=SANITIZERS)
+    compile_all(tmp_path, [*WARNINGS, *ANALYZER], toolchain.host_compiler(), "c")
 
 
 # ---- in a project of its own ---------------------------------------------------------------------------------------
