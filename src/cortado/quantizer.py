@@ -29,7 +29,7 @@ ANNOTATION = "quantization_annotation"
 # A channel of near-zero weights must not get a scale so small that its int32 bias overflows.
 SMALLEST_WEIGHT_SCALE = 2.0**-20
 SMALLEST_ACTIVATION_SCALE = 2.0**-20
-# Of a tensor that was zero in all of calibration: any will do, but one as small as the above lets other layers overflow.
+# Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
 
 Spec: TypeAlias = QuantizationSpecBase

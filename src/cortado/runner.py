@@ -230,6 +230,7 @@ def run_bundle(
     count: bool = True,
     flags: Sequence[str] = (),
     stores: StoreRules | None = None,
+    timeout: float = boards.DEFAULT_TIMEOUT,
 ) -> RunResult:
     """Runs every sample in one boot. `samples` hold the bundle's own dtypes; `flags` are added to the compiler's.
 
@@ -239,10 +240,10 @@ def run_bundle(
     program = build(folder, info, board, flags)
     data = b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
     if board is None:
-        done = boards.run_host(program, data, len(samples))
+        done = boards.run_host(program, data, len(samples), timeout=timeout)
         return RunResult(HOST, _split(done.outputs, info, len(samples)), stack_bytes=done.stack_bytes)
     watch = _watch(program, count, stores)
-    done = boards.run_harness(program, boards.board(board), data, len(samples), plugin=watch)
+    done = boards.run_harness(program, boards.board(board), data, len(samples), plugin=watch, timeout=timeout)
     if stores is not None and done.board.stores is not None:
         done.board.stores.check(stores.steps)
     counts = done.board.counts
