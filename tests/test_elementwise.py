@@ -472,6 +472,14 @@ def test_a_broadcast_is_no_function_of_one_element() -> None:
     assert [node.name for node in sources(module.graph)] == ["exp"]
 
 
+@pytest.mark.parametrize("function", [torch.add, torch.mul, torch.minimum])
+def test_operands_that_turn_out_to_be_one(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """A roll along a dimension of one is nothing: known only when it is lowered, too late for a table."""
+    lowered = Lowered(Expression(lambda x: function(x, x.roll(1, 0))), randn(1, 3, 4))
+    assert len(lowered.operators) == 1
+    assert lowered.steps_apart() <= 1.01
+
+
 # ---- softmax -------------------------------------------------------------------------------------------------
 
 
@@ -491,6 +499,13 @@ def test_softmax_over_any_dimension(sizes: list[int], dim: int, scale: float, lo
     lowered = Lowered(Expression(lambda x: function(x, axis)), x)
     assert lowered.operators == ["log_softmax" if logarithm else "softmax"]
     assert lowered.steps_apart() <= 2.01
+
+
+def test_log_softmax_over_one_value_is_zero() -> None:
+    """Calibration then sees zeros only, and its scale is as small as a scale can be."""
+    lowered = Lowered(Expression(lambda x: torch.log_softmax(x, 0)), randn(1, 5))
+    assert lowered.operators == ["log_softmax"]
+    assert torch.equal(lowered.outputs()[0], torch.zeros(1, 5))
 
 
 def test_softmax_over_channels_leaves_no_transpose_behind_a_convolution() -> None:

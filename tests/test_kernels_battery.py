@@ -483,10 +483,15 @@ def test_division_by_inverse_is_exact() -> None:
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 64, 65)
 
 
+PLACES = 5
+
+
 def in_turn(calls: Calls, a: Array, b: Array, where: int) -> tuple[Ref, Ref, Ref]:
-    """Operands and output: apart, over a, over b."""
-    left, right = calls.array(a), calls.array(b)
-    return left, right, (calls.space(len(a)), left, right)[where]
+    """Operands and output: apart, over a, over b, a little before a, a little before b."""
+    lead = np.zeros(16, np.int8)
+    fronts = [calls.array(np.concatenate([lead, values])) for values in (a, b)]
+    left, right = (front + len(lead) for front in fronts)
+    return left, right, (calls.space(len(a)), left, right, *fronts)[where]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -511,7 +516,7 @@ def test_add(machine: Machine) -> None:
             b_multiplier=factors[1][0], b_shift=factors[1][1], out_zero=zeros[2], out_multiplier=final[0],
             out_shift=final[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
         for suffix in add_suffixes(machine, factors, final, clamp):
-            left, right, out = in_turn(calls, a, b, number % 3)
+            left, right, out = in_turn(calls, a, b, number % PLACES)
             calls.call(f"cortado_add_s8{suffix}", layer, left, right, out, n)
             outputs.append((out, expected, f"add{suffix} case {number}"))
     suffixes = () if machine.core is Core.SMALL else machine.suffixes
@@ -538,11 +543,11 @@ def test_mul(machine: Machine) -> None:
             "cortado_mul_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], out_multiplier=factor[0],
             out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
         expected = ref.finish(product, *factor, zeros[2], *clamp)
-        left, right, out = in_turn(calls, a, b, number % 3)
+        left, right, out = in_turn(calls, a, b, number % PLACES)
         calls.call("cortado_mul_s8", layer, left, right, out, n)
         outputs.append((out, expected, f"mul case {number}"))
         if "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1]):
-            left, right, out = in_turn(calls, a, b, number % 3)
+            left, right, out = in_turn(calls, a, b, number % PLACES)
             calls.call("cortado_mul_channel_s8__mve", layer, left, right, out, n, n)
             outputs.append((out, expected, f"mul__mve case {number}"))
     check(machine, calls, outputs, "cortado_mul_s8", *mve(machine, "mul_channel_s8"))
@@ -562,11 +567,36 @@ def test_mul_by_channel(machine: Machine) -> None:
             out_shift=factor[1], act_min=clamp[0], act_max=clamp[1])  # fmt: skip
         takes_vector = "__mve" in machine.suffixes and packing.fits_mul_mve(factor[1])
         for suffix in ("", "__mve") if takes_vector else ("",):
-            left = calls.array(a)
-            out = left if number % 2 else calls.space(a.size)
+            left, _, out = in_turn(calls, a.ravel(), a.ravel(), (0, 1, 3)[number % 3])
             calls.call(f"cortado_mul_channel_s8{suffix}", layer, left, calls.array(b), out, a.size, channels)
             outputs.append((out, ref.finish(product, *factor, zeros[2], *clamp), f"mul_channel{suffix} case {number}"))
     check(machine, calls, outputs, "cortado_mul_channel_s8", *mve(machine, "mul_channel_s8"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_one_value_for_each_channel(machine: Machine) -> None:
+    draw, calls, outputs = Draw(14), Calls(), []
+    for number in range(45):
+        pixels, channels = draw.one(1, 2, 3, 7, 16, 17), draw.one(1, 3, 4, 5, 16, 17, 33)
+        zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
+        a, b = draw.bytes(pixels * channels), draw.bytes(channels)
+        centred = [a.astype(np.int64) - zeros[0], np.tile(b.astype(np.int64) - zeros[1], pixels)]
+        bounds = dict(a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], act_min=clamp[0], act_max=clamp[1])
+        sides = [(1 << 30, 0), (int(draw.multipliers(1)[0]), draw.one(-9, -3, -1))]
+        final = int(draw.multipliers(1)[0]), draw.one(-19, -18, -17)
+        sums = [ref.requant(side << 20, *factor) for side, factor in zip(centred, sides, strict=True)]
+        add = calls.struct(
+            "cortado_add_t", a_multiplier=sides[0][0], a_shift=sides[0][1], b_multiplier=sides[1][0],
+            b_shift=sides[1][1], out_multiplier=final[0], out_shift=final[1], **bounds)  # fmt: skip
+        factor = int(draw.multipliers(1)[0]), draw.one(-9, -8, -7)
+        mul = calls.struct("cortado_mul_t", out_multiplier=factor[0], out_shift=factor[1], **bounds)
+        for name, layer, accumulated, scale in (
+            ("add_channel", add, sums[0] + sums[1], final), ("mul_channel", mul, centred[0] * centred[1], factor)
+        ):  # fmt: skip
+            left, _, out = in_turn(calls, a, a, (0, 1, 3)[number % 3])
+            calls.call(f"cortado_{name}_s8", layer, left, calls.array(b), out, len(a), channels)
+            outputs.append((out, ref.finish(accumulated, *scale, zeros[2], *clamp), f"{name} case {number}"))
+    check(machine, calls, outputs, "cortado_add_channel_s8", "cortado_mul_channel_s8")
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -578,11 +608,11 @@ def test_table_minimum_maximum(machine: Machine) -> None:
         if n == 256:
             a = np.arange(-128, 128, dtype=np.int8)
         for suffix in ("", *(s for s in machine.suffixes if s == "__mve")):
-            left, _, out = in_turn(calls, a, b, number % 2)
+            left, _, out = in_turn(calls, a, b, (0, 1, 3)[number % 3])
             calls.call(f"cortado_table_s8{suffix}", calls.array(table), left, out, n)
             outputs.append((out, table[a.astype(np.int64) + 128], f"table{suffix} of {n}"))
         for name, function in (("minimum", np.minimum), ("maximum", np.maximum)):
-            left, right, out = in_turn(calls, a, b, number % 3)
+            left, right, out = in_turn(calls, a, b, number % PLACES)
             calls.call(f"cortado_{name}_s8", left, right, out, n)
             outputs.append((out, function(a, b), f"{name} of {n}"))
     check(machine, calls, outputs, "cortado_table_s8", *mve(machine, "table_s8"))

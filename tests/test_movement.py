@@ -326,7 +326,7 @@ def test_the_c_bundle_is_exact(target: str, on: str | None, tmp_path: Path) -> N
     batches = [(torch.randn(IMAGE, generator=rng),) for _ in range(2)]
     model = prepare(Function(_many), batches[0], batches, name="many")
     artifact = model.compile(from_target_string(target)).save(tmp_path / "many")
-    checked = artifact.run([[x.numpy() for x in batch] for batch in batches], on)
+    checked = artifact.run([[x.numpy() for x in batch] for batch in batches], on, check_stores=True)
     assert checked.bit_exact
 
 

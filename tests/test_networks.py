@@ -7,13 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from cortado import memory, zoo
+from cortado import checks, memory, runner, zoo
 from cortado.api import Model, prepare
+from cortado.emit_c import emit_c
 from cortado.emit_pte import c_only, emit_pte
-from cortado.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
+from cortado.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs, run_reference
 from cortado.passes import CortexMPassManager
 from cortado.program import build_program
 from cortado.schedule import Optimize, Planned, schedule
@@ -158,6 +160,71 @@ def test_compiles_for(name: str, target: str) -> None:
     memory.validate(compiled.planned.problem, compiled.planned.plan)
     assert compiled.planned.plan.peak >= compiled.planned.plan.lower_bound > 0
     assert [call.operator for call in compiled.graph.calls] == [call.operator for call in graph_of(name).calls]
+
+
+# ---- on the boards -------------------------------------------------------------------------------------------
+
+MOST_STACK_BYTES = 1024
+SECONDS_PER_INPUT = 300  # MobileNetV2 on an emulated M0+ of a busy machine
+BOARDS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")  # one of each ISA
+# (test_end_to_end.py has DS-CNN on the other three.)
+QUICK = [*(("ds_cnn", f"cortex-m{core}", 10) for core in (3, 7, 33)), ("deep_autoencoder", "cortex-m4", 10)]
+# One input of MobileNetV2 is half a billion emulated instructions, 10 to 20 seconds: the other nine are for test-all.
+BIG = [("mobilenet_v2", target, 1) for target in ("cortex-m4", "cortex-m55")]
+ALL = [(name, target, 10) for name in zoo.names() for target in BOARDS if (name, target, 10) not in QUICK]
+
+
+def board_runs() -> list[Any]:
+    return [
+        pytest.param(name, target, inputs, marks=[pytest.mark.xdist_group(f"network {name}"), *marks])
+        for runs, marks in ((QUICK + BIG, []), (ALL, [pytest.mark.slow]))
+        for name, target, inputs in runs
+    ]
+
+
+def run_bundle(
+    folder: Path, found: Planned, inputs: int, on: str | None = None, flags: Sequence[str] = ()
+) -> runner.RunResult:
+    """A network's bundle on inputs that calibration has not seen: outputs equal the reference, and on a board no
+    kernel call writes where it may not."""
+    name, program = found.program.name, found.program
+    runner.write_files(folder, emit_c(found).files)
+    ports = [
+        tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
+        for group in (program.inputs, program.outputs)
+    ]
+    values = [run_reference(graph_of(name), list(sample)) for sample in zoo.get(name).calibration(inputs, seed=99)]
+    feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
+    calls = tuple((call.step, call.ranges) for call in checks.row_calls(found))
+    stores = runner.StoreRules(tuple(step.name for step in program.steps), calls)
+    info = runner.BundleInfo(name, program.target, *ports)
+    result = runner.run_bundle(
+        folder, info, feeds, on, count=False, flags=flags, stores=stores, timeout=SECONDS_PER_INPUT * inputs
+    )
+    for value, outputs in zip(values, result.samples, strict=True):
+        for tensor, output in zip(program.outputs, outputs, strict=True):
+            np.testing.assert_array_equal(output, value[tensor.node].numpy())
+    return result
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("name", "target", "inputs"), board_runs())
+def test_boards_equal_the_reference(name: str, target: str, inputs: int, tmp_path: Path) -> None:
+    """With every store checked; and the schedule and its kernels need little stack (painted before each run)."""
+    result = run_bundle(tmp_path, planned(name, target, Optimize.BALANCED), inputs)
+    assert result.stack_bytes is not None
+    assert 0 < result.stack_bytes < MOST_STACK_BYTES
+
+
+@pytest.mark.qemu
+@pytest.mark.xdist_group("network ds_cnn")
+def test_ds_cnn_on_a_microbit(tmp_path: Path) -> None:
+    """A Cortex-M0 with 16 KB of RAM."""
+    found = planned("ds_cnn", "cortex-m0", Optimize.RAM)
+    result = run_bundle(tmp_path, found, inputs=10, on="microbit")
+    assert result.on == "microbit"
+    assert result.stack_bytes is not None
+    assert found.plan.peak + result.stack_bytes < 16 * 1024
 
 
 # ---- sizes ---------------------------------------------------------------------------------------------------

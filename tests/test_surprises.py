@@ -287,6 +287,24 @@ class Extras(nn.Module):
         return y
 
 
+def test_a_tensor_that_calibration_saw_as_zeros_keeps_the_next_bias() -> None:
+    """A relu that is dead on the calibration data, in front of a layer of small weights."""
+    first, second = nn.Conv2d(2, 3, 1), nn.Conv2d(3, 4, 1)
+    with torch.no_grad():
+        first.bias.fill_(-100.0)  # type: ignore[union-attr]
+        second.weight.mul_(0.001)
+        second.bias.copy_(torch.tensor([0.5, -3.0, 0.0, 8.0]))  # type: ignore[union-attr]
+    found = lower(nn.Sequential(first, nn.ReLU(), second), [(1, 2, 3, 3)])
+    assert_close(found)
+    values = reference_outputs(found.graph, found.batches[0])[0]
+    assert torch.allclose(values.mean((2, 3))[0], torch.tensor([0.5, -3.0, 0.0, 8.0]), atol=0.05)
+
+
+def test_a_difference_that_is_always_zero_is_zero() -> None:
+    found = lower(Function(lambda self, x: x - x.roll(3, 0)), [(1, 4, 5)])
+    assert not reference_outputs(found.graph, found.batches[0])[0].any()
+
+
 def test_unused_buffers_are_in_no_file() -> None:
     config = from_target_string("cortex-m4")
     plain, extra = (prepare(Extras(e), images()[0], images(), name="net").compile(config) for e in (False, True))

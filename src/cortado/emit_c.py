@@ -454,7 +454,8 @@ int classify(const int8_t *image)
 ```
 
 With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`.
-Without: compile every `.c` file of this folder with `-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
+Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
+`-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
 
 `{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs.
 A float is `{upper}_INPUT0_SCALE * (q - {upper}_INPUT0_ZERO_POINT)`; `{name}_quantize_input` and

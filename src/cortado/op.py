@@ -172,7 +172,7 @@ class Rows:
 
     inputs: tuple[RowRule, ...]
     pixelwise: bool = False
-    elementwise: bool = False  # n counts elements, not pixels, and the output may lie exactly over an input
+    elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
     accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
 
 

@@ -29,6 +29,8 @@ ANNOTATION = "quantization_annotation"
 # A channel of near-zero weights must not get a scale so small that its int32 bias overflows.
 SMALLEST_WEIGHT_SCALE = 2.0**-20
 SMALLEST_ACTIVATION_SCALE = 2.0**-20
+# Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
+SCALE_OF_ZEROS = 2.0**-7
 
 Spec: TypeAlias = QuantizationSpecBase
 
@@ -52,6 +54,11 @@ class RangeObserver(MinMaxObserver):
         self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
         self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
         return x_orig
+
+    def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
+        scale, zero_point = super().calculate_qparams()
+        zeros = (self.min_val == 0) & (self.max_val == 0)
+        return torch.where(zeros, torch.full_like(scale, SCALE_OF_ZEROS), scale), zero_point
 
 
 ACTIVATION = QuantizationSpec(

@@ -261,6 +261,7 @@ def run_bundle(
     count: bool = True,
     flags: Sequence[str] = (),
     stores: StoreRules | None = None,
+    timeout: float | None = None,
 ) -> RunResult:
     """Runs every sample in one boot. `samples` hold the bundle's own dtypes; `flags` are added to the compiler's.
 
@@ -269,7 +270,7 @@ def run_bundle(
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     data = b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
-    timeout = boards.DEFAULT_TIMEOUT * len(samples)
+    timeout = boards.DEFAULT_TIMEOUT * len(samples) if timeout is None else timeout
     if board is None:
         done = boards.run_host(program, data, len(samples), timeout=timeout)
         outputs = _split(done.outputs, info, len(samples))

@@ -217,7 +217,7 @@ def _header_parts(folder: Path, files: Iterable[Path]) -> list[str | bytes]:
     return [part for path in headers for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
 
 
-def _compile(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: Compiler) -> Path:
+def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: Compiler) -> Path:
     """One object file. Its key is what the compiler sees after preprocessing, so a header that this source doesn't
     include can't cause a rebuild: the kernels are compiled once for all models."""
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
@@ -276,7 +276,7 @@ class _Build:
         compiler = self.compiler
         if source.suffix in CPP_SUFFIXES and compiler.path == find(Tool.CC):
             compiler = Compiler(require(Tool.CXX), compiler.flags)
-        return _compile(source, self.include_dirs, self.flags, compiler)
+        return compile_object(source, self.include_dirs, self.flags, compiler)
 
 
 def _host_build(

@@ -21,7 +21,7 @@ from cortado.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.reshape import VIEW
-from cortado.pointwise import is_pointwise, operands, uniform_value
+from cortado.pointwise import is_pointwise, uniform_value
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
@@ -143,9 +143,10 @@ def rewritten(bound: Bound, target: Any, by_channel: bool, **rest: Any) -> Node 
 def check(bound: Bound, by_channel: bool) -> Reject | None:
     """Why no kernel takes these two operands."""
     name = bound.node.target.__name__.split(".")[0] if hasattr(bound.node.target, "__name__") else "it"
-    if len(operands(bound.node)) != 2:
+    sides = (bound["self"], bound["other"])
+    if not all(isinstance(side, Node) and uniform_value(side) is None for side in sides):
         return Reject(f"{name} with a single tensor is part of a pointwise function that could not be made a table")
-    if any(node.meta["val"].dtype not in (torch.float32, torch.int8) for node in (bound["self"], bound["other"])):
+    if any(node.meta["val"].dtype not in (torch.float32, torch.int8) for node in sides):
         return Reject(f"{name} of tensors that are not float32")
     forms = [form_of(shape(bound[side]), shape(bound.node)) for side in ("self", "other")]
     if Form.EQUAL not in forms or None in forms or (not by_channel and forms != [Form.EQUAL] * 2):

@@ -67,6 +67,8 @@ def match(bound: Bound) -> Quantization | Reject:
 def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, int] | None:
     """Slope and logarithm in steps of the output, with as many fractional bits as fit."""
     per_step, per_bit = in_scale / out_scale, math.log(2) / out_scale
+    if length == 1:  # the logarithm of 1, whatever the value and however small the scale that calibration found
+        per_step = per_bit = 1.0
     largest = max(255 * per_step, math.log2(max(length, 2)) * per_bit)
     bits = min(FRACTION_BITS, math.floor(math.log2(LARGEST / largest)))
     if bits < FEWEST_FRACTION_BITS:

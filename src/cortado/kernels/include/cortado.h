@@ -212,9 +212,11 @@ void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, in
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 
+/* "In place" is: the output starts where an operand starts, or anywhere before it. All of these may be. */
+
 /* a' = requant((a - a_zero) << 20, a_multiplier, a_shift), b' alike;
  * out = clamp(requant(a' + b', out_multiplier, out_shift) + out_zero).
- * (Zero points are natural, not negated.) Output may lie exactly over a or b. */
+ * (Zero points are natural, not negated.) */
 typedef struct {
     int32_t a_zero, a_multiplier, a_shift;
     int32_t b_zero, b_multiplier, b_shift;
@@ -223,7 +225,7 @@ typedef struct {
 } cortado_add_t;
 
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
+/* b holds one value per channel, for every pixel of a; n = pixels * channels. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
 /* For b with the factor 1/2 exactly (multiplier 2^30, shift 0: the operand with the larger scale), a_shift <= 0 and
@@ -241,7 +243,7 @@ typedef struct {
 } cortado_mul_t;
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* b holds one value per channel, for every pixel of a; n = pixels * channels. Output may lie exactly over a. */
+/* b holds one value per channel, for every pixel of a; n = pixels * channels. */
 void cortado_mul_channel_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
                             int32_t channels);
 /* For out_shift < 0. With channels = n, cortado_mul_s8: output may lie exactly over b then. */

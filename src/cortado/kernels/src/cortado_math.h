@@ -186,4 +186,12 @@ static inline int32_t cortado_mean_of(cortado_mean_t mean, int32_t sum)
     return cortado_divide_round(sum, mean.count);
 }
 
+/* How many of n elements may be taken channel by channel: all, or those of one pixel, where the output starts less than
+ * n bytes before the input and would overwrite the channels still to be read. */
+static inline int32_t cortado_channel_span(const int8_t *in, const int8_t *out, int32_t n, int32_t channels)
+{
+    const uintptr_t before = (uintptr_t)in - (uintptr_t)out;
+    return before > 0 && before < (uintptr_t)n ? channels : n;
+}
+
 #endif /* CORTADO_MATH_H */
