@@ -176,24 +176,26 @@ def lower(lowering: Lowering) -> Node:
 # ---- the .pte ------------------------------------------------------------------------------------------------
 
 
+def cmsis_layer(call: Call) -> dict[str, Any]:
+    """A convolution as the functions that give CMSIS-NN's scratch sizes are told it."""
+    return {
+        "input_nhwc": call.shape("input"),
+        "filter_nhwc": call.shape("weight"),
+        "padding_hw": call["padding"],
+        "stride_hw": call["stride"],
+        "dilation_hw": call["dilation"],
+        "input_offset": call["input_offset"],
+        "output_offset": call["output_offset"],
+        "activation_min": call["activation_min"],
+        "activation_max": call["activation_max"],
+    }
+
+
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     from executorch.backends.cortex_m.library import cmsis_nn
 
-    size = cmsis_nn.convolve_wrapper_buffer_size(
-        backend,
-        cmsis_nn.DataType.A8W8,
-        input_nhwc=call.shape("input"),
-        filter_nhwc=call.shape("weight"),
-        output_nhwc=call.out_shape,
-        padding_hw=call["padding"],
-        stride_hw=call["stride"],
-        dilation_hw=call["dilation"],
-        input_offset=call["input_offset"],
-        output_offset=call["output_offset"],
-        activation_min=call["activation_min"],
-        activation_max=call["activation_max"],
-    )
-    return (int(size),)
+    kind = cmsis_nn.DataType.A8W8
+    return (int(cmsis_nn.convolve_wrapper_buffer_size(backend, kind, output_nhwc=call.out_shape, **cmsis_layer(call))),)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------

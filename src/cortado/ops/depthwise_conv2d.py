@@ -90,17 +90,9 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     size = cmsis_nn.depthwise_conv_wrapper_buffer_size(
         backend,
         cmsis_nn.DataType.A8W8,
-        input_nhwc=call.shape("input"),
-        filter_nhwc=call.shape("weight"),
         output_nhwc=call.out_shape,
-        padding_hw=call["padding"],
-        stride_hw=call["stride"],
-        dilation_hw=call["dilation"],
         ch_mult=call["depth_multiplier"],
-        input_offset=call["input_offset"],
-        output_offset=call["output_offset"],
-        activation_min=call["activation_min"],
-        activation_max=call["activation_max"],
+        **conv2d.cmsis_layer(call),
     )
     return (int(size),)
 

@@ -229,21 +229,10 @@ def lower(lowering: Lowering) -> Node:
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     from executorch.backends.cortex_m.library import cmsis_nn
 
-    shared = {
-        "input_nhwc": call.shape("input"),
-        "filter_nhwc": call.shape("weight"),
-        "padding_hw": call["padding"],
-        "stride_hw": call["stride"],
-        "dilation_hw": call["dilation"],
-        "padding_offsets_hw": call["output_padding"],
-        "input_offset": call["input_offset"],
-        "output_offset": call["output_offset"],
-        "activation_min": call["activation_min"],
-        "activation_max": call["activation_max"],
-    }
+    layer = {**conv2d.cmsis_layer(call), "padding_offsets_hw": call["output_padding"]}
     kind = cmsis_nn.DataType.A8W8
-    rolling = cmsis_nn.transpose_conv_buffer_size(backend, kind, output_nhwc=call.out_shape, **shared)
-    reverse = cmsis_nn.transpose_conv_reverse_conv_buffer_size(backend, kind, **shared)
+    rolling = cmsis_nn.transpose_conv_buffer_size(backend, kind, output_nhwc=call.out_shape, **layer)
+    reverse = cmsis_nn.transpose_conv_reverse_conv_buffer_size(backend, kind, **layer)
     return int(rolling), int(reverse)
 
 
