@@ -236,12 +236,6 @@ def adaptive_pool(rng: Random, shape: Shape) -> Options:
     return dict(output_size=tuple(rng.randint(1, side) for side in shape[2:]))
 
 
-def even_adaptive_pool(rng: Random, shape: Shape) -> Options:
-    """A maximum is taken over windows of one size only."""
-    sizes = [[count for count in range(1, side + 1) if side % count == 0] for side in shape[2:]]
-    return dict(output_size=tuple(rng.choice(counts) for counts in sizes))
-
-
 # Movements.
 
 
@@ -440,7 +434,7 @@ BLOCKS: dict[str, Block] = {
     "max_pool2d": Block(image, max_pool, function(functional.max_pool2d)),
     "avg_pool2d": Block(image, avg_pool, function(functional.avg_pool2d)),
     "adaptive_avg_pool2d": Block(image, adaptive_pool, function(functional.adaptive_avg_pool2d)),
-    "adaptive_max_pool2d": Block(image, even_adaptive_pool, function(functional.adaptive_max_pool2d)),
+    "adaptive_max_pool2d": Block(image, adaptive_pool, function(functional.adaptive_max_pool2d)),
     "max_pool1d": Block(signal, max_pool, function(functional.max_pool1d)),
     "mean_image": Block(image, global_pooling, function(torch.mean)),
     "mean": Block(any_shape, reducing, function(torch.mean)),

@@ -113,6 +113,12 @@ def test_forms_of_pools(kind: str) -> None:
     assert len(kernels(found)) == 1
 
 
+@pytest.mark.parametrize(("counts", "sizes"), [((3, 5), (8, 9)), ((4, 4), (3, 5)), ((1, 4), (6, 6))])
+def test_an_adaptive_maximum_over_uneven_windows(counts: tuple[int, int], sizes: tuple[int, int]) -> None:
+    found = lower(Function(lambda self, x: functional.adaptive_max_pool2d(x, counts)), [(1, 4, *sizes)])
+    assert_close(found)
+
+
 def test_windows_of_adaptive_pools_are_pytorchs() -> None:
     for size in range(1, 14):
         for count in range(1, size + 1):

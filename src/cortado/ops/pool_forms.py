@@ -201,8 +201,18 @@ def adaptive_avg_pool(bound: Bound) -> Node:
     return add_view(bound.node, result, out)
 
 
+def _uneven_maximum(like: Node, source: Node, counts: list[int]) -> Node:
+    """Windows of different sizes: the largest of each window's rows, then of each window's columns of those."""
+    for dim, count in enumerate(counts, start=2):
+        windows = adaptive_windows(shape(source)[dim], count)
+        slices = [add_call(like, aten.slice.Tensor, source, dim, start, end) for start, end in windows]
+        largest = [add_call(like, aten.amax.default, part, [dim], True) for part in slices]
+        source = add_call(like, aten.cat.default, largest, dim)
+    return source
+
+
 def adaptive_max_pool(bound: Bound) -> None:
-    """When all windows are alike and nobody reads the indices."""
+    """When nobody reads the indices."""
     users = values_only(bound.node)
     if not users:
         return
@@ -210,8 +220,12 @@ def adaptive_max_pool(bound: Bound) -> None:
     out = tuple(int(size) for size in bound.node.meta["val"][0].shape)
     source, counts = _adaptive_counts(bound, spatial, out)
     axes = _even_axes(source, counts)
-    if axes is not None:
-        replace_values(users, add_view(bound.node, _pool(bound.node, aten.max_pool2d.default, source, axes), out))
+    result = (
+        _uneven_maximum(bound.node, source, counts)
+        if axes is None
+        else _pool(bound.node, aten.max_pool2d.default, source, axes)
+    )
+    replace_values(users, add_view(bound.node, result, out))
 
 
 AVG_POOL2D_REWRITE = Rewrite(aten=(aten.avg_pool2d.default,), rewrite=to_avg_pool2d)
