@@ -333,8 +333,14 @@ def test_the_runtime_of_this_machine_has_the_portable_kernels() -> None:
 def test_calls_that_cannot_be_kept() -> None:
     assert isinstance(float_call(torch.ops.aten.cumsum.default, {"self": object(), "dim": 0}, "why"), Reject)
     assert isinstance(float_call(torch.cond, {}, "why"), Reject)
-    with pytest.raises(CortadoError, match="torch has no operator"):
+    with pytest.raises(CortadoError, match="torch has no function"):
         run_float("aten::no_such_operator.default", {})
+
+
+@pytest.mark.parametrize("name", ["aten::from_file.default", "aten::add_.Tensor", "aten::__init__.x", "os::system.x"])
+def test_a_damaged_reference_calls_no_other_functions(name: str) -> None:
+    with pytest.raises(CortadoError, match="torch has no function"):
+        run_float(name, {})
 
 
 # ---- the command line ----------------------------------------------------------------------------------------
