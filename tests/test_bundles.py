@@ -8,12 +8,12 @@ import pytest
 
 from cortado import runner, toolchain, zoo
 from cortado.boards import load_image
-from cortado.emit_c import BUNDLE_FLAGS, emit_c
+from cortado.emit_c import emit_c
 from cortado.lowered import run_reference
 from cortado.program import build_program
 from cortado.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from cortado.schedule import Optimize, Planned, schedule
-from cortado.target import Compiler, Core, CortexM, from_target_string
+from cortado.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
 from kernels import KERNELS
 from test_networks import TARGETS, graph_of, networks, planned, run_bundle
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ import cortado
 from cli_page import commands, page
 from conftest import MODELS, TESTS, Golden
 from cortado import cli, doctor, models, zoo
-from cortado.artifact import REFERENCE, REPORT, Artifact
+from cortado.artifact import EXPECTED, REFERENCE, REPORT, Artifact
+from cortado.errors import CortadoError
+from cortado.lowered import npz_bytes
 from cortado.op import LinearWeights
 from cortado.program import Border
 from cortado.schedule import Optimize
@@ -281,6 +283,24 @@ def test_several_targets_from_one_calibration(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.qemu
+def test_the_example_runs_without_torch(tiny_artifact: Artifact) -> None:
+    """Loading torch takes longer than all the rest."""
+    code = "import sys; from cortado import cli; assert cli.main(sys.argv[1:]) == 0; assert 'torch' not in sys.modules"
+    arguments = [sys.executable, "-c", code, "run", str(tiny_artifact.folder)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "bit-exact" in done.stdout
+
+
+def test_a_recorded_result_that_does_not_fit_is_refused(tiny_artifact: Artifact, tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    shutil.copytree(tiny_artifact.folder, folder)
+    (folder / EXPECTED).write_bytes(npz_bytes({"input0": np.zeros(3, np.int8), "output0": np.zeros(3, np.int8)}))
+    with pytest.raises(CortadoError, match=r"expected\.npz doesn't fit the model; compile it again"):
+        replace(tiny_artifact, folder=folder).run([tiny_artifact.example()], "host")
+
+
+@pytest.mark.qemu
 def test_a_model_for_any_core_runs_as_on_the_one_named(run: Run, tmp_path: Path) -> None:
     assert compile_tiny(run, "-t", "cortex-m", "-o", tmp_path / "any").code == 0
     for core, board in (("cortex-m0plus", "mps2-an385"), ("cortex-m55", "mps3-an547")):
@@ -405,11 +425,16 @@ def test_a_wrong_result_is_exit_code_one(run: Run, tiny_artifact: Artifact, tmp_
     biases = [name for name in arrays if "bias" in name]
     assert biases
     np.savez(folder / REFERENCE, **{**arrays, **{name: arrays[name] + 1000 for name in biases}})
+    np.save(tmp_path / "x.npy", tiny_artifact.example()[0] * 0.5)
+    with np.load(folder / EXPECTED) as file:
+        recorded = {name: file[name] for name in file.files}
+    np.savez(folder / EXPECTED, **{**recorded, "output0": recorded["output0"] ^ 1})
     forge_checksums(folder)
-    done = run("run", folder, "--json")
-    assert done.code == 1
-    assert done.json["bit_exact"] is False
-    assert done.err == "cortado: the output on mps2-an386 differs from the reference\n"
+    for arguments in ((), ("--input", tmp_path / "x.npy")):
+        done = run("run", folder, "--json", *arguments)
+        assert done.code == 1
+        assert done.json["bit_exact"] is False
+        assert done.err == "cortado: the output on mps2-an386 differs from the reference\n"
     assert "NOT bit-exact with the reference" in run("run", folder).out
 
 

@@ -13,13 +13,24 @@ import torch
 from torch.export import ExportedProgram
 
 from cortado import checks, runner
-from cortado.artifact import CHECKS, EXAMPLE, PAGE, PTE_REFERENCE, REFERENCE, Artifact, Checked, write_folder
+from cortado.artifact import (
+    CHECKS,
+    EXAMPLE,
+    EXPECTED,
+    PAGE,
+    PTE_REFERENCE,
+    REFERENCE,
+    Artifact,
+    Checked,
+    recorded_name,
+    write_folder,
+)
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
 from cortado.errors import CortadoError, NotInteger
 from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
-from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
+from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, run_reference, to_bytes
 from cortado.names import c_identifier, check_name
 from cortado.options import InputLayout, Options
 from cortado.page import build_page
@@ -71,6 +82,17 @@ class Compiled:
         expected = [value.numpy() for value in reference_outputs(graph, self.example)]
         return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
+    def _recorded(self, graph: LoweredGraph) -> bytes:
+        """What the bundle is fed for the example, and what it must give back."""
+        values = run_reference(graph, self.example)
+        return npz_bytes(
+            {
+                recorded_name(kind, position): values[tensor["node"]].numpy()
+                for kind in ("input", "output")
+                for position, tensor in enumerate(self.data[f"{kind}s"])
+            }
+        )
+
     def report(self) -> dict[str, Any]:
         return dict(self.data)
 
@@ -89,6 +111,7 @@ class Compiled:
                 files[PTE_REFERENCE] = to_bytes(self.pte_graph)
         if self.graph is not None and self.planned is not None:
             files[REFERENCE] = to_bytes(self.graph)
+            files[EXPECTED] = self._recorded(self.graph)
             files[CHECKS] = json.dumps(checks.as_json(self.planned))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
         files[PAGE] = build_page(self.data)

@@ -15,7 +15,7 @@ from cortado.names import c_identifier
 from cortado.op import Array, Field, Kernel, Layer
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import ALIGNMENT, GUARD_BYTES, Planned, scratch_name
-from cortado.target import Core
+from cortado.target import BUNDLE_FLAGS, Core
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -461,11 +461,6 @@ Without: compile every `.c` and `.S` file of this folder and of `kernels/src` wi
 A float is `{upper}_INPUT0_SCALE * (q - {upper}_INPUT0_ZERO_POINT)`; `{name}_quantize_input` and
 `{name}_dequantize_output` convert whole tensors.
 """
-
-
-# No contraction of float multiply and add, so the float borders are exact. gcc 12 miscompiles some loops that it
-# vectorizes for MVE; what is worth a vector is written as one.
-BUNDLE_FLAGS = ("-O2", "-fno-tree-vectorize", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 
 
 @dataclass

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from cortado import boards, toolchain
-from cortado.emit_c import BUNDLE_FLAGS
 from cortado.errors import CortadoError
-from cortado.target import Compiler, CortexM, CortexMTargetConfig, Machine
+from cortado.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
 
 HOST = "host"
 EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine

@@ -8,6 +8,10 @@ from typing import Any
 
 from cortado.errors import CortadoError
 
+# No contraction of float multiply and add, so the float borders are exact. gcc 12 miscompiles some loops that it
+# vectorizes for MVE; what is worth a vector is written as one.
+BUNDLE_FLAGS = ("-O2", "-fno-tree-vectorize", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
+
 
 class CortexM(Enum):
     """A core; the value is its target string. ANY is one artifact that is right on all of them."""
