@@ -41,6 +41,7 @@ MOST_ARENA_BYTES = {
     "mobilenet_v2": 208_000,
     "mobilenet_v3_small": 162_000,
 }
+MOST_CODE_BYTES = {"ds_cnn": 10 * 1024, "mobilenet_v2": 12 * 1024}
 LARGE = ("mobilenet_v2", "mobilenet_v3_small", "unet_small")
 PLANNED = ("cortex-m55", "cortex-m4", "cortex-m0plus")
 TARGETS = tuple(cpu.value for cpu in CortexM)
@@ -243,3 +244,15 @@ def test_size_of_the_pte(name: str, target: str) -> None:
 def test_ram_of_the_bundle(name: str, target: str) -> None:
     """int8 inputs and outputs, their buffers included."""
     assert planned(name, target, Optimize.RAM).plan.peak <= MOST_ARENA_BYTES[name]
+
+
+@pytest.mark.parametrize("target", ["cortex-m55", "cortex-m4"])
+@pytest.mark.parametrize("name", networks(list(MOST_CODE_BYTES)))
+def test_code_of_the_bundle(name: str, target: str) -> None:
+    """.text and descriptors with the bundle's own flags; constants are counted apart. And nothing in RAM but the arena."""
+    files = emit_c(planned(name, target, Optimize.BALANCED)).files
+    info = runner.BundleInfo(name, from_target_string(target), (), ())
+    size = runner.code_bytes(files, info)
+    assert size is not None
+    assert size <= MOST_CODE_BYTES[name]
+    assert runner.static_bytes(files, info) == 0
