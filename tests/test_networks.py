@@ -249,7 +249,7 @@ def test_ram_of_the_bundle(name: str, target: str) -> None:
 @pytest.mark.parametrize("target", ["cortex-m55", "cortex-m4"])
 @pytest.mark.parametrize("name", networks(list(MOST_CODE_BYTES)))
 def test_code_of_the_bundle(name: str, target: str) -> None:
-    """.text and descriptors with the bundle's own flags; constants are counted apart. And nothing in RAM but the arena."""
+    """.text and descriptors with the bundle's own flags, constants not counted; and nothing in RAM but the arena."""
     files = emit_c(planned(name, target, Optimize.BALANCED)).files
     info = runner.BundleInfo(name, from_target_string(target), (), ())
     size = runner.code_bytes(files, info)
