@@ -14,6 +14,7 @@ from cortado.schedule import (
     ROW_CALL_INSTRUCTIONS,
     Optimize,
     Planned,
+    alternatives,
     kernel_instructions,
     per_mac,
     run_stage,
@@ -112,6 +113,13 @@ def test_balanced_spends_at_most_ten_percent(planned: dict[Optimize, Planned], p
 
     layers, balanced = (extra(planned[optimize]) for optimize in (Optimize.TIME, Optimize.BALANCED))
     assert balanced - layers <= 0.1 * kernel_instructions(program) + len(program.steps)
+
+
+def test_alternatives_are_what_each_way_gives(planned: dict[Optimize, Planned]) -> None:
+    wanted = {optimize: (one.plan.peak, one.row_calls) for optimize, one in planned.items()}
+    for one in planned.values():
+        found = alternatives(one)
+        assert {optimize: (other.arena_bytes, other.row_calls) for optimize, other in found.items()} == wanted
 
 
 @pytest.mark.parametrize("optimize", list(Optimize))

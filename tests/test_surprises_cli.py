@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from conftest import MODELS
-from cortado import models
+from cortado import models, toolchain
 from cortado.artifact import EXAMPLE, REFERENCE, REPORT, Artifact
 from cortado.errors import CortadoError
 from test_cli import TINY, TWO, Done, Run, compile_tiny, forge_checksums, run
@@ -198,6 +198,17 @@ def test_a_budget_that_is_too_small(run: Run, here: Path) -> None:
     refused(compile_tiny(run, "-t", "cortex-m4", "--ram-budget", "16", "-o", "out"), "bytes of RAM", "the budget is 16")
     refused(compile_tiny(run, "-t", "cortex-m4", "--flash-budget", "1K", "-o", "out"), "bytes of flash", "1,024")
     assert list(here.iterdir()) == []
+
+
+def test_a_flash_budget_holds_for_code_too(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For any core the largest counts; without a compiler the size of the code is not known."""
+    assert compile_tiny(run, "-t", "cortex-m", "-o", "any", "-q").code == 0
+    flash = json.loads((here / "any" / REPORT).read_text())["flash"]
+    assert flash["code_bytes"] > 1000
+    short = flash["weights_bytes"] + flash["code_bytes"] - 1
+    refused(compile_tiny(run, "-t", "cortex-m", "--flash-budget", short, "-o", "out"), "bytes of flash", f"{short:,}")
+    monkeypatch.setattr(toolchain, "find", lambda tool: None)
+    refused(compile_tiny(run, "-t", "cortex-m4", "--flash-budget", "1M", "-o", "out"), "not on PATH", "apt-get install")
 
 
 # ---- calibration data ---------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Budgets: when a network doesn't fit, what lives at the peak and what would help."""
 
-from cortado import memory
+from cortado import memory, toolchain
 from cortado.errors import CortadoError
 from cortado.options import Options
 from cortado.program import Border
-from cortado.schedule import Optimize, Planned, schedule
+from cortado.schedule import Optimize, Planned
 
 
 def check_ram(planned: Planned, options: Options) -> None:
@@ -46,7 +46,7 @@ def _where(planned: Planned, live: list[memory.Buffer]) -> str:
 def _help(planned: Planned, options: Options) -> str:
     hints = []
     if options.optimize is not Optimize.RAM:
-        best = schedule(planned.base, Optimize.RAM).plan.peak
+        best = planned.choice.best(Optimize.RAM).plan.peak
         if best < planned.plan.peak:
             fits = "fits" if options.ram_budget is not None and best <= options.ram_budget else "still too much"
             hints.append(f"--optimize ram: {best:,} bytes ({fits})")
@@ -57,10 +57,14 @@ def _help(planned: Planned, options: Options) -> str:
 
 
 def check_flash(name: str, weights: int, code: int | None, options: Options) -> None:
+    """Raises if constants and code are too large; without a compiler the code's size is not known."""
+    if options.flash_budget is None:
+        return
+    if code is None:
+        toolchain.require(toolchain.Tool.ARM_GCC)
     total = weights + (code or 0)
-    if options.flash_budget is not None and total > options.flash_budget:
-        counted = "" if code is not None else " (code not counted: no arm-none-eabi-gcc)"
+    if total > options.flash_budget:
         raise CortadoError(
-            f"{name} needs {total:,} bytes of flash{counted}: {weights:,} of constants and {code or 0:,} of code; "
+            f"{name} needs {total:,} bytes of flash: {weights:,} of constants and {code or 0:,} of code; "
             f"the budget is {options.flash_budget:,}. What would help: fewer channels or layers"
         )

@@ -401,10 +401,9 @@ def _float_text(item: dict[str, Any]) -> str:
 
 def _code(report: dict[str, Any]) -> str:
     size = report["flash"]["code_bytes"]
-    if size is not None:
-        return f"{size:,} bytes of code"
-    why = "it depends on the core" if report["target"] == "cortex-m" else "unknown without arm-none-eabi-gcc"
-    return f"code ({why})"
+    if size is None:
+        return "code (unknown without arm-none-eabi-gcc)"
+    return f"{'at most ' if report['target'] == 'cortex-m' else ''}{size:,} bytes of code"
 
 
 # ---- run -----------------------------------------------------------------------------------------------------------

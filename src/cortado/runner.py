@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from cortado import boards, toolchain
 from cortado.errors import CortadoError
-from cortado.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
+from cortado.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM, CortexMTargetConfig, Machine
 
 HOST = "host"
 EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
@@ -195,9 +195,13 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
 
 
 def code_bytes(files: Mapping[str, str], info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
-    """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler."""
-    sections = _linked(files, info, compiler)
-    return None if sections is None else sections[".text"]
+    """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler.
+
+    Of a bundle for any core, the most that one of them needs.
+    """
+    targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
+    sections = [_linked(files, replace(info, target=target), compiler) for target in targets]
+    return max((found[".text"] for found in sections if found is not None), default=None)
 
 
 def static_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
@@ -209,7 +213,7 @@ def static_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
 def _linked(files: Mapping[str, str], info: BundleInfo, compiler: Compiler) -> Mapping[str, int] | None:
     """The sizes of the sections of what MODEL_run needs, built with the bundle's default flags."""
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
-    if info.target.cpu is CortexM.ANY or any(toolchain.find(tool) is None for tool in tools):
+    if any(toolchain.find(tool) is None for tool in tools):
         return None
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)

@@ -249,10 +249,10 @@ class _Uses:
 
 
 class _Search:
-    """Segments of a program's steps and their costs."""
+    """Segments of a program's steps and their costs; `runs` of the same steps may be shared."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, program: Program, runs: dict[tuple[int, int, int], StageRun]) -> None:
+        self.program, self.runs = program, runs
         self.steps = program.steps
         self.uses = _Uses.of(program, self.steps)
         self.cache: dict[tuple[int, int, int], Segment] = {}
@@ -324,8 +324,11 @@ class _Search:
         """A step alone takes all its rows at once where its kernel can."""
         steps = self.steps[first : last + 1]
         steps = (steps[0].collapsed(),) if len(steps) == 1 else tuple(step.grouped(group) for step in steps)
-        whole = [step.output for step in steps if self.uses.last[step.output] > last]
-        run = run_stage(steps, whole, self.dying(first, last))
+        key = (first, last, group)
+        if key not in self.runs:
+            whole = [step.output for step in steps if self.uses.last[step.output] > last]
+            self.runs[key] = run_stage(steps, whole, self.dying(first, last))
+        run = self.runs[key]
         problem = Problem(tuple(self._live(first, last, steps, run)), tuple(_overlays(run)))
         remainders = sum(_waste(step) * step.macs * per_mac(self.program) for step in steps)
         instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + int(remainders)
@@ -490,16 +493,11 @@ def _take_in_delays(search: _Search, stages: tuple[Segment, ...]) -> tuple[Segme
 class Planned:
     """A program in stages, the memory problem they pose and the plan that solves it."""
 
-    search: _Search  # that chose the stages
+    choice: "_Choices"  # of which this is one
     program: Program
     runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
-
-    @property
-    def base(self) -> Program:
-        """The program before its steps were put into stages."""
-        return self.search.program
 
     @cached_property
     def checked(self) -> Plan:
@@ -539,16 +537,27 @@ def per_mac(program: Program) -> float:
     return {Isa.SCALAR: 4.0, Isa.DSP: 1.6, Isa.MVE: 0.35}[max(program.target.isas)]
 
 
-def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
-    """Chooses the order of branches and the stages, and plans the memory.
+@dataclass(frozen=True)
+class _Choices:
+    """All ways to run a program: in each order of its branches, and with the kernels that need less scratch."""
 
-    For the lowest peak the kernels that need less scratch are tried too.
-    """
-    programs = branches.orders(program)
-    if optimize is Optimize.RAM:
-        programs += [_lean(one) for one in programs]
-    found = [_schedule(_Search(one), optimize) for one in programs]
-    return min(found, key=lambda planned: planned.plan.peak)
+    program: Program
+
+    @cached_property
+    def plain(self) -> list[_Search]:
+        return [_Search(one, {}) for one in branches.orders(self.program)]
+
+    @cached_property
+    def lean(self) -> list[_Search]:
+        """Less scratch changes nothing in how a stage runs."""
+        return [_Search(_lean(search.program), search.runs) for search in self.plain]
+
+    def best(self, optimize: Optimize) -> "Planned":
+        """For the lowest peak, lean kernels are tried too."""
+        searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
+        chosen = [(search, _choose(search, optimize, kernel_instructions(search.program))) for search in searches]
+        found = [_planned(self, search, segments) for search, segments in chosen]
+        return min(found, key=lambda planned: planned.plan.peak)
 
 
 def _lean(program: Program) -> Program:
@@ -556,14 +565,14 @@ def _lean(program: Program) -> Program:
     return replace(program, stages=stages)
 
 
-def _schedule(search: _Search, optimize: Optimize) -> Planned:
-    segments = _choose(search, optimize, kernel_instructions(search.program))
-    return _planned(search, segments)
+def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
+    """Chooses the order of branches and the stages, and plans the memory."""
+    return _Choices(program).best(optimize)
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """What another way to optimize would give, with the same kernels."""
+    """What another way to optimize would give."""
 
     arena_bytes: int
     row_calls: int
@@ -571,11 +580,11 @@ class Alternative:
 
 def alternatives(planned: Planned) -> dict[Optimize, Alternative]:
     """Every way to optimize; stages that were looked at once are not looked at again."""
-    found = {optimize: _schedule(planned.search, optimize) for optimize in Optimize}
+    found = {optimize: planned.choice.best(optimize) for optimize in Optimize}
     return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 
 
-def _planned(search: _Search, segments: Sequence[Segment]) -> Planned:
+def _planned(choice: _Choices, search: _Search, segments: Sequence[Segment]) -> Planned:
     program = search.program
     stages = [Stage(segment.steps) for segment in segments]
     runs = tuple(segment.run for segment in segments)
@@ -587,7 +596,7 @@ def _planned(search: _Search, segments: Sequence[Segment]) -> Planned:
     problem = memory_problem(staged, runs, search.uses)
     plan = memory.plan(problem)
     memory.validate(problem, plan)
-    return Planned(search, staged, runs, problem, plan)
+    return Planned(choice, staged, runs, problem, plan)
 
 
 def memory_problem(program: Program, runs: Sequence[StageRun], uses: _Uses) -> Problem:
