@@ -363,7 +363,6 @@ def test_an_unsupported_operator_is_named_with_its_line_and_module() -> None:
 @pytest.mark.parametrize(
     ("cell", "shape", "operator"),
     [
-        (nn.LayerNorm(8), (1, 5, 8), "aten.layer_norm"),
         (nn.LSTM(8, 4, batch_first=True), (1, 5, 8), "aten.lstm"),
         (nn.GRU(8, 4, batch_first=True), (1, 5, 8), "aten.gru"),
     ],
