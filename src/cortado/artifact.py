@@ -508,7 +508,7 @@ class Artifact:
 
         from cortado.lowered import run_reference
 
-        tensors = [torch.from_numpy(np.ascontiguousarray(self.as_float(i, x))) for i, x in enumerate(sample)]
+        tensors = [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
         return run_reference(self.graph if graph is None else graph, tensors)
 
     def _recorded(
