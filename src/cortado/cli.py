@@ -163,7 +163,7 @@ def _compile_arguments(commands: Any) -> None:
         "--input_layout",
         choices=LAYOUTS,
         default="model",
-        help="order of the .pte's inputs, and with --io float of the C bundle's: model: as in the model (default); nhwc: "
+        help="order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: "
         "images channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
     )
     parser.add_argument(
