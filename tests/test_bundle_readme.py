@@ -44,10 +44,18 @@ class Gain(nn.Module):
         return torch.relu(gain * 0.5)
 
 
+class Passing(nn.Module):
+    """The second tensor is of a type that no kernel computes with."""
+
+    def forward(self, x: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.relu(x), count
+
+
 def compiled(name: str, folder: Path, target: CortexMTargetConfig = M4, border: Border = Border.INT8) -> Artifact:
     torch.manual_seed(0)
     own: dict[str, tuple[nn.Module, tuple[Tensor, ...]]] = {
         "image": (Image(), (torch.randn(1, 3, 16, 16),)),
+        "passing": (Passing(), (torch.randn(1, 4), torch.ones(1, 5, dtype=torch.int64))),
         "gain": (Gain(), (torch.tensor(2.0),)),
     }
     if name in own:
@@ -72,6 +80,12 @@ def example_of(artifact: Artifact) -> str:
         ("tiny", Border.INT8, "int classify(const int8_t *input0)"),
         ("tiny", Border.FLOAT, "int classify(const float *input0)"),
         ("image", Border.FLOAT, "void infer(const float *input0, float *output0)"),
+        ("gain", Border.INT8, "void infer(const int8_t *input0, int8_t *output0)"),
+        (
+            "passing",
+            Border.INT8,
+            "void infer(const int8_t *input0, const uint8_t *input1, int8_t *output0, uint8_t *output1)",
+        ),
         (
             "two",
             Border.INT8,

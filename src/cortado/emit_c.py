@@ -454,16 +454,16 @@ Both kinds of files need the core's flags, {_core_flags(self.program.target)}; w
     def _example(self) -> str:
         """A function around the network: the best class of a classifier, all outputs of anything else."""
         name, upper, outputs = self.name, self.upper, self.program.outputs
-        parameters = [f"const {_C_TYPES[t.dtype]} *input{i}" for i, t in enumerate(self.program.inputs)]
+        parameters = [f"const {_c_type(t)} *input{i}" for i, t in enumerate(self.program.inputs)]
         fill = [
             f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
             for i, _ in enumerate(self.program.inputs)
         ]
-        if len(outputs) == 1 and len(outputs[0].shape) == 2 and outputs[0].shape[0] == 1 < outputs[0].shape[1]:
+        if len(outputs) == 1 and _is_scores(outputs[0]):
             head, rest = "int classify", self._best_class(outputs[0])
         else:
             head = "void infer"
-            parameters += [f"{_C_TYPES[t.dtype]} *output{i}" for i, t in enumerate(outputs)]
+            parameters += [f"{_c_type(t)} *output{i}" for i, t in enumerate(outputs)]
             rest = [
                 f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
             ]
@@ -487,7 +487,7 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         size = np.dtype(scores.dtype).itemsize
         count = f"{self.upper}_OUTPUT0_BYTES" + (f" / {size}" if size > 1 else "")
         return [
-            f"const {_C_TYPES[scores.dtype]} *scores = {self.name}_output(arena, 0);",
+            f"const {_c_type(scores)} *scores = {self.name}_output(arena, 0);",
             "int best = 0;",
             f"for (int i = 1; i < {count}; i++) {{",
             "    if (scores[i] > scores[best]) { best = i; }",
@@ -693,6 +693,16 @@ def _core_flags(target: CortexMTargetConfig) -> str:
     if target.cpu is CortexM.ANY:
         return "such as `-mcpu=cortex-m4 -mthumb`"
     return f"`{' '.join(target.compiler_flags(Compiler.GCC))}`"
+
+
+def _is_scores(tensor: Tensor) -> bool:
+    """Whether an output looks like one number for each of several classes."""
+    return tensor.dtype in _C_TYPES and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
+
+
+def _c_type(tensor: Tensor) -> str:
+    """As bytes, what no kernel computes with: a tensor of another type can only pass through."""
+    return _C_TYPES.get(tensor.dtype, "uint8_t")
 
 
 def _order(tensor: Tensor) -> str:
