@@ -282,6 +282,18 @@ def test_several_targets_from_one_calibration(run: Run, folder: Path) -> None:
     assert done.err.count("quantize") == 1
 
 
+@pytest.mark.host
+def test_the_target_chooses_among_several(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
+    shutil.copytree(tiny_artifact.folder, tmp_path / "cortex-m4")
+    (tmp_path / "cortex-m55").mkdir()
+    (tmp_path / "cortex-m55" / REPORT).touch()
+    done = run("run", tmp_path, "--target", "cortex-m4", "--on", "host")
+    assert (done.code, done.out.splitlines()[0]) == (0, "tiny for cortex-m4 on host"), done.err
+    done = run("validate", tmp_path, "--target", "cortex-m4,cortex-m3")
+    assert done.code == 2
+    assert str(tmp_path / "cortex-m4") in done.err
+
+
 @pytest.mark.qemu
 def test_the_example_runs_without_torch(tiny_artifact: Artifact) -> None:
     """Loading torch takes longer than all the rest."""
@@ -607,6 +619,7 @@ def test_plan(run: Run, tmp_path: Path) -> None:
 
     problem = memory.Problem((memory.Buffer("a", 100, (0, 0), (2, 0), 16), memory.Buffer("b", 50, (1, 0), (3, 0), 16)))
     (tmp_path / "p.csv").write_text(memory.write_csv(problem))
+    assert all(column in run("plan", "--help").out for column in ("lower_stage", "upper_pos", "size", "overlay_of"))
     done = run("plan", tmp_path / "p.csv")
     assert done.code == 0, done.err
     assert "peak 162 bytes (proven minimal), 2 buffers" in done.err

@@ -32,6 +32,15 @@ def test_the_real_runtime_gives_the_references_bits(
     assert np.array_equal(np.array(found["outputs"]["output0"], dtype=np.float32), expected)
 
 
+@pytest.mark.host
+def test_the_figures_of_a_run_are_those_of_the_pte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", str(folder / "ds_cnn.pte")]) == 0
+    out, pte = capsys.readouterr().out, Artifact.open(folder).report["pte"]
+    assert f".pte {pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes" in out
+    assert "RAM" not in out
+    assert "flash" not in out
+
+
 def test_the_extras_users_know_are_written(folder: Path) -> None:
     assert (folder / "ds_cnn.bpte").stat().st_size > (folder / "ds_cnn.pte").stat().st_size
     assert (folder / "ds_cnn.etrecord").is_file()

@@ -48,6 +48,29 @@ def test_page_of_an_artifact(tiny_artifact: Artifact) -> None:
     assert "url(" not in page.text
 
 
+def test_inputs_outputs_and_options_are_shown(tiny_artifact: Artifact) -> None:
+    report = tiny_artifact.report
+    text = Reader(build_page(report)).text
+    for tensor in (*report["inputs"], *report["outputs"]):
+        assert all(str(tensor[key]) in text for key in ("name", "model_shape", "shape", "dtype", "zero_point"))
+        assert f"{tensor['scale']:.9g}" in text
+    assert all(f"--{name.replace('_', '-')}" in text for name in report["options"])
+    assert "A stage is" in text
+    assert "Row calls: " in text
+
+
+def test_buffers_have_the_names_of_modules(tiny_artifact: Artifact) -> None:
+    report: dict[str, Any] = dict(tiny_artifact.report)
+    layer = report["layers"][0]
+    names = (report["inputs"][0]["node"], layer["name"], f"{layer['name']}.scratch", "unknown")
+    report["memory"] = {**report["memory"], "peak_buffers": [{"name": name, "bytes": 1} for name in names]}
+    text = Reader(build_page(report)).text
+    module = layer["module"]
+    assert module
+    for label in (f"input '{report['inputs'][0]['name']}'", f"output of {module}", f"scratch of {module}", "unknown"):
+        assert label in text
+
+
 def test_bars_are_as_high_as_the_bytes_that_live(tiny_artifact: Artifact) -> None:
     page, memory = Reader(build_page(tiny_artifact.report)), tiny_artifact.report["memory"]
     heights = [float(str(value)) for name, value in page.attributes if name == "height"]

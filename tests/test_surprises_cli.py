@@ -374,6 +374,17 @@ def test_several_targets_do_not_go_into_one_model(run: Run, here: Path, tiny_art
     one_sentence(done, "can't write several targets into model: it holds one compiled model")
 
 
+def test_one_target_does_not_go_beside_several(run: Run, here: Path, tiny_artifact: Artifact) -> None:
+    for target in ("cortex-m4", "cortex-m55"):
+        shutil.copytree(tiny_artifact.folder, here / "several" / target)
+    done = compile_tiny(run, "-t", "cortex-m3", "-o", "several")
+    one_sentence(
+        done, "several: it holds compiled models", "several targets are (cortex-m4, cortex-m55)", "another folder"
+    )
+    for command in ("run", "validate"):
+        one_sentence(run(command, "several"), "several/cortex-m4, several/cortex-m55")
+
+
 def test_one_target_that_fails_leaves_none(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cortado.api import Model
 
@@ -614,6 +625,9 @@ def test_inspect_and_plan_answer_too(run: Run, here: Path) -> None:
         ["plan", "binary.csv"],
     ):
         refused(run(*arguments))
+    one_sentence(run("plan", "missing.csv"), "can't read missing.csv: No such file or directory; expected a CSV file")
+    one_sentence(run("plan", "binary.csv"), "binary.csv is not text")
+    one_sentence(run("plan", "bad.csv"), "bad.csv: line 1")
 
 
 def test_a_mistake_of_cortados_own_is_neither_exit_one_nor_two(

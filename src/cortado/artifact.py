@@ -57,6 +57,12 @@ Two float libraries round differently in the last bit, and a quantize behind the
 def check_folder(folder: Path) -> None:
     """Raises unless a compiled model may be written here: to a new folder, an empty one, or over an older model."""
     check_writable(folder)
+    models = compiled_inside(folder)
+    if models:
+        raise CortadoError(
+            f"can't write to {folder}: it holds compiled models in folders of their own, as those for several targets "
+            f"are ({', '.join(model.name for model in models)}); choose another folder"
+        )
     foreign = _foreign_file(Path(os.path.realpath(folder)))
     if foreign is not None:
         raise CortadoError(
@@ -159,6 +165,16 @@ def _foreign_file(folder: Path) -> str | None:
         return None
     known = set(_manifest(folder))
     return next((name for name in _files(folder) if name not in known), None)
+
+
+def compiled_inside(folder: Path) -> tuple[Path, ...]:
+    """The compiled models in a folder that is none itself, such as one for each of several targets."""
+    try:
+        if (folder / REPORT).exists():
+            return ()
+        return tuple(sorted(path for path in folder.iterdir() if (path / REPORT).is_file()))
+    except OSError:  # no such folder, or not ours to look into
+        return ()
 
 
 def recorded_name(kind: str, position: int) -> str:
@@ -275,6 +291,12 @@ class Artifact:
         path = folder / REPORT
         if not folder.is_dir():
             raise CortadoError(f"{folder} is not a folder; expected one that `cortado compile` wrote")
+        models = compiled_inside(folder)
+        if models:
+            raise CortadoError(
+                f"{folder} holds no compiled model itself, but there are folders with one in it: "
+                f"name one of {', '.join(map(str, models))}"
+            )
         if not path.is_file():
             raise CortadoError(f"{folder} holds no {REPORT}; expected a folder that `cortado compile` wrote")
         try:
@@ -412,7 +434,8 @@ class Artifact:
         if self.report["bundle_missing"]:
             reasons = "\n  ".join(str(reason) for reason in self.report["bundle_missing"])
             raise CortadoError(
-                f"{self.folder} holds no C bundle, only a .pte (run it with --on executorch):\n  {reasons}"
+                f"{self.folder} holds no C bundle, only a .pte (run it with "
+                f"`cortado run {self.folder} --on executorch`):\n  {reasons}"
             )
 
     def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
@@ -508,7 +531,7 @@ class Artifact:
 
         from cortado.lowered import run_reference
 
-        tensors = [torch.from_numpy(np.ascontiguousarray(self.as_float(i, x))) for i, x in enumerate(sample)]
+        tensors = [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
         return run_reference(self.graph if graph is None else graph, tensors)
 
     def _recorded(
@@ -541,7 +564,7 @@ class Artifact:
         for tensor, codes in zip(self.report["outputs"], outputs, strict=True):
             real = codes.astype(np.float32)
             if tensor["scale"] is not None:
-                real = (real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])
+                real = np.asarray((real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"]))
             values.append(real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)]))
         return values
 
@@ -549,7 +572,8 @@ class Artifact:
         """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
         tensor = self.report["inputs"][position]
         if value.dtype == np.int8 and tensor["scale"] is not None:
-            return (value.astype(np.float32) - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"])
+            steps = value.astype(np.float32) - np.float32(tensor["zero_point"])
+            return np.asarray(steps * np.float32(tensor["scale"]))  # numpy makes a scalar of an array of no dimensions
         return value
 
     def check_input(self, position: int, value: ArrayType, where: str) -> None:

@@ -97,7 +97,13 @@ def make_parser() -> argparse.ArgumentParser:
     inspect.add_argument("file", type=Path, metavar="FILE.pte", help="an ExecuTorch program")
     inspect.add_argument("--target", "-t", metavar="TARGET", help="fail unless the file is for this target")
     plan = _add(commands, "plan", "place the buffers of a memory-planning problem", _plan, json=False)
-    plan.add_argument("file", type=Path, metavar="PROBLEM.csv", help="buffers with sizes and lifetimes")
+    plan.add_argument(
+        "file",
+        type=Path,
+        metavar="PROBLEM.csv",
+        help="buffers with sizes and lifetimes: the columns id,lower,upper,size or "
+        "id,lower_stage,lower_pos,upper_stage,upper_pos,size, and where needed align, overlay_of and lead",
+    )
     plan.add_argument(
         "--output", "-o", type=Path, metavar="PLAN.csv", help="write the plan here (default: standard output)"
     )
@@ -157,7 +163,8 @@ def _compile_arguments(commands: Any) -> None:
         "--input_layout",
         choices=LAYOUTS,
         default="model",
-        help="model: the .pte's inputs as in the model (default); nhwc: images channels last, as a camera gives them",
+        help="order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: "
+        "images channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
     )
     parser.add_argument(
         "--linear",
@@ -381,7 +388,8 @@ def _bundle_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     title = f"{report['model']} for {report['target']}"
     if memory is None:
         return [("model", title), *(("no C bundle", reason) for reason in report["bundle_missing"])]
-    optimal = "proven minimal" if memory["optimal"] else f"lower bound {memory['lower_bound_bytes']:,}"
+    least = f"no plan of these stages can need less than {memory['lower_bound_bytes']:,}"
+    optimal = "no plan of these stages needs less" if memory["optimal"] else least
     return [
         ("model", f"{title}, {report['macs']:,} multiply-accumulates"),
         ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
@@ -420,9 +428,11 @@ def _run(arguments: argparse.Namespace) -> None:
     if is_pte and not (arguments.folder.absolute().parent / REPORT).is_file():
         _run_lone_pte(arguments)
         return
-    artifact = Artifact.open(arguments.folder.absolute().parent if is_pte else arguments.folder)
-    if arguments.target is not None:
-        artifact = artifact.for_target(from_target_string(arguments.target))
+    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
+    folder = arguments.folder.absolute().parent if is_pte else _folder_of(arguments.folder, targets)
+    artifact = Artifact.open(folder)
+    for target in targets:
+        artifact = artifact.for_target(target)
     on = EXECUTORCH if is_pte and arguments.on is None else arguments.on
     if on != EXECUTORCH:
         artifact.check_bundle()
@@ -439,6 +449,14 @@ def _run(arguments: argparse.Namespace) -> None:
     print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
     if not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
+
+
+def _folder_of(folder: Path, targets: list["CortexMTargetConfig"]) -> Path:
+    """Of a folder with one compiled model for each of several targets, that of the only target asked for."""
+    from cortado.artifact import compiled_inside
+
+    inside = {path.name: path for path in compiled_inside(folder)}
+    return inside.get(targets[0].target_string, folder) if len(targets) == 1 else folder
 
 
 def _run_lone_pte(arguments: argparse.Namespace) -> None:
@@ -520,12 +538,14 @@ def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
 
 
 def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> str:
+    from cortado.runner import EXECUTORCH
+
     result, report = checked.result, artifact.report
     lines = [f"{report['model']} for {report['target']} on {result.on}"]
     for name, value in values.items():
         lines += _scores(f"output {name}: " if len(values) > 1 else "", value, report["labels"])
     lines.append(_verdict(checked))
-    if report["memory"] is None:
+    if result.on == EXECUTORCH:
         return "\n".join([*lines, f".pte {_pte_size(report['pte'])}"])
     stack = f" + {result.stack_bytes:,} of stack" if result.stack_bytes is not None else ""
     code = report["flash"]["code_bytes"]
@@ -567,8 +587,8 @@ def _validate(arguments: argparse.Namespace) -> None:
     from cortado.target import from_target_string
     from cortado.toolchain import Tool
 
-    artifact = Artifact.open(arguments.folder)
     targets = [] if arguments.target is None else [from_target_string(text) for text in arguments.target.split(",")]
+    artifact = Artifact.open(_folder_of(arguments.folder, targets))
     for target in targets:
         artifact.for_target(target)
     samples = [artifact.example()] if arguments.inputs is None else artifact.read_samples(arguments.inputs)
@@ -798,9 +818,14 @@ def _plan(arguments: argparse.Namespace) -> None:
 
     try:
         text = arguments.file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CortadoError(f"can't read {arguments.file}: {error}") from error
-    problem = memory.read_csv(text)
+    except OSError as error:
+        raise CortadoError(f"can't read {arguments.file}: {error.strerror}; expected a CSV file") from error
+    except UnicodeDecodeError as error:
+        raise CortadoError(f"{arguments.file} is not text; expected a CSV file") from error
+    try:
+        problem = memory.read_csv(text)
+    except CortadoError as error:
+        raise CortadoError(f"{arguments.file}: {error}") from error
     plan = memory.plan(problem)
     memory.validate(problem, plan)
     result = memory.write_csv(problem, plan)

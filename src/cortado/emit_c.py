@@ -15,7 +15,7 @@ from cortado.names import c_identifier
 from cortado.op import Array, Field, Kernel, Layer
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import ALIGNMENT, GUARD_BYTES, Planned, scratch_name
-from cortado.target import BUNDLE_FLAGS, Core
+from cortado.target import BUNDLE_FLAGS, Compiler, Core, CortexM, CortexMTargetConfig
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -30,6 +30,7 @@ _CORE_MACRO = f"""#if defined(__ARM_FEATURE_MVE)
 #define CORTADO_CORE {int(Core.LONG)}
 #endif
 """
+NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 # What descriptors hold in 16 bits and a model's author chooses.
 _SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
 _C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
@@ -117,7 +118,8 @@ const {_pointer(self.program.outputs)}{name}_output(const void *arena, int i);
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 void *{name}_default_arena(void);
 
-/* Real numbers in, real numbers out. Linked only if used. */
+/* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
+ * in the same order before and after, the one said above. Linked only if used. */
 void {name}_quantize_input(void *arena, int i, const float *values);
 void {name}_dequantize_output(const void *arena, int i, float *values);
 
@@ -427,7 +429,7 @@ target_compile_options({self.name} PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)})
 """
 
     def _readme(self) -> str:
-        name, upper = self.name, self.upper
+        name = self.name
         return f"""# {self.program.name} for {self.program.target.target_string}
 
 | memory | bytes |
@@ -435,32 +437,79 @@ target_compile_options({self.name} PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)})
 | arena (RAM), inputs and outputs included | {self.plan.peak} |
 | constants (flash) | {self.arrays.total_bytes} |
 
-```c
+{self._example()}
+With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`.
+Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
+`-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
+Both kinds of files need the core's flags, {_core_flags(self.program.target)}; with CMake the `.S` files get them from
+`CMAKE_ASM_FLAGS`.
+
+`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs.
+
+## Inputs and outputs
+
+{self._tensor_table()}
+"""
+
+    def _example(self) -> str:
+        """A function around the network: the best class of a classifier, all outputs of anything else."""
+        name, upper, outputs = self.name, self.upper, self.program.outputs
+        parameters = [f"const {_c_type(t)} *input{i}" for i, t in enumerate(self.program.inputs)]
+        fill = [
+            f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
+            for i, _ in enumerate(self.program.inputs)
+        ]
+        if len(outputs) == 1 and _is_scores(outputs[0]):
+            head, rest = "int classify", self._best_class(outputs[0])
+        else:
+            head = "void infer"
+            parameters += [f"{_c_type(t)} *output{i}" for i, t in enumerate(outputs)]
+            rest = [
+                f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
+            ]
+        body = "\n".join(f"    {line}" for line in [*fill, f"{name}_run(arena);", *rest])
+        return f"""```c
+#include <stdint.h>
+#include <string.h>
+
 #include "{name}.h"
 
 static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));
 
-int classify(const int8_t *image)
+{head}({", ".join(parameters)})
 {{
-    memcpy({name}_input(arena, 0), image, {upper}_INPUT0_BYTES);
-    {name}_run(arena);
-    const int8_t *scores = {name}_output(arena, 0);
-    int best = 0;
-    for (int i = 1; i < {upper}_OUTPUT0_BYTES; i++) {{
-        if (scores[i] > scores[best]) {{ best = i; }}
-    }}
-    return best;
+{body}
 }}
 ```
-
-With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`.
-Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
-`-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
-
-`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs.
-A float is `{upper}_INPUT0_SCALE * (q - {upper}_INPUT0_ZERO_POINT)`; `{name}_quantize_input` and
-`{name}_dequantize_output` convert whole tensors.
 """
+
+    def _best_class(self, scores: Tensor) -> list[str]:
+        size = np.dtype(scores.dtype).itemsize
+        count = f"{self.upper}_OUTPUT0_BYTES" + (f" / {size}" if size > 1 else "")
+        return [
+            f"const {_c_type(scores)} *scores = {self.name}_output(arena, 0);",
+            "int best = 0;",
+            f"for (int i = 1; i < {count}; i++) {{",
+            "    if (scores[i] > scores[best]) { best = i; }",
+            "}",
+            "return best;",
+        ]
+
+    def _tensor_table(self) -> str:
+        """Type, order and meaning of every input and output, as the header's macros say them."""
+        groups = (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
+        tensors = [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
+        rows = [f"| {tag} | {tensor.name} | {tensor.dtype} | {_order(tensor)} |" for tag, tensor in tensors]
+        text = "| | name | type | shape and order |\n|---|---|---|---|\n" + "\n".join(rows)
+        coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
+        if not coded:
+            return text
+        tag = f"{self.upper}_{coded[0]}"
+        return f"""{text}
+
+An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the others.
+`{self.name}_quantize_input` and `{self.name}_dequantize_output` convert whole tensors of type int8: the numbers and not
+the order of dimensions. Values lie in the same order before and after, the one of the table."""
 
 
 @dataclass
@@ -572,7 +621,10 @@ def _int_text(value: int) -> str:
 
 def _float_text(value: float) -> str:
     """A float32 as C reads it back, to the last bit."""
-    return f"{float(np.float32(value)).hex()}f"
+    single = np.float32(value)
+    text = f"{single:.9g}"  # decimal: hexadecimal constants are no C++ before C++17
+    assert np.float32(text) == single
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
 def _same(a: Kernel, b: Kernel) -> bool:
@@ -624,16 +676,42 @@ def _pointer(tensors: Iterable[Tensor]) -> str:
 def _tensor_macros(prefix: str, number: int, tensor: Tensor) -> str:
     tag = f"{prefix}{number}"
     size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
+    shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # {} initialises no C array: a number is an array of 1
     lines = [
-        f"/* {tag}: {tensor.name}, {tensor.dtype} {list(tensor.shape)} */",
+        f"/* {tag}: {tensor.name}, {tensor.dtype}, {_order(tensor)} */",
         f"#define {tag}_BYTES {size}",
-        f"#define {tag}_SHAPE {{{', '.join(map(str, tensor.shape))}}}",
-        f"#define {tag}_LAYOUT {{{', '.join(map(str, tensor.layout))}}} /* the model's dimensions in this order */",
+        f"#define {tag}_SHAPE {{{', '.join(map(str, shape))}}}",
+        f"#define {tag}_LAYOUT {{{', '.join(map(str, layout))}}} /* the model's dimensions in this order */",
     ]
     if tensor.qparams is not None:
         lines.append(f"#define {tag}_SCALE {_float_text(tensor.qparams.scale)}")
         lines.append(f"#define {tag}_ZERO_POINT ({tensor.qparams.zero_point})")
     return "\n".join(lines)
+
+
+def _core_flags(target: CortexMTargetConfig) -> str:
+    if target.cpu is CortexM.ANY:
+        return "such as `-mcpu=cortex-m4 -mthumb`"
+    return f"`{' '.join(target.compiler_flags(Compiler.GCC))}`"
+
+
+def _is_scores(tensor: Tensor) -> bool:
+    """Whether an output looks like one number for each of several classes."""
+    return tensor.dtype in _C_TYPES and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
+
+
+def _c_type(tensor: Tensor) -> str:
+    """As bytes, what no kernel computes with: a tensor of another type can only pass through."""
+    return _C_TYPES.get(tensor.dtype, "uint8_t")
+
+
+def _order(tensor: Tensor) -> str:
+    """In words, in which order the values of a tensor lie."""
+    model = [tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))]
+    if tensor.layout == tuple(range(len(tensor.layout))):
+        return f"{model} as in the model"
+    named = "NHWC" if tensor.layout == NHWC else f"its dimensions {', '.join(map(str, tensor.layout))}"
+    return f"{model} in the model, here {named}: {list(tensor.shape)}"
 
 
 def _banner(program: Program) -> str:
@@ -652,7 +730,10 @@ def _isa_guard(program: Program) -> str:
     if program.cores == (Core.LONG,):
         wanted.append(f"!{small}")
     target = program.target.target_string
+    advice = f"this bundle was planned for {target}; compile it for that core, or run cortado for this one"
+    if program.target.cpu is CortexM.ANY:
+        advice = "compile it for a Cortex-M core; `cortado run --on host` runs it on this machine"
     return f"""#if !({" && ".join(wanted)})
-#error "this bundle was planned for {target}; compile it for that core, or run cortado for this one"
+#error "{advice}"
 #endif
 """

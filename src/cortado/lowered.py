@@ -181,7 +181,7 @@ def npz_bytes(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as file:
-                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+                np.lib.format.write_array(file, np.asarray(array, order="C"), allow_pickle=False)
     return stream.getvalue()
 
 

@@ -21,7 +21,11 @@ svg { width: 100%; height: auto; background: #f4f6f8 } svg rect:hover { fill: #c
 
 def build_page(report: Report) -> str:
     title = f"{report['model']} for {report['target']}"
-    parts = [_summary(report)]
+    parts = [
+        _summary(report),
+        _section("Inputs and outputs", _tensors(report)),
+        _section("Options", _options(report)),
+    ]
     if report["memory"] is not None:
         parts += [
             _section("RAM over time", _timeline(report)),
@@ -93,10 +97,29 @@ def _summary(report: Report) -> str:
     return _table(("", "bytes", ""), rows)
 
 
+def _tensors(report: Report) -> str:
+    """What the C bundle reads and writes; of a .pte alone, what that does."""
+    rows = []
+    for kind in ("inputs", "outputs"):
+        for tensor in report[kind]:
+            scale = "" if tensor["scale"] is None else f"{tensor['scale']:.9g}"
+            zero = "" if tensor["zero_point"] is None else str(tensor["zero_point"])
+            shapes = (str(tensor["model_shape"]), str(tensor["shape"]))
+            rows.append((kind.removesuffix("s"), tensor["name"], *shapes, tensor["dtype"], scale, zero))
+    return _table(("", "name", "shape in the model", "shape here", "type", "scale", "zero point"), rows, frozenset())
+
+
+def _options(report: Report) -> str:
+    options = {f"--{name.replace('_', '-')}": value for name, value in report["options"].items()}
+    texts = {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in options.items()}
+    return _table(("option", "value"), list(texts.items()), frozenset())
+
+
 def _timeline(report: Report) -> str:
     """One bar per moment of the schedule, as high as the bytes that live then."""
     moments, arena = report["memory"]["timeline"], max(report["memory"]["arena_bytes"], 1)
     stages = report["schedule"]["stages"]
+    modules = _modules(report)
     if not moments:
         return ""
     step = WIDTH / len(moments)
@@ -104,25 +127,44 @@ def _timeline(report: Report) -> str:
     for number, moment in enumerate(moments):
         high = HEIGHT * moment["bytes"] / arena
         names = stages[moment["stage"]] if moment["stage"] < len(stages) else []
-        layer = names[moment["position"]] if moment["position"] < len(names) else "end"
+        layer = modules.get(names[moment["position"]], "") if moment["position"] < len(names) else "end"
         label = f"stage {moment['stage']}, {layer}: {moment['bytes']:,} bytes"
         shade = "#4f86b8" if moment["stage"] % 2 else "#7ba7cf"
         bars.append(
             f'<rect x="{number * step:.2f}" y="{HEIGHT - high:.2f}" width="{step:.2f}" height="{high:.2f}" '
             f'fill="{shade}"><title>{escape(label)}</title></rect>'
         )
-    text = "Bytes in use from the first step to the last; the full height is the arena. Stages alternate in colour."
+    text = (
+        "Bytes in use from the first step to the last; the full height is the arena. A stage is one layer, or "
+        "several that run interleaved, a few rows at a time, so that the tensors between them are never whole. Stages "
+        "alternate in colour."
+    )
     picture = "\n".join(bars)
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">\n{picture}\n</svg>\n<p class="note">{text}</p>'
 
 
 def _peak(report: Report) -> str:
-    modules = {layer["name"]: layer["module"] for layer in report["layers"]}
     rows = [
-        (buffer["name"], buffer["bytes"], modules.get(buffer["name"].removesuffix(".scratch"), ""))
+        (_label(report, buffer["name"]), buffer["bytes"])
         for buffer in sorted(report["memory"]["peak_buffers"], key=lambda buffer: -buffer["bytes"])
     ]
-    return _table(("buffer", "bytes", "module"), rows) if rows else ""
+    return _table(("buffer", "bytes"), rows) if rows else ""
+
+
+def _modules(report: Report) -> dict[str, str]:
+    """The module that each layer comes from; the layer's own name where there is none."""
+    return {layer["name"]: layer["module"] or layer["name"] for layer in report["layers"]}
+
+
+def _label(report: Report, buffer: str) -> str:
+    """A buffer in the words of the model."""
+    for tensor in report["inputs"]:
+        if buffer == tensor["node"]:
+            return f"input '{tensor['name']}'"
+    layer = buffer.removesuffix(".scratch")
+    what = "output" if layer == buffer else "scratch"
+    module = _modules(report).get(layer)
+    return buffer if module is None else f"{what} of {module}"
 
 
 def _alternatives(report: Report) -> str:
@@ -130,7 +172,9 @@ def _alternatives(report: Report) -> str:
         (f"--optimize {name}", other["arena_bytes"], other["row_calls"])
         for name, other in report["memory"]["alternatives"].items()
     ]
-    return _table(("", "arena bytes", "row calls"), rows, frozenset({1, 2}))
+    text = "Row calls: how often a kernel is called for one inference, each time for one or a few rows of its output."
+    table = _table(("", "arena bytes", "row calls"), rows, frozenset({1, 2}))
+    return f'{table}\n<p class="note">{text}</p>'
 
 
 def _single_targets(report: Report) -> str:

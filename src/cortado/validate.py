@@ -278,7 +278,7 @@ class _Compared:
 
     def _input(self, position: int, value: ArrayType) -> Tensor:
         real = self.artifact.as_float(position, value)
-        return torch.from_numpy(np.ascontiguousarray(_model_order(self.artifact, real)))
+        return torch.from_numpy(np.asarray(_model_order(self.artifact, real), order="C"))
 
     def fidelity(self, outputs: Sequence[Sample]) -> Fidelity:
         ratio = _Ratio()

@@ -166,7 +166,7 @@ void tiny_quantize_input(void *arena, int i, const float *values)
 {
     if (i == 0) {
         uint8_t *at = (uint8_t *)arena + AT(160u, 304u);
-        cortado_quantize_f32_s8(values, (int8_t *) at, 36, 0x1.0101020000000p-7f, -1);
+        cortado_quantize_f32_s8(values, (int8_t *) at, 36, 0.00784313772f, -1);
     }
 }
 
@@ -174,7 +174,7 @@ void tiny_dequantize_output(const void *arena, int i, float *values)
 {
     if (i == 0) {
         const uint8_t *at = (const uint8_t *)arena + AT(0u, 16u);
-        cortado_dequantize_s8_f32((const int8_t *) at, values, 3, 0x1.2cd6d60000000p-10f, 127);
+        cortado_dequantize_s8_f32((const int8_t *) at, values, 3, 0.00114761048f, 127);
     }
 }
 

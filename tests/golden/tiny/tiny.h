@@ -18,17 +18,17 @@ extern "C" {
 #define TINY_INPUTS 1
 #define TINY_OUTPUTS 1
 
-/* TINY_INPUT0: x, int8 [1, 1, 6, 6] */
+/* TINY_INPUT0: x, int8, [1, 1, 6, 6] as in the model */
 #define TINY_INPUT0_BYTES 36
 #define TINY_INPUT0_SHAPE {1, 1, 6, 6}
 #define TINY_INPUT0_LAYOUT {0, 1, 2, 3} /* the model's dimensions in this order */
-#define TINY_INPUT0_SCALE 0x1.0101020000000p-7f
+#define TINY_INPUT0_SCALE 0.00784313772f
 #define TINY_INPUT0_ZERO_POINT (-1)
-/* TINY_OUTPUT0: output0, int8 [1, 3] */
+/* TINY_OUTPUT0: output0, int8, [1, 3] as in the model */
 #define TINY_OUTPUT0_BYTES 3
 #define TINY_OUTPUT0_SHAPE {1, 3}
 #define TINY_OUTPUT0_LAYOUT {0, 1} /* the model's dimensions in this order */
-#define TINY_OUTPUT0_SCALE 0x1.2cd6d60000000p-10f
+#define TINY_OUTPUT0_SCALE 0.00114761048f
 #define TINY_OUTPUT0_ZERO_POINT (127)
 
 /* Where input i is written to, before tiny_run. */
@@ -43,7 +43,8 @@ const int8_t *tiny_output(const void *arena, int i);
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 void *tiny_default_arena(void);
 
-/* Real numbers in, real numbers out. Linked only if used. */
+/* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
+ * in the same order before and after, the one said above. Linked only if used. */
 void tiny_quantize_input(void *arena, int i, const float *values);
 void tiny_dequantize_output(const void *arena, int i, float *values);
 

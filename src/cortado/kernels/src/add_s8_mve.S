@@ -7,8 +7,9 @@
  * b has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19. a has a factor of at most 1/2, and the
  * output is shifted right.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 #define OUT_ZERO 24
 #define ACT_MIN 36

@@ -4,8 +4,9 @@
  *
  *   const int8_t *cortado_blockN(const cortado_block_t *B, const void *x, int32_t pixels, int8_t *out)
  */
-#if defined(__thumb__)
 #include "cortado_asm.h"
+
+#if defined(__thumb__)
 
 #define B_STREAM 0
 #define B_DEPTH 4

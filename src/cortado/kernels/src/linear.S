@@ -4,8 +4,9 @@
  *
  *   const int8_t *cortado_linear_group(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums)
  */
-#if defined(__thumb__)
 #include "cortado_asm.h"
+
+#if defined(__thumb__)
 
     function cortado_linear_group
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)

@@ -8,8 +8,9 @@
  * Differences are halfwords and their products words, those of even and of odd elements apart; narrowing them the same
  * way puts them back in order. The output is shifted right.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 #define N 56
 

@@ -9,8 +9,9 @@
  * VMLADAVA sums into an even core register: r0, r2, r4, r6 are the four channels of the first pixel, r8, r10, r12, lr
  * those of the second. r5 is the stream, r9 the channels left, r11 the output offset.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 #define M_STREAM 0
 #define M_BLOCKS 4

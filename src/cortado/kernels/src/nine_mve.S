@@ -13,8 +13,9 @@
  * channels: the biases, the weights tap by tap, and the multipliers and shifts of q4, of q5, of q6, of q7. All shifts are
  * to the right.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 #define N_CHANNELS 4
 #define N_OFFSET 8

@@ -2,8 +2,9 @@
  *
  * Inner loops of pooling with vector instructions: see cortado_pool.h.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 /* void cortado_pool_add(int16_t *sums, const int8_t *in, int32_t step, int32_t pixels, int32_t channels)
  *

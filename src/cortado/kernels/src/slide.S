@@ -10,8 +10,9 @@
  * The stream has, for each channel, its weights w[row][column] as bytes w02 w12 w01 w11, w22 w00 w21 w10, w20 and three
  * zeros; then bias, multiplier and right shift, at least 1, as words.
  */
-#if defined(__thumb__) && defined(__ARM_FEATURE_DSP)
 #include "cortado_asm.h"
+
+#if defined(__thumb__) && defined(__ARM_FEATURE_DSP)
 
 #define S_STREAM 0
 #define S_CHANNELS 4

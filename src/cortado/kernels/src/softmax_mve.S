@@ -2,8 +2,9 @@
  *
  * The three passes of softmax with vector instructions: see softmax_s8_mve.c.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 /* int32_t cortado_softmax_largest(const int8_t *in, int32_t n) */
     function cortado_softmax_largest

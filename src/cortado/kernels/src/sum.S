@@ -4,8 +4,9 @@
  *
  *   void cortado_sum_fours(const cortado_sum_t *S, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
  */
-#if defined(__thumb__) && !defined(__ARM_ARCH_6M__) && !defined(__ARM_ARCH_8M_BASE__)
 #include "cortado_asm.h"
+
+#if defined(__thumb__) && !defined(__ARM_ARCH_6M__) && !defined(__ARM_ARCH_8M_BASE__)
 
 /* Frame: S, saved registers, end of the output where n was passed. */
 #define SUM 0

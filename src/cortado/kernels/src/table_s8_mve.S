@@ -4,8 +4,9 @@
  *
  *   void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n)
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
     function cortado_table_s8__mve
     push    {r4, lr}

@@ -4,8 +4,9 @@
  *
  *   void cortado_taps_pixel(const cortado_taps_t *T, int8_t *out)
  */
-#if defined(__thumb__)
 #include "cortado_asm.h"
+
+#if defined(__thumb__)
 
 #define T_STREAM 0
 #define T_TAPS 4

@@ -15,8 +15,9 @@
  * channels: the biases, the weights tap by tap, and the multipliers and shifts of q4, of q5, of q6, of q7. The last
  * sixteen may overlap those before. No shift is positive.
  */
-#if defined(__ARM_FEATURE_MVE)
 #include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
 
 #define T_TAPS 4
 #define T_CHANNELS 12
