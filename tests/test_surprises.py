@@ -1,6 +1,7 @@
 """What goes wrong with models in practice: each is right here, or one clear error."""
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 import single
 from cortado.api import prepare
-from cortado.errors import CortadoError
+from cortado.errors import CortadoError, NotInteger
 from cortado.lowered import LoweredGraph, reference_outputs
 from cortado.target import from_target_string
 from single import Function, Single, assert_close, lower, lower_on
@@ -378,3 +379,148 @@ def test_layers_without_an_integer_form_are_refused_by_name(
     assert "in module 'cell'" in line
     assert f"{first_line(Cell)} (y = self.cell(x))" in line
     assert "cortado ops" in line
+
+
+# ---- numbers that are not finite float32 ---------------------------------------------------------------------
+
+
+def rejected(model: nn.Module, *inputs: Tensor) -> str:
+    """The message of a model that isn't even quantized."""
+    with pytest.raises(CortadoError) as caught:
+        prepare(model, inputs, [inputs], name="net")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_numbers_other_than_float32_are_refused(dtype: torch.dtype) -> None:
+    name, x = str(dtype).removeprefix("torch."), torch.randn(1, 4)
+    layer = nn.Sequential(nn.Linear(4, 4))
+    assert rejected(layer, x.to(dtype)).startswith(f"example input 0 is {name}, expected float32; give x.float()")
+    message = rejected(nn.Sequential(nn.Linear(4, 4)).to(dtype), x)
+    assert message.startswith(f"parameter '0.weight' is {name}, expected float32; convert the model with model.float()")
+
+
+def test_a_buffer_in_float64_is_named() -> None:
+    layer = nn.BatchNorm1d(4)
+    layer.running_mean = torch.zeros(4, dtype=torch.float64)
+    assert rejected(layer, torch.randn(2, 4)).startswith("buffer 'running_mean' is float64, expected float32")
+
+
+@pytest.mark.parametrize(("value", "name"), [(torch.nan, "NaN"), (torch.inf, "infinity"), (-torch.inf, "infinity")])
+def test_weights_that_are_not_finite_are_named(value: float, name: str) -> None:
+    model = nn.Sequential(nn.ReLU(), nn.Linear(4, 4))
+    with torch.no_grad():
+        model[1].bias[2] = value  # type: ignore[operator,index]
+    assert rejected(model, torch.randn(1, 4)).startswith(f"parameter '1.bias' holds {name}, expected finite numbers")
+
+
+def test_a_parameter_that_nothing_reads_may_be_anything() -> None:
+    model = Function(lambda self, x: self.used(x), used=nn.Linear(4, 4), unused=nn.Linear(4, 4).double())
+    with torch.no_grad():
+        model.unused.weight.fill_(torch.nan)  # type: ignore[operator,union-attr]
+    prepare(model, (torch.randn(1, 4),), [(torch.randn(1, 4),)], name="net")
+
+
+class LogOfNegatives(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.log(x - 100) @ x.mT
+
+
+def test_an_activation_that_is_never_finite_is_named_with_its_line() -> None:
+    message = rejected(LogOfNegatives(), torch.randn(1, 4))
+    assert f"at {first_line(LogOfNegatives)} (return torch.log(x - 100) @ x.mT)" in message
+    assert "calibration gave NaN or infinity only" in message
+
+
+# ---- inputs and outputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("extra", "found"), [(None, "None"), (3, "3")])
+def test_outputs_that_are_no_tensors_are_refused(extra: object, found: str) -> None:
+    model = Function(lambda self, x: (x.relu(), extra))
+    message = rejected(model, torch.randn(1, 4))
+    assert message == f"the model's outputs must be tensors: output 1 is {found}; return tensors only"
+
+
+def unsupported(model: nn.Module, *inputs: Tensor) -> str:
+    """The message of a model that can't be lowered."""
+    with pytest.raises(NotInteger) as caught:
+        prepare(model, inputs, [inputs], name="net").compile(from_target_string("cortex-m4"))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("pick", [lambda self, x, i: x[:, i], lambda self, x, i: x.index_select(1, i)])
+def test_positions_that_are_an_input_are_refused(pick: Callable[..., Tensor]) -> None:
+    message = unsupported(Function(pick), torch.randn(1, 6), torch.tensor([1, 2]))
+    assert "needs constant positions, got the model's input 'i" in message or "the model's input 'x_1'" in message
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda self, x, w: F.conv2d(x, w), "needs constant weights, got the model's input"),
+        (lambda self, x, w: F.conv2d(x, torch.ones(4, 3, 3, 3), w[:, 0, 0, 0]), "needs a constant bias, got the res"),
+    ],
+)
+def test_weights_that_are_an_input_are_refused(function: Callable[..., Tensor], message: str) -> None:
+    found = unsupported(Function(function), torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3))
+    assert message in found
+    assert "quantized_decomposed" not in found
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
+def test_an_integer_input_made_float_inside_is_refused(dtype: torch.dtype) -> None:
+    model = Function(lambda self, x: self.conv(x.float()), conv=nn.Conv2d(3, 4, 3))
+    message = unsupported(model, torch.ones(1, 3, 8, 8, dtype=dtype))
+    assert f"converts an input of {dtype}, and the model's inputs must be float32; move the conversion out" in message
+
+
+# ---- what forward raises ---------------------------------------------------------------------------------------
+
+
+class Raises(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise ValueError("no such thing")
+
+
+class ToNumpy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.from_numpy(x.numpy() * 2)
+
+
+class WrongShape(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ torch.ones(5, 5)
+
+
+class Branches(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+@pytest.mark.parametrize(
+    ("model", "what"),
+    [
+        (Raises, "ValueError: no such thing at "),
+        (ToNumpy, "RuntimeError: .numpy() is not supported"),
+        (WrongShape, "RuntimeError: "),
+        (Branches, "what it does depends on the values of a tensor at "),
+    ],
+)
+def test_what_forward_raises_comes_with_its_line(
+    model: type[nn.Module], what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    message = rejected(model(), torch.randn(1, 4))
+    assert message.startswith(f"torch.export can't capture this model: {what}")
+    assert f" at {first_line(model)} (" in message
+    assert len(message.splitlines()) == 1
+    assert capfd.readouterr().err == ""
+
+
+def test_what_forward_itself_prints_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
+    def loud(self: Any, x: Tensor) -> Tensor:
+        print("loud", file=sys.stderr)
+        return x.relu()
+
+    prepare(Function(loud), (torch.randn(1, 4),), [(torch.randn(1, 4),)], name="net")
+    assert "loud\n" in capfd.readouterr().err
