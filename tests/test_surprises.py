@@ -5,13 +5,15 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+import cortado
 import single
-from cortado.api import prepare
+from cortado.api import Compiled, Options, prepare
 from cortado.errors import CortadoError, NotInteger
 from cortado.lowered import LoweredGraph, reference_outputs
 from cortado.target import from_target_string
@@ -524,3 +526,112 @@ def test_what_forward_itself_prints_is_kept(capfd: pytest.CaptureFixture[str]) -
 
     prepare(Function(loud), (torch.randn(1, 4),), [(torch.randn(1, 4),)], name="net")
     assert "loud\n" in capfd.readouterr().err
+
+
+# ---- hints -----------------------------------------------------------------------------------------------------
+
+HINT = "ExecuTorch has float kernels for this"
+
+
+@pytest.mark.parametrize(
+    ("function", "operator", "hinted"),
+    [
+        (lambda self, x: F.cosine_similarity(x, x * 2 + 1), "aten.", False),
+        (lambda self, x: torch.tril(x), "aten.tril", False),
+        (lambda self, x: F.scaled_dot_product_attention(x, x, x, is_causal=True), "aten.scaled_dot_product", False),
+        (lambda self, x: x.cumsum(-1), "aten.cumsum", True),
+        (lambda self, x: x.std(-1), "aten.std", True),
+        (lambda self, x: torch.einsum("bi,bj->bij", x, x), "aten.einsum", True),
+    ],
+)
+def test_the_hint_is_given_only_where_it_helps(function: Callable[..., Tensor], operator: str, hinted: bool) -> None:
+    model, x = Function(function), torch.randn(2, 8)
+    message = unsupported(model, x)
+    assert message.startswith("can't run in integer arithmetic:\n  ")
+    assert operator in message
+    assert (HINT in message) == hinted
+    prepared = prepare(model, (x,), [(x,)], name="net")
+    allowed = Options(allow_float=True)
+    if hinted:
+        assert prepared.compile("cortex-m4", allowed).run(x, on="executorch").right
+    else:
+        with pytest.raises(NotInteger, match="can't run in integer arithmetic"):
+            prepared.compile("cortex-m4", allowed)
+
+
+def test_a_batch_norm_without_statistics_is_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False))
+    message = rejected(model, *images()[0])
+    assert message.startswith("aten.batch_norm.default in module '1'")
+    assert "has no running statistics" in message
+
+
+# ---- the Python interface --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Compiled:
+    return cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=images())
+
+
+def test_what_the_package_exports() -> None:
+    for name in cortado.__all__:
+        assert getattr(cortado, name) is not None
+    assert cortado.CortadoError is CortadoError
+    assert cortado.Options is Options
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        ("random", "calibration must be a sequence of inputs, each a tuple of tensors, .*; found 'random'"),
+        (torch.zeros(3, 3, 8, 8), "calibration must be a sequence of inputs, .*; found a Tensor"),
+        (3, "calibration must be a sequence of inputs, .*; found a int"),
+        ([(np.zeros((1, 3, 8, 8), np.float32),)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
+        ([np.zeros((1, 3, 8, 8), np.float32)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
+    ],
+)
+def test_calibration_of_the_wrong_kind_is_refused(calibration: Any, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=calibration)
+
+
+@pytest.mark.host
+def test_a_numpy_array_may_be_run(compiled: Compiled) -> None:
+    sample = images()[1][0]
+    tensor, array = (compiled.run(value, on="host") for value in (sample, sample.numpy()))
+    assert tensor.bit_exact
+    assert array.bit_exact
+    assert tensor.result.samples[0][0].tobytes() == array.result.samples[0][0].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (images()[0], r"found tuple; pass the tensors of a tuple one by one: run\(\*sample\)"),
+        (3, "input 0 must be a tensor or a NumPy array, found int$"),
+    ],
+)
+def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        compiled.run(value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimize": "ram"}, "optimize='ram' is no cortado.schedule.Optimize; expected one of Optimize.RAM, "),
+        ({"border": "float"}, "border='float' is no cortado.program.Border; expected one of Border.INT8, "),
+        ({"ram_budget": "4K"}, "ram_budget='4K' is no number of bytes; expected an int"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        Options(**options)
+
+
+def test_a_prepared_model_takes_a_target_by_name() -> None:
+    model = prepare(small_net(), images()[0], images(), name="net")
+    assert model.compile("cortex-m4").target == from_target_string("cortex-m4")
+    with pytest.raises(CortadoError, match="unknown target 'cortex-m99'"):
+        model.compile("cortex-m99")

@@ -141,7 +141,7 @@ def _state(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _check_state(model: torch.nn.Module, used: set[str]) -> None:
     """Those parameters and buffers that the model reads must be finite float32 numbers, or integers."""
     for name, value in _state(model):
-        if name not in used or isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
+        if name not in used or torch.nn.parameter.is_lazy(value):
             continue
         what = f"{'parameter' if isinstance(value, torch.nn.Parameter) else 'buffer'} '{name}'"
         if _is_other_float(value):
@@ -169,9 +169,14 @@ def _check_outputs(program: ExportedProgram) -> None:
 
 def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[Tensor]) -> list[Inputs]:
     """Calibration batches as tuples, each checked against the example inputs."""
+    if isinstance(batches, str | Tensor) or not isinstance(batches, Iterable):
+        found = repr(batches) if isinstance(batches, str) else f"a {type(batches).__name__}"
+        raise CortadoError(
+            f"calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)]; found {found}"
+        )
     checked: list[Inputs] = []
     for number, batch in enumerate(batches):
-        values = (batch,) if isinstance(batch, Tensor) else tuple(batch)
+        values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
         if len(values) != len(example_inputs):
             raise CortadoError(
                 f"calibration batch {number} has {len(values)} tensors, expected {len(example_inputs)} "
@@ -188,7 +193,12 @@ def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[
     return checked
 
 
-def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
+def _check_tensor(where: str, value: Any, example: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise CortadoError(
+            f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of a "
+            "NumPy array)"
+        )
     if tuple(value.shape) != tuple(example.shape):
         raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
     if value.dtype != example.dtype:
