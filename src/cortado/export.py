@@ -182,6 +182,7 @@ def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[
                 f"calibration batch {number} has {len(values)} tensors, expected {len(example_inputs)} "
                 "(one for each input of the model)"
             )
+        values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
         for value, example in zip(values, example_inputs, strict=True):
             _check_tensor(f"calibration batch {number}", value, example)
         checked.append(_plain(values))
@@ -191,6 +192,12 @@ def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[
             "give `calibration=` (or --calibration) some batches"
         )
     return checked
+
+
+def _in_float32(value: Any, example: Tensor) -> Any:
+    """float64 is what NumPy makes unless it is told otherwise."""
+    wide = isinstance(value, Tensor) and (value.dtype, example.dtype) == (torch.float64, torch.float32)
+    return value.to(torch.float32) if wide else value
 
 
 def _check_tensor(where: str, value: Any, example: Tensor) -> None:
