@@ -208,6 +208,34 @@ def test_hardswish_written_out_is_one_table() -> None:
     assert is_integer(lower(model, [(1, 3, 8, 8)])) == [TABLE]
 
 
+NORMS: dict[str, tuple[nn.Module, Sequence[int]]] = {
+    "normalize": (Function(lambda self, x: F.normalize(x, dim=-1)), (1, 8)),
+    "normalize channels": (Function(lambda self, x: F.normalize(x, dim=1)), (1, 8, 5, 6)),
+    "norm": (Function(lambda self, x: x.norm(dim=-1)), (2, 8)),
+    "norm of all": (Function(lambda self, x: x.norm()), (2, 8)),
+    "norm of order 1": (Function(lambda self, x: torch.linalg.vector_norm(x, 1, -1, keepdim=True)), (2, 8)),
+    "largest magnitude": (Function(lambda self, x: x.norm(p=torch.inf, dim=-1)), (2, 8)),
+    "logsumexp": (Function(lambda self, x: torch.logsumexp(x, -1)), (2, 8)),
+    "logsumexp over two": (Function(lambda self, x: torch.logsumexp(x, (1, 2), keepdim=True)), (2, 8, 5)),
+    "rms_norm": (nn.RMSNorm(8), (1, 5, 8)),
+    "rms_norm of images": (nn.RMSNorm((4, 8), eps=0.01, elementwise_affine=False), (1, 3, 4, 8)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_run_in_integers(name: str) -> None:
+    """Several roundings, of the squares, of their sum and of its root, are a few steps of the output."""
+    model, shape = NORMS[name]
+    found = lower(seeded(model), [shape])
+    is_integer(found)
+    assert far_from_float(found, model) < 4
+
+
+def test_a_norm_of_another_order_is_refused() -> None:
+    message = refusal(Function(lambda self, x: x.norm(p=3, dim=-1)), (2, 8))
+    assert "aten.linalg_vector_norm.default" in message
+
+
 # ---- in-place forms ------------------------------------------------------------------------------------------
 
 IN_PLACE: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
