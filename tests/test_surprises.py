@@ -547,6 +547,13 @@ def test_what_forward_raises_comes_with_its_line(
     assert capfd.readouterr().err == ""
 
 
+def test_layers_that_do_not_fit_are_named() -> None:
+    """There may be no line of the user's."""
+    message = rejected(nn.Sequential(nn.Linear(4, 2), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))), torch.randn(1, 4))
+    assert message.startswith("torch.export can't capture this model: RuntimeError: ")
+    assert " in module '1.1'" in message
+
+
 def test_what_forward_itself_prints_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
     def loud(self: Any, x: Tensor) -> Tensor:
         print("loud", file=sys.stderr)

@@ -81,7 +81,7 @@ def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> GraphMo
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         _check_state(model, {name for name, _ in _state(model)})
-        raise CortadoError(f"torch.export can't capture this model: {_failure(error)}") from error
+        raise CortadoError(f"torch.export can't capture this model: {_failure(error, model)}") from error
     finally:
         model.train(was_training)
     _check_outputs(program)
@@ -106,9 +106,9 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _failure(error: Exception) -> str:
-    """What the model's own forward raised, and at which of its lines."""
-    where = _user_line(error)
+def _failure(error: Exception, model: torch.nn.Module) -> str:
+    """What the model's own forward raised, in which module and at which of its lines."""
+    where = _module(error, model) + _user_line(error)
     if isinstance(error, GuardOnDataDependentSymNode):
         return (
             f"what it does depends on the values of a tensor{where}, and a compiled model does the same for every "
@@ -117,9 +117,17 @@ def _failure(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line(error)}{where}"
 
 
+def _module(error: Exception, model: torch.nn.Module) -> str:
+    """The innermost module whose method was running."""
+    names = {id(module): name for name, module in model.named_modules() if name}
+    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = [names[id(owner)] for owner in owners if id(owner) in names]
+    return f" in module '{found[-1]}'" if found else ""
+
+
 def _user_line(error: Exception) -> str:
     """The innermost line that is neither torch's nor Cortado's."""
-    libraries = tuple(str(Path(str(file)).parent) for file in (torch.__file__, __file__))
+    libraries = tuple(f"{Path(str(file)).parent}/" for file in (torch.__file__, __file__))
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
