@@ -391,3 +391,18 @@ def test_the_command_line_without_the_flag_writes_nothing(written: Path, capsys:
     assert cli.main(compile_words(written)) == 2
     assert "--allow-float" in capsys.readouterr().err
     assert not (written / "out").exists()
+
+
+def test_a_boolean_output_runs_and_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "class Positive(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x > 0\n"
+        "ModelUnderTest, ModelInputs = Positive(), torch.ones(1, 8)\n"
+    )
+    folder = str(tmp_path / "out")
+    given = ["-t", "cortex-m4", "--calibration", "random", "--allow-float", "-o", folder]
+    assert cli.main(["compile", str(tmp_path / "net.py"), *given]) == 0
+    assert cli.main(["run", folder, "--on", "executorch"]) == 0
+    assert "bit-exact with the reference" in capsys.readouterr().out

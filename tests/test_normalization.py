@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from cortado import api
+from cortado.errors import CortadoError
 from cortado.lowered import reference_outputs
 from cortado.target import from_target_string
 
@@ -23,6 +24,11 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.heads(x, x, x, need_weights=False)[0]
         return y
+
+
+class Masked(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
 MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
@@ -71,3 +77,9 @@ def test_a_transformer_layer_on_boards(target: str, tmp_path: Path) -> None:
     compiled = api.prepare(model, batches[0], batches, name="model").compile(from_target_string(target))
     samples = [[batch[0].numpy()] for batch in batches[:2]]
     assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
+
+
+def test_a_causal_mask_is_refused() -> None:
+    x = torch.randn(1, 4, 8)
+    with pytest.raises(CortadoError, match="scaled_dot_product_attention"):
+        api.prepare(Masked(), (x,), [(x,)], name="masked").compile(M4)

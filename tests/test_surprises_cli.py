@@ -67,11 +67,11 @@ def one_sentence(done: Done, *parts: str) -> None:
         ("folder/model.onnx", "'folder/model.onnx' is nothing that Cortado compiles; expected a name of the zoo"),
         ("no.such.module:make", "importing 'no.such.module' failed: ModuleNotFoundError"),
         ("not a module:make", "'not a module:make' names no model; expected a name of the zoo"),
-        ("json:dumps", "json:dumps() failed: TypeError"),
+        ("json:dumps", "json:dumps must take no arguments"),
         ("json:nothing", "json defines no 'nothing'"),
         (f"{TINY}:nothing", "tiny.py defines no 'nothing'"),
         (f"{TINY}:", "tiny.py defines no ''"),
-        (f"{TINY}:sample", "sample() failed: TypeError"),
+        (f"{TINY}:sample", "sample must take no arguments"),
         (f"{TINY}:Tiny", "must give (model, example_inputs), found Tiny"),
         (f"{TINY}:calibration", "must give (model, example_inputs), found list"),
     ],
@@ -223,6 +223,10 @@ def save_calibration(folder: Path) -> None:
     good = np.zeros((2, 1, 6, 6), dtype=np.float32)
     np.save(folder / "shape.npy", np.zeros((1, 6, 6), dtype=np.float32))
     np.save(folder / "double.npy", good.astype(np.float64))
+    np.save(folder / "integer.npy", good.astype(np.int64))
+    np.savez(folder / "mixed.npz", x=good, label=good)
+    (folder / "data.txt").write_text("1 2 3")
+    (folder / "garbage.npy").write_text("1 2 3")
     np.save(folder / "nan.npy", good * np.nan)
     np.save(folder / "text.npy", np.array(["one", "two"]))
     np.save(folder / "pickle.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
@@ -240,6 +244,7 @@ def save_calibration(folder: Path) -> None:
         "def numbers(): return [(1, 2)]\n"
         "def fails():\n    yield (torch.zeros(1, 1, 6, 6),)\n    raise OSError('disk gone')\n"
         "def empty(): return []\n"
+        "def argument(count): return []\n"
     )
 
 
@@ -250,7 +255,12 @@ def save_calibration(folder: Path) -> None:
         ("nowhere", "there is no file nowhere"),
         ("empty folder", "empty folder holds no .npy, .npz, .pt files"),
         ("shape.npy", "calibration batch 0 has shape [1, 6, 6], expected [1, 1, 6, 6]"),
-        ("double.npy", "calibration batch 0 has dtype torch.float64, expected torch.float32"),
+        ("integer.npy", "calibration batch 0 has dtype torch.int64, expected torch.float32"),
+        ("rnadom", "there is no file rnadom. Did you mean 'random'?"),
+        ("data.txt", "data.txt is no calibration data; expected a .npy, .npz, .pt file, a folder of them, file.py:fun"),
+        ("garbage.npy", "garbage.npy is not a readable .npy file: it doesn't begin as one; np.save and np.savez write"),
+        ("mixed.npz", "mixed.npz holds the arrays x, label, expected x: the names of the model's inputs"),
+        ("functions.py:argument", "functions.py:argument must take no arguments, found (count) (missing a required"),
         ("nan.npy", "calibration batch 0 holds NaN or infinity"),
         ("text.npy", "text.npy holds an array of <U3; expected numbers"),
         ("pickle.npy", "pickle.npy is not a readable .npy file"),
@@ -259,7 +269,7 @@ def save_calibration(folder: Path) -> None:
         ("damaged.npz", "damaged.npz is not a readable .npz file"),
         ("empty.npy", "empty.npy is not a readable .npy file"),
         ("dict.pt", "dict.pt must hold a tensor or a list of tensors, found dict"),
-        ("damaged.pt", "damaged.pt is not a readable .pt file of tensors"),
+        ("damaged.pt", "damaged.pt is not a readable .pt file of tensors, as torch.save([x, y], path) writes it"),
         ("functions.py", "functions.py defines no 'calibration'"),
         (
             "functions.py:nothing",
@@ -276,6 +286,39 @@ def test_calibration_data_that_will_not_do(run: Run, here: Path, data: str, mess
     before = sorted(here.iterdir())
     one_sentence(run("compile", TINY, "--calibration", data, "-o", "out"), message)
     assert [path for path in sorted(here.iterdir()) if path.name != "__pycache__"] == before
+
+
+def test_calibration_arrays_are_matched_by_name(here: Path) -> None:
+    """As `run --input` does; by position only where no name is an input's."""
+    source = models.load_model(str(TWO))
+    vector, image = np.full((3, 6), 1.0, np.float32), np.full((3, 2, 5, 7), 2.0, np.float32)
+    np.savez(here / "named.npz", image=image, vector=vector)
+    np.savez(here / "unnamed.npz", vector, image)
+    for name in ("named.npz", "unnamed.npz"):
+        batches = models.load_calibration(name, source)
+        assert [[float(value.max()) for value in batch] for batch in batches] == [[1.0, 2.0]] * 3
+    np.savez(here / "mixed.npz", image=image, vektor=vector)
+    with pytest.raises(CortadoError, match=r"mixed.npz holds the arrays image, vektor, expected vector, image"):
+        models.load_calibration("mixed.npz", source)
+
+
+def test_calibration_data_in_float64_is_taken(run: Run, here: Path) -> None:
+    """NumPy makes float64 unless it is told otherwise."""
+    data = np.random.default_rng(0).standard_normal((4, 1, 6, 6))
+    reports = {}
+    for dtype in (np.float32, np.float64):
+        np.save(here / "data.npy", data.astype(np.float32).astype(dtype))
+        assert run("compile", TINY, "--calibration", "data.npy", "-t", "cortex-m4", "-o", "out").code == 0
+        reports[dtype] = json.loads((here / "out" / REPORT).read_text())["artifacts"]
+    assert reports[np.float32] == reports[np.float64]
+
+
+def test_a_function_that_needs_an_argument(run: Run, here: Path) -> None:
+    (here / "net.py").write_text("def net(size): pass\n")
+    one_sentence(
+        run("compile", "net.py:net", "--calibration", "random"),
+        "net.py:net must take no arguments, found (size) (missing a required argument: 'size')",
+    )
 
 
 def test_pickles_are_not_opened(run: Run, here: Path) -> None:
@@ -437,7 +480,7 @@ def save_inputs(folder: Path) -> None:
         ("byte.npy", "has dtype uint8, expected float32"),
         ("infinite.npy", "holds NaN or infinity; inputs must be finite"),
         ("pickle.npy", "pickle.npy is not a readable .npy file"),
-        ("two.npz", "two.npz holds 2 arrays, expected 1: x"),
+        ("two.npz", "two.npz holds 2 arrays, expected 1 (one for each input of the model): x"),
         ("damaged.npy", "damaged.npy is not a readable .npy file"),
         ("damaged.npz", "damaged.npz is not a readable .npz file"),
         ("text.npy", "text.npy is not a readable .npy file"),

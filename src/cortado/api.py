@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 
@@ -36,9 +37,10 @@ from cortado.options import InputLayout, Options
 from cortado.page import build_page
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
-from cortado.portable import float_operators, may_stay_float
+from cortado.portable import float_operators
 from cortado.program import build_program
 from cortado.report import InC, build_report
+from cortado.runner import ArrayType
 from cortado.schedule import Planned, schedule
 from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 
@@ -118,11 +120,21 @@ class Compiled:
         write_folder(path, files, self.data)
         return Artifact.open(path)
 
-    def run(self, *inputs: Tensor, on: str | None = None) -> Checked:
-        """Runs one sample on the target's emulated board, or on='host'."""
+    def run(self, *inputs: Tensor | ArrayType, on: str | None = None) -> Checked:
+        """Runs one sample, a tensor (or NumPy array) for each input, on the target's emulated board, or on='host'."""
+        sample = [_as_array(position, value) for position, value in enumerate(inputs)]
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.data["prefix"])
-            return artifact.run([[tensor.detach().numpy() for tensor in inputs]], on)
+            return artifact.run([sample], on)
+
+
+def _as_array(position: int, value: Any) -> ArrayType:
+    if isinstance(value, Tensor):
+        return value.detach().numpy()
+    if isinstance(value, np.ndarray):
+        return value
+    star = "; pass the tensors of a tuple one by one: run(*sample)" if isinstance(value, tuple | list) else ""
+    raise CortadoError(f"input {position} must be a tensor or a NumPy array, found {type(value).__name__}{star}")
 
 
 def _example_file(tensors: Sequence[Mapping[str, Any]], example: Inputs) -> bytes:
@@ -141,8 +153,9 @@ class Model:
     progress: Progress
 
     def compile(
-        self, target: CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
+        self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
+        target = _config(target)
         clock = Clock(dict(self.seconds), self.progress)
         with clock.phase("lower"):
             programs = self._lower(target, options, intermediates)
@@ -201,7 +214,7 @@ class Model:
             program = lower(False, intermediates)
         except NotInteger as error:
             if not options.allow_float:
-                raise NotInteger(error.nodes, error.reasons, _hint(error)) from error
+                raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
             _check_no_budget(options, error.reasons)
             return _Programs(None, lower(True, place), bundle_missing=error.reasons)
         missing = tuple(c_only(program))
@@ -232,8 +245,11 @@ class _Programs:
     pte_missing: tuple[str, ...] = ()
 
 
-def _hint(error: NotInteger) -> str:
-    if not all(may_stay_float(node) for node in error.nodes):
+def _hint(lower: Callable[[], ExportedProgram]) -> str:
+    """What would help, only if it would."""
+    try:
+        lower()
+    except Exception:  # whatever it is, the message that this is a hint of matters more
         return ""
     return (
         "\nExecuTorch has float kernels for this: --allow-float (allow_float=True in Options) writes a .pte with them, "
@@ -300,10 +316,14 @@ def compile(
     options: Options = DEFAULTS,
 ) -> Compiled:
     """A model for one target; `calibration` are a few typical inputs, each a tuple of tensors."""
+    config = _config(target)  # before the seconds that quantization takes
+    return prepare(model, example_inputs, calibration, name).compile(config, options)
+
+
+def _config(target: str | CortexMTargetConfig) -> CortexMTargetConfig:
     if not isinstance(target, str | CortexMTargetConfig):
         raise CortadoError(f"target must be a string such as 'cortex-m55', found {type(target).__name__}")
-    config = from_target_string(target) if isinstance(target, str) else target
-    return prepare(model, example_inputs, calibration, name).compile(config, options)
+    return from_target_string(target) if isinstance(target, str) else target
 
 
 __all__ = ["Compiled", "Model", "Options", "compile", "prepare"]

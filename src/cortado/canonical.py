@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.errors import CortadoError
-from cortado.graph import Bound, bind, describe
+from cortado.graph import USER_INPUT, Bound, bind, describe
 from cortado.op import registry
 from cortado.ops._float import add_constant, constant_data, make_out_of_place
 
@@ -53,6 +53,8 @@ def canonicalize(module: GraphModule) -> GraphModule:
     _inline_contexts(module)
     _check_writes(graph)
     for node in list(graph.nodes):
+        if node.op == "placeholder":
+            node.meta[USER_INPUT] = True  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
     graph.eliminate_dead_code()

@@ -570,7 +570,7 @@ def _verdict(checked: "Checked") -> str:
 
 def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
     """The five best classes of a classifier, the range of anything else."""
-    flat = value.reshape(-1)
+    flat = value.reshape(-1).astype("float64")  # booleans can't be sorted by their negatives
     if value.ndim != 2 or value.shape[0] != 1 or flat.size < 2:
         return [f"{prefix or 'output '}{list(value.shape)}, {flat.min():.4g} .. {flat.max():.4g}"]
     named = labels if labels is not None and len(labels) == flat.size else [f"class {i}" for i in range(flat.size)]

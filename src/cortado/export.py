@@ -1,19 +1,28 @@
 """The road from nn.Module to a quantized ExportedProgram: export, prepare, calibrate, convert."""
 
+import contextlib
+import io
+import logging
+import sys
+import traceback
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind, TensorArgument
 from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.canonical import canonicalize
 from cortado.errors import CortadoError
-from cortado.graph import lift
-from cortado.quantizer import CortexMQuantizer
+from cortado.graph import describe, lift
+from cortado.quantizer import CortexMQuantizer, RangeObserver
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -39,7 +48,20 @@ def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
             raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
         if value.numel() == 0:
             raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
+        if _is_other_float(value):
+            raise CortadoError(
+                f"example input {position} is {_name(value.dtype)}, expected float32; give x.float(), and a model "
+                "in float32 (model.float())"
+            )
     return _plain(inputs)
+
+
+def _is_other_float(value: Tensor) -> bool:
+    return (value.is_floating_point() or value.is_complex()) and value.dtype != torch.float32
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _plain(inputs: Sequence[Tensor]) -> Inputs:
@@ -55,15 +77,63 @@ def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> GraphMo
     was_training = model.training
     model.eval()
     try:
-        with warnings.catch_warnings():
-            # LSTM and GRU gather their weights anew; torch tells the user to mend that, who can't.
-            warnings.filterwarnings("ignore", message=r"The tensor attributes? .*_flat_weights")
+        with _quiet():
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
-        raise CortadoError(f"torch.export can't capture this model: {first_line(error)}") from error
+        _check_state(model, {name for name, _ in _state(model)})
+        raise CortadoError(f"torch.export can't capture this model: {_failure(error, model)}") from error
     finally:
         model.train(was_training)
-    return program.module(check_guards=False)
+    _check_outputs(program)
+    module = program.module(check_guards=False)
+    _check_state(module, {str(node.target) for node in module.graph.nodes if node.op == "get_attr" and node.users})
+    return module
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch tells a failure besides: a dump of its graph, tracebacks of what is raised anyway."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    said = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(said):
+            # LSTM and GRU gather their weights anew; torch tells the user to mend that, who can't.
+            warnings.filterwarnings("ignore", message=r"The tensor attributes? .*_flat_weights")
+            yield
+        sys.stderr.write(said.getvalue())
+    finally:
+        logging.disable(before)
+
+
+def _failure(error: Exception, model: torch.nn.Module) -> str:
+    """What the model's own forward raised, in which module and at which of its lines."""
+    where = _module(error, model) + _user_line(error)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return (
+            f"what it does depends on the values of a tensor{where}, and a compiled model does the same for every "
+            "input; write it with torch.where, or move the decision out of the model"
+        )
+    return f"{type(error).__name__}: {first_line(error)}{where}"
+
+
+def _module(error: Exception, model: torch.nn.Module) -> str:
+    """The innermost module whose method was running."""
+    names = {id(module): name for name, module in model.named_modules() if name}
+    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = [names[id(owner)] for owner in owners if id(owner) in names]
+    return f" in module '{found[-1]}'" if found else ""
+
+
+def _user_line(error: Exception) -> str:
+    """The innermost line that is neither torch's nor Cortado's."""
+    libraries = tuple(f"{Path(str(file)).parent}/" for file in (torch.__file__, __file__))
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_file() and not frame.filename.startswith(libraries)
+    ]
+    return f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
 
 
 def first_line(error: BaseException) -> str:
@@ -71,16 +141,56 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
+def _state(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _check_state(model: torch.nn.Module, used: set[str]) -> None:
+    """Those parameters and buffers that the model reads must be finite float32 numbers, or integers."""
+    for name, value in _state(model):
+        if name not in used or torch.nn.parameter.is_lazy(value):
+            continue
+        what = f"{'parameter' if isinstance(value, torch.nn.Parameter) else 'buffer'} '{name}'"
+        if _is_other_float(value):
+            raise CortadoError(
+                f"{what} is {_name(value.dtype)}, expected float32; convert the model with model.float(), and its "
+                "inputs with x.float()"
+            )
+        if value.is_floating_point() and not value.is_meta and not bool(torch.isfinite(value).all()):
+            raise CortadoError(
+                f"{what} holds {'NaN' if bool(value.isnan().any()) else 'infinity'}, expected finite numbers; check "
+                "the checkpoint (in a mask, a finite number such as -100 does what -inf is meant to)"
+            )
+
+
+def _check_outputs(program: ExportedProgram) -> None:
+    specs = program.graph_signature.output_specs
+    results: list[Any] = [spec.arg for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+    for position, result in enumerate(results):
+        if not isinstance(result, TensorArgument):
+            found = repr(result.value) if hasattr(result, "value") else f"the number {result.name}"
+            raise CortadoError(
+                f"the model's outputs must be tensors: output {position} is {found}; return tensors only"
+            )
+
+
 def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[Tensor]) -> list[Inputs]:
     """Calibration batches as tuples, each checked against the example inputs."""
+    if isinstance(batches, str | Tensor) or not isinstance(batches, Iterable):
+        found = repr(batches) if isinstance(batches, str) else f"a {type(batches).__name__}"
+        raise CortadoError(
+            f"calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)]; found {found}"
+        )
     checked: list[Inputs] = []
     for number, batch in enumerate(batches):
-        values = (batch,) if isinstance(batch, Tensor) else tuple(batch)
+        values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
         if len(values) != len(example_inputs):
             raise CortadoError(
                 f"calibration batch {number} has {len(values)} tensors, expected {len(example_inputs)} "
                 "(one for each input of the model)"
             )
+        values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
         for value, example in zip(values, example_inputs, strict=True):
             _check_tensor(f"calibration batch {number}", value, example)
         checked.append(_plain(values))
@@ -92,7 +202,18 @@ def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[
     return checked
 
 
-def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
+def _in_float32(value: Any, example: Tensor) -> Any:
+    """float64 is what NumPy makes unless it is told otherwise."""
+    wide = isinstance(value, Tensor) and (value.dtype, example.dtype) == (torch.float64, torch.float32)
+    return value.to(torch.float32) if wide else value
+
+
+def _check_tensor(where: str, value: Any, example: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise CortadoError(
+            f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of a "
+            "NumPy array)"
+        )
     if tuple(value.shape) != tuple(example.shape):
         raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
     if value.dtype != example.dtype:
@@ -107,8 +228,20 @@ def quantize(module: GraphModule, example_inputs: Sequence[Tensor], batches: Seq
     with torch.no_grad():
         for batch in batches:
             prepared(*batch)
+    _check_calibrated(prepared)
     converted = convert_pt2e(prepared, fold_quantize=False)
     return Quantized(converted=converted, example_inputs=tuple(example_inputs))
+
+
+def _check_calibrated(prepared: GraphModule) -> None:
+    """Single values that are not finite saturate; a tensor without any other has no range at all."""
+    for node in prepared.graph.nodes:
+        observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(observer, RangeObserver) and not observer.saw_finite:
+            raise CortadoError(
+                f"{describe(node.all_input_nodes[0])}: calibration gave NaN or infinity only, expected numbers to "
+                "choose a scale for; check the calibration data, and the weights before this call"
+            )
 
 
 def _prepare(module: GraphModule) -> GraphModule:

@@ -148,6 +148,7 @@ def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:
 # ---- constants of an ExportedProgram -------------------------------------------------------------------------
 
 CONSTANT = "cortado_constant"  # in a placeholder's meta: its name in the state dict
+USER_INPUT = "cortado_input"  # in a placeholder's meta: an input of the model, not a constant
 _CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 

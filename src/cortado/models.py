@@ -1,7 +1,9 @@
 """The user's model and calibration data: a zoo name, file.py, file.py:function, package.module:attr, exported.pt2."""
 
+import difflib
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 
 from cortado import zoo
-from cortado.artifact import read_arrays
+from cortado.artifact import in_order, read_arrays
 from cortado.errors import CortadoError
 from cortado.names import LONGEST_NAME, check_name
 
@@ -143,8 +145,23 @@ def _call(module: ModuleType, name: str, where: str) -> Any:
         raise CortadoError(f"{where} defines no '{name}'")
     if isinstance(value, torch.nn.Module) or not callable(value):
         return value
+    _check_takes_nothing(value, f"{where}:{name}")
     with _user_code(f"{where}:{name}()"):
         return value()
+
+
+def _check_takes_nothing(function: Callable[..., Any], where: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of something built in
+        return
+    try:
+        signature.bind()
+    except TypeError as error:
+        raise CortadoError(
+            f"{where} must take no arguments, found {signature} ({error}); give them default values, or write a "
+            "function without arguments that calls it"
+        ) from error
 
 
 def _from_pair(name: str, value: Any, where: str) -> Source:
@@ -219,7 +236,7 @@ def load_calibration(spec: str | None, source: Source, count: int = CALIBRATION_
     if spec == RANDOM:
         return _random(source.example_inputs, count)
     if spec is not None:
-        return _from_spec(spec, source.example_inputs)
+        return _from_spec(spec, source)
     if source.calibration is not None:
         return source.calibration(count)
     raise CortadoError(
@@ -239,7 +256,7 @@ def _random(example: Inputs, count: int) -> list[Inputs]:
     return [tuple(draw(x) for x in example) for _ in range(count)]
 
 
-def _from_spec(spec: str, example: Inputs) -> list[Inputs]:
+def _from_spec(spec: str, source: Source) -> list[Inputs]:
     place, function = _split(spec)
     path = Path(place)
     if path.suffix == ".py":
@@ -249,8 +266,20 @@ def _from_spec(spec: str, example: Inputs) -> list[Inputs]:
         files = sorted(file for file in path.iterdir() if file.suffix in CALIBRATION_SUFFIXES)
         if not files:
             raise CortadoError(f"{path} holds no {', '.join(CALIBRATION_SUFFIXES)} files")
-        return [batch for file in files for batch in _from_data_file(file, example)]
-    return _from_data_file(path, example)
+        return [batch for file in files for batch in _from_data_file(file, source)]
+    _check_data_file(path)
+    return _from_data_file(path, source)
+
+
+def _check_data_file(path: Path) -> None:
+    if not path.is_file():
+        near = difflib.get_close_matches(str(path), [RANDOM])
+        raise CortadoError(f"there is no file {path}" + (f". Did you mean '{RANDOM}'?" if near else ""))
+    if path.suffix not in CALIBRATION_SUFFIXES:
+        raise CortadoError(
+            f"{path} is no calibration data; expected a {', '.join(CALIBRATION_SUFFIXES)} file, a folder of them, "
+            f"file.py:function, or '{RANDOM}'"
+        )
 
 
 def _from_function(path: Path, function: str) -> list[Inputs]:
@@ -269,9 +298,10 @@ def _from_function(path: Path, function: str) -> list[Inputs]:
     return found
 
 
-def _from_data_file(path: Path, example: Inputs) -> list[Inputs]:
-    """One file with an array per input, in order; each holds one input, or several along the first dimension."""
-    arrays = _read_tensors(path)
+def _from_data_file(path: Path, source: Source) -> list[Inputs]:
+    """One file with an array per input; each holds one input, or several along the first dimension."""
+    example = source.example_inputs
+    arrays = _read_tensors(path, _input_names(source))
     if len(arrays) != len(example):
         raise CortadoError(
             f"{path} holds {len(arrays)} arrays, expected {len(example)} (one for each input of the model)"
@@ -290,17 +320,25 @@ def _count(array: Tensor, example: Tensor) -> int:
     return array.shape[0] // example.shape[0] if whole else 1
 
 
-def _read_tensors(path: Path) -> list[Tensor]:
-    """The tensors of a .npy, .npz or .pt file; pickles are refused."""
+def _input_names(source: Source) -> list[str]:
+    """The names of forward's parameters, which are those of the compiled model's inputs."""
+    parameters = inspect.signature(source.model.forward).parameters.values()
+    names = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    count = len(source.example_inputs)
+    return names[:count] if len(names) >= count else [f"input {position}" for position in range(count)]
+
+
+def _read_tensors(path: Path, names: Sequence[str]) -> list[Tensor]:
+    """The tensors of a .npy, .npz or .pt file, in the order of the inputs; pickles are refused."""
     if path.suffix != ".pt":
-        return [_to_tensor(array, path) for array in read_arrays(path).values()]
-    if not path.is_file():
-        raise CortadoError(f"there is no file {path}")
+        return [_to_tensor(array, path) for array in in_order(read_arrays(path), names, path)]
     try:
         value = torch.load(path, weights_only=True)
     except Exception as error:  # a damaged file raises what pickle, zipfile and torch do
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise CortadoError(f"{path} is not a readable .pt file of tensors: {lines[0]}") from error
+        raise CortadoError(
+            f"{path} is not a readable .pt file of tensors, as torch.save([x, y], path) writes it; files with other "
+            "objects are not opened"
+        ) from error
     items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
     if not items or not all(isinstance(item, Tensor) for item in items):
         raise CortadoError(f"{path} must hold a tensor or a list of tensors, found {type(value).__name__}")

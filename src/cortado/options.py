@@ -31,6 +31,18 @@ class Options:
     ram_budget: int | None = None
     flash_budget: int | None = None
 
+    def __post_init__(self) -> None:
+        kinds = {"optimize": Optimize, "border": Border, "input_layout": InputLayout, "linear": LinearWeights}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                known = ", ".join(str(member) for member in kind)
+                raise CortadoError(f"{name}={value!r} is no {kind.__module__}.{kind.__name__}; expected one of {known}")
+        for name in ("ram_budget", "flash_budget"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int):
+                raise CortadoError(f"{name}={value!r} is no number of bytes; expected an int, or None for no limit")
+
 
 _UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 

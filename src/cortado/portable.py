@@ -63,9 +63,9 @@ def float_call(target: Any, arguments: Mapping[str, Any], reason: str) -> FloatC
         return Reject(f"{reason}, and in float its argument of type {strange[0]} can't be kept")
     try:
         edge = _edge_program(target, arguments)
+        used = tuple(dict.fromkeys(_out_variant(node) for node in calls(edge)))
     except Exception as error:  # export and the edge dialect raise whatever they meet
         return Reject(f"{reason}, and ExecuTorch can't take it in float either ({_first_line(error)})")
-    used = tuple(dict.fromkeys(_out_variant(node) for node in calls(edge)))
     missing = [name for name in used if name not in kernels()]
     if missing:
         return Reject(f"{reason}, and ExecuTorch has no portable kernel for {', '.join(missing)}")
@@ -146,15 +146,6 @@ def kernels() -> frozenset[str]:
     raise CortadoError("ExecuTorch's list of portable kernels is missing; install it: pip install executorch==1.5.1")
 
 
-def may_stay_float(node: Node) -> bool:
-    """Whether ExecuTorch has kernels for a call of the float graph: found by its name, or by taking it apart."""
-    if not isinstance(node.target, OpOverload) or not _is_static(node):
-        return False
-    name = node.target.name().split(".")[0]
-    named = any(kernel.split(".")[0] == name for kernel in kernels())
-    return named or isinstance(float_call(node.target, arguments_of(node), ""), FloatCall)
-
-
 def is_float(node: Node) -> bool:
     """A float call of the lowered graph, or one of several results of such a call."""
     source = node.args[0] if node.target is operator.getitem else None
@@ -222,5 +213,5 @@ def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
 
 def _is_function_of_tensors(target: OpOverload) -> bool:
     """The name may come from anybody's file: nothing that reads files or changes its arguments."""
-    first = target._schema.arguments[:1]
-    return bool(first) and "Tensor" in str(first[0].type) and not target._schema.is_mutable
+    given = [str(argument.type) for argument in target._schema.arguments]
+    return any("Tensor" in kind for kind in given) and not target._schema.is_mutable

@@ -55,6 +55,10 @@ class RangeObserver(MinMaxObserver):
         self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
         return x_orig
 
+    @property
+    def saw_finite(self) -> bool:
+        return bool(self.min_val <= self.max_val)
+
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         scale, zero_point = super().calculate_qparams()
         zeros = (self.min_val == 0) & (self.max_val == 0)

@@ -13,7 +13,7 @@ import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import Node
 
 from cortado.errors import Reject
-from cortado.graph import Bound, add_call, shape
+from cortado.graph import USER_INPUT, Bound, add_call, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows
 from cortado.ops import _binary
@@ -62,6 +62,12 @@ def refuse(bound: Bound) -> Reject:
     """What is left of comparisons and selections once every function of one tensor has become a table."""
     if bound.node.meta["val"].dtype == torch.bool:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
+    found = [node.meta["val"].dtype for node in bound.node.all_input_nodes if USER_INPUT in node.meta]
+    if len(bound.node.all_input_nodes) == 1 and found and found[0] != torch.float32:
+        return Reject(
+            f"converts an input of {found[0]}, and the model's inputs must be float32; move the conversion out of the "
+            "model and give it x.float()"
+        )
     return Reject(
         "mixes several tensors element by element; supported are add, sub, mul, div, minimum and maximum, and any "
         "function of a single tensor"

@@ -3,7 +3,8 @@
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, bind, is_call, shape, sole_user
+from cortado.errors import CortadoError
+from cortado.graph import Bound, add_call, bind, describe, is_call, shape, sole_user
 from cortado.op import Rewrite
 from cortado.ops._float import (
     add_constant,
@@ -85,6 +86,11 @@ def as_convolution(like: Node, source: Node, scale: Tensor, shift: Tensor) -> No
 
 def _normalized(bound: Bound) -> Node | None:
     source: Node = bound["input"]
+    if bound["running_mean"] is None:
+        raise CortadoError(
+            f"{describe(bound.node)} has no running statistics, so it would need those of each input; train the model "
+            "with track_running_stats=True"
+        )
     factors = affine(bound)
     if factors is None:
         return None

@@ -14,7 +14,7 @@ from torch.fx import Node
 
 from cortado import packing
 from cortado.errors import CortadoError, Reject
-from cortado.graph import Bound, describe, shape
+from cortado.graph import USER_INPUT, Bound, describe, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
 from cortado.target import Core
@@ -81,11 +81,11 @@ def is_depthwise(bound: Bound) -> bool:
 
 
 def check_constants(bound: Bound) -> Reject | None:
-    weight, bias = bound["weight"], bound["bias"]
-    if weight.op not in ("get_attr", "placeholder"):
-        return Reject(f"needs constant weights, got the result of {weight.name}")
-    if bias is not None and bias.op not in ("get_attr", "placeholder"):
-        return Reject(f"needs a constant bias, got the result of {bias.name}")
+    for operand, what in ((bound["weight"], "constant weights"), (bound["bias"], "a constant bias")):
+        if operand is not None and USER_INPUT in operand.meta:
+            return Reject(f"needs {what}, got the model's input '{operand.name}'")
+        if operand is not None and operand.op not in ("get_attr", "placeholder"):
+            return Reject(f"needs {what}, got the result of {operand.name}")
     return None
 
 

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from cortado.errors import Reject
-from cortado.graph import Bound, shape
+from cortado.graph import USER_INPUT, Bound, shape
 from cortado.numerics import Tensor, int_list
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops._movement import relayout_dim, shared
@@ -40,6 +40,8 @@ def pick(lowering: Lowering, node: Node, dim: int, index: Sequence[int]) -> Node
 
 
 def _check_index(node: Node) -> Reject | None:
+    if USER_INPUT in node.meta:
+        return Reject(f"needs constant positions, got the model's input '{node.name}'")
     if node.op not in ("get_attr", "placeholder"):
         return Reject(f"needs constant positions, got the result of {node.name}")
     if node.meta["val"].dtype not in (torch.int64, torch.int32) or len(shape(node)) > 1:

@@ -52,7 +52,8 @@ def windows(sizes: Sequence[int], dims: frozenset[int]) -> Windows:
     return Windows(order, (1, before, reduced, after), (1, reduced), kept)
 
 
-def _dims(bound: Bound, rank: int) -> frozenset[int]:
+def dims_of(bound: Bound, rank: int) -> frozenset[int]:
+    """The dimensions that a reduction names; all of them where it names none."""
     given = bound.get("dim")
     values = [given] if isinstance(given, int) else list(given or ())
     return frozenset(dim % rank for dim in values) if values else frozenset(range(rank))
@@ -125,7 +126,7 @@ _KINDS = {
 def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
     """The smallest of some numbers is the negative of the largest of their negatives."""
     source, kind = bound["self"], _KINDS[bound.node.target]  # type: ignore[index]
-    dims = _dims(bound, len(shape(source)))
+    dims = dims_of(bound, len(shape(source)))
     if kind != "min":
         return reduce(bound.node, source, dims, kind, out)
     largest = reduce(bound.node, add_call(bound.node, aten.neg.default, source), dims, "max", out)

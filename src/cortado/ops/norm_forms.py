@@ -1,0 +1,69 @@
+"""Vector norms, RMSNorm and logsumexp: functions of a sum or a maximum, written out in operators that exist."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from cortado.graph import Bound, add_call, shape
+from cortado.op import Rewrite
+from cortado.ops.reductions import dims_of, reduce
+
+aten = torch.ops.aten
+
+
+def vector_norm(bound: Bound) -> Node | None:
+    """Of order 2, 1 or infinity."""
+    like, source, order = bound.node, bound["self"], float(bound["ord"])
+    dims, out = dims_of(bound, len(shape(source))), shape(like)
+    if like.meta["val"].dtype != torch.float32 or order not in (1.0, 2.0, math.inf):
+        return None
+    if order == 2.0:
+        total = reduce(like, add_call(like, aten.mul.Tensor, source, source), dims, "sum", out)
+        return None if total is None else add_call(like, aten.sqrt.default, total)
+    sizes = add_call(like, aten.abs.default, source)
+    return reduce(like, sizes, dims, "sum" if order == 1.0 else "max", out)
+
+
+def rms_norm(bound: Bound) -> Node | None:
+    """x / sqrt(mean(x * x) + eps) * weight."""
+    like, source = bound.node, bound["input"]
+    rank = len(shape(source))
+    dims = frozenset(range(rank - len(bound["normalized_shape"]), rank))
+    eps = torch.finfo(torch.float32).eps if bound["eps"] is None else float(bound["eps"])
+    squares = add_call(like, aten.mul.Tensor, source, source)
+    total = reduce(
+        like, squares, dims, "sum", _kept(shape(source), dims)
+    )  # a mean would be rounded to the squares' scale
+    if total is None:
+        return None
+    mean = add_call(like, aten.div.Tensor, total, math.prod(bound["normalized_shape"]))
+    factor = add_call(like, aten.rsqrt.default, add_call(like, aten.add.Tensor, mean, eps))
+    normal = add_call(like, aten.mul.Tensor, source, factor)
+    return normal if bound["weight"] is None else add_call(like, aten.mul.Tensor, normal, bound["weight"])
+
+
+def logsumexp(bound: Bound) -> Node | None:
+    """log(sum(exp(x - m))) + m with the largest x as m, so that the sum is at least 1."""
+    like, source = bound.node, bound["self"]
+    sizes, dims = shape(source), dims_of(bound, len(shape(source)))
+    largest = reduce(like, source, dims, "max", _kept(sizes, dims))
+    if largest is None:
+        return None
+    parts = add_call(like, aten.exp.default, add_call(like, aten.sub.Tensor, source, largest))
+    total = reduce(like, parts, dims, "sum", _kept(sizes, dims))
+    if total is None:
+        return None
+    result = add_call(like, aten.add.Tensor, add_call(like, aten.log.default, total), largest)
+    return add_call(like, aten.reshape.default, result, list(shape(like)))
+
+
+def _kept(sizes: Sequence[int], dims: frozenset[int]) -> list[int]:
+    """The shape with the reduced dimensions as 1."""
+    return [1 if dim in dims else size for dim, size in enumerate(sizes)]
+
+
+VECTOR_NORM_REWRITE = Rewrite(aten=(aten.linalg_vector_norm.default,), rewrite=vector_norm)
+RMS_NORM_REWRITE = Rewrite(aten=(aten.rms_norm.default,), rewrite=rms_norm)
+LOGSUMEXP_REWRITE = Rewrite(aten=(aten.logsumexp.default,), rewrite=logsumexp)
