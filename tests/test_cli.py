@@ -503,14 +503,14 @@ def test_a_python_file() -> None:
 
 
 def test_a_function_of_a_python_file() -> None:
-    same(models.load_model(f"{TINY}:make"), "tiny")
+    same(models.load_model(f"{TINY}:make"), "tiny_make")
 
 
 def test_a_file_in_a_folder_with_a_colon(tmp_path: Path) -> None:
     (tmp_path / "a:b").mkdir()
     place = shutil.copy(TINY, tmp_path / "a:b" / "my file.py")
     same(models.load_model(str(place)), "my file")
-    same(models.load_model(f"{place}:make"), "my file")
+    same(models.load_model(f"{place}:make"), "my file_make")
 
 
 def test_a_class_is_instantiated() -> None:
@@ -525,7 +525,7 @@ def test_a_package_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Mon
     (package / "__init__.py").touch()
     shutil.copy(TINY, package / "nets.py")
     monkeypatch.chdir(tmp_path)
-    same(models.load_model("netz_paket.nets:make"), "make")
+    same(models.load_model("netz_paket.nets:make"), "nets_make")
 
 
 def test_an_exported_program(tmp_path: Path, run: Run) -> None:

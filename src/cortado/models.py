@@ -121,7 +121,8 @@ def _import_file(path: Path) -> ModuleType:
 def _from_file(path: Path, function: str | None) -> Source:
     module = _import_file(path)
     if function is not None:
-        return _from_pair(_name_of(path.stem), _call(module, function, str(path)), f"{path}:{function}")
+        name = _name_of(f"{path.stem}_{function}")  # a file may hold several models
+        return _from_pair(name, _call(module, function, str(path)), f"{path}:{function}")
     missing = [name for name in ("ModelUnderTest", "ModelInputs") if not hasattr(module, name)]
     if missing:
         raise CortadoError(
@@ -136,7 +137,8 @@ def _from_package(module_name: str, attribute: str) -> Source:
         raise CortadoError(f"'{module_name}:{attribute}' names no model; expected {KINDS}")
     with _importable(Path()), _user_code(f"importing '{module_name}'"):
         module = importlib.import_module(module_name)
-    return _from_pair(attribute, _call(module, attribute, module_name), f"{module_name}:{attribute}")
+    name = f"{module_name.rpartition('.')[2]}_{attribute}"
+    return _from_pair(name, _call(module, attribute, module_name), f"{module_name}:{attribute}")
 
 
 def _call(module: ModuleType, name: str, where: str) -> Any:
