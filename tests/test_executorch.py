@@ -33,6 +33,7 @@ from cortado.op import Call, LinearWeights, Operator, Place, registry
 from cortado.passes import CortexMPassManager
 from cortado.pte_reader import OPERATOR_ARGUMENTS, IoQParams, read_pte
 from cortado.target import from_target_string
+from test_networks import MOST_PTE_BYTES
 
 # Networks and programs are made once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("executorch")
@@ -53,15 +54,6 @@ SANITIZED = (
     "-DCORTADO_ET_STACK_BYTES=32",
 )
 Arrays = list[np.ndarray[Any, Any]]
-# Sizes that a network's file must not pass, for the M55.
-MOST_BYTES = {
-    "ds_cnn": 41_500,
-    "mobilenet_v1_025": 269_000,
-    "resnet8": 95_000,
-    "deep_autoencoder": 294_000,
-    "mobilenet_v2": 3_720_000,
-    "mobilenet_v3_small": 2_722_000,
-}
 
 
 def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
@@ -150,7 +142,7 @@ def check_network(name: str, target: str) -> None:
 def check_sizes(name: str) -> None:
     """No larger than promised, and no more RAM than the peer's program needs."""
     pte, _ = emitted(name, MVE)
-    assert len(pte.data) <= MOST_BYTES[name]
+    assert len(pte.data) <= MOST_PTE_BYTES[name]
     assert pte.arena_bytes <= BASELINES["executorch_models"][name]["m55"]["arena_bytes"]
     assert pte.limits == ()
 

@@ -148,6 +148,11 @@ def _compile_arguments(commands: Any) -> None:
     parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
     parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
     parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
+    _option_arguments(parser)
+
+
+def _option_arguments(parser: argparse.ArgumentParser) -> None:
+    """What becomes the Options of a compile."""
     parser.add_argument(
         "--optimize",
         choices=OPTIMIZE,

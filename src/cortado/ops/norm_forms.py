@@ -33,9 +33,8 @@ def rms_norm(bound: Bound) -> Node | None:
     dims = frozenset(range(rank - len(bound["normalized_shape"]), rank))
     eps = torch.finfo(torch.float32).eps if bound["eps"] is None else float(bound["eps"])
     squares = add_call(like, aten.mul.Tensor, source, source)
-    total = reduce(
-        like, squares, dims, "sum", _kept(shape(source), dims)
-    )  # a mean would be rounded to the squares' scale
+    # Not the mean: that would be rounded to the squares' scale.
+    total = reduce(like, squares, dims, "sum", _kept(shape(source), dims))
     if total is None:
         return None
     mean = add_call(like, aten.div.Tensor, total, math.prod(bound["normalized_shape"]))
