@@ -77,8 +77,8 @@ class Eager:
         for probe in range(PROBES):
             rng = torch.Generator().manual_seed(probe)
             for move, before, after in zip(moves, wanted, self([_shaken(x, rng) for x in inputs]), strict=True):
-                step = (after.double() - before.double()).abs()
-                torch.maximum(move, step.nan_to_num(nan=math.inf), out=move)
+                step = (after.double() - before.double()).abs().nan_to_num(nan=math.inf)
+                torch.maximum(move, torch.where(_equal(before, after), 0.0, step), out=move)
         return moves
 
 
@@ -166,12 +166,16 @@ def _difference(wanted: Tensor, found: Tensor, moves: Tensor | None) -> str | No
     allowed = torch.full_like(a, ABSOLUTE + RELATIVE * peak if wanted.is_floating_point() else 0.0)
     if moves is not None:
         allowed += SLACK * moves
-    same = (a == b) | (a.isnan() & b.isnan()) | ((a - b).abs() <= allowed)
+    same = _equal(a, b) | ((a - b).abs() <= allowed)
     if bool(same.all()):
         return None
     worst = float((a - b)[~same].abs().nan_to_num(nan=math.inf).max())
     count = int((~same).sum())
     return f"differs in {count} of {same.numel()} values, by up to {worst:.3g} where the model's largest is {peak:.3g}"
+
+
+def _equal(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
 
 
 def _advice(suspects: Sequence[str]) -> str:

@@ -181,7 +181,9 @@ def _from_pair(name: str, value: Any, where: str) -> Source:
     if not tensors or not all(isinstance(item, Tensor) for item in tensors):
         found = ", ".join(type(item).__name__ for item in tensors) or "nothing"
         raise CortadoError(f"{where}: the example inputs must be a tuple of tensors, found {found}")
-    return Source(name, evaluating(model).eval(), tensors)
+    model = evaluating(model)
+    model.eval()
+    return Source(name, model, tensors)
 
 
 # ---- exported programs --------------------------------------------------------------------------------------------

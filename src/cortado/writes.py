@@ -78,7 +78,7 @@ class Place:
     def elements(self) -> Tensor:
         """The position of each element in the storage."""
         last = sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
-        return torch.arange(self.offset + last + 1).as_strided(self.size, self.stride, self.offset)
+        return torch.arange(self.offset + last + 1).as_strided(self.size, self.stride, self.offset).contiguous()
 
     def overlaps(self, other: "Place") -> bool:
         if self.storage != other.storage or 0 in (*self.size, *other.size):
