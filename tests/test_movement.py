@@ -263,25 +263,6 @@ def test_refused_with_the_reason(name: str) -> None:
         lower(Function(function), [IMAGE])
 
 
-def _writes_into_a_part(self: Any, x: Tensor) -> Tensor:
-    y = x.clone()
-    y[:, 0] = 5.0
-    return y.flip(1)
-
-
-def _reads_a_view_of_what_was_written(self: Any, x: Tensor) -> Tensor:
-    y = x.clone()
-    part = y[:, :2]
-    y.relu_()
-    return part.flip(1)
-
-
-@pytest.mark.parametrize("function", [_writes_into_a_part, _reads_a_view_of_what_was_written])
-def test_in_place_writes_that_are_seen_elsewhere_are_refused(function: Callable[..., Tensor]) -> None:
-    with pytest.raises(CortadoError, match=r"writes into memory that .* shares"):
-        lower(Function(function), [IMAGE])
-
-
 def test_models_with_state_are_refused() -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:

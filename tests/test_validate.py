@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from cortado.api import compile
 from cortado.artifact import Artifact
 from cortado.errors import CortadoError
-from cortado.export import FloatGraph
+from cortado.export import FloatModel
 from cortado.lowered import run_reference
 from cortado.options import InputLayout, Options
 from cortado.program import Border
 from cortado.schedule import Optimize
-from cortado.validate import Layer, Place, Validation, _Compared, float_graph, validate
+from cortado.validate import Layer, Place, Validation, _Compared, float_model, validate
 from single import Function, lower
 from test_cli import TINY, Run, forge_checksums, run
 
@@ -289,7 +289,7 @@ def test_every_layer_has_a_twin_in_the_float_graph(model: Function, shapes: list
     torch.manual_seed(0)
     single = lower(model, shapes)
     batch = single.batches[0]
-    compared = _Compared(SimpleNamespace(graph=single.graph), FloatGraph(model.eval(), batch), inputs=[list(batch)])
+    compared = _Compared(SimpleNamespace(graph=single.graph), FloatModel(model.eval(), batch), inputs=[list(batch)])
     values = run_reference(single.graph, batch)
     compared.add_layers(0, {name: value.numpy() for name, value in values.items()})
     found = compared.layers()
@@ -307,7 +307,7 @@ def test_images_may_come_channels_last(tmp_path: Path) -> None:
     model, batch = nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 5, 6),)
     options = Options(input_layout=InputLayout.NHWC)
     artifact = compile(model, batch, "cortex-m4", [batch], "camera", options).save(tmp_path / "out")
-    compared = validate(artifact, [artifact.example()], floats=float_graph(artifact, model, batch), per_layer=True)
+    compared = validate(artifact, [artifact.example()], floats=float_model(artifact, model, batch), per_layer=True)
     assert artifact.example()[0].shape == (1, 5, 6, 3)
     assert compared.problems() == []
     fidelity = compared.places[0].fidelity
@@ -373,7 +373,7 @@ def test_another_target_or_model_is_refused(run: Run, tiny_artifact: Artifact) -
 
 def test_a_float_model_with_other_outputs_is_refused(tiny_artifact: Artifact) -> None:
     model = nn.Conv2d(1, 1, 3)
-    floats = float_graph(tiny_artifact, model, [torch.zeros(1, 1, 6, 6)])
+    floats = float_model(tiny_artifact, model, [torch.zeros(1, 1, 6, 6)])
     with pytest.raises(CortadoError, match=r"outputs of shapes \[\[1, 1, 4, 4\]\], the one in .* \[\[1, 3\]\]"):
         validate(tiny_artifact, [tiny_artifact.example()], floats=floats)
 

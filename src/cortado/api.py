@@ -294,9 +294,9 @@ def prepare(
     chosen = check_name(name or type(model).__name__.lower())
     batches = check_batches(calibration, inputs)
     with clock.phase("export"):
-        module = capture(model, inputs)
+        captured = capture(model, inputs)
     with clock.phase("quantize"):
-        quantized = quantize(module, inputs, batches)
+        quantized = quantize(captured, inputs, batches)
     return Model(
         name=chosen,
         quantized=quantized,

@@ -5,7 +5,7 @@ operator's other spellings are stands in its own file, as `Rewrite` records.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +14,10 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.errors import CortadoError
-from cortado.graph import USER_INPUT, Bound, bind, describe
+from cortado.graph import USER_INPUT, Bound, add_call, bind, describe, shape
 from cortado.op import registry
 from cortado.ops._float import add_constant, constant_data, make_out_of_place
+from cortado.writes import make_writes_plain
 
 aten = torch.ops.aten
 
@@ -44,20 +45,41 @@ _DROPOUTS = (
     aten.alpha_dropout.default,
     aten.feature_alpha_dropout.default,
 )
+_FILLS = (  # of their first operand only shape and type matter
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.fill.Scalar,
+    aten.fill.Tensor,
+    aten.zero.default,
+    aten.copy.default,
+)
+_EMPTY = (
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_permuted.default,
+    aten.empty_strided.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+)
 _CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
 
 
-def canonicalize(module: GraphModule) -> GraphModule:
-    """Rewrites in place and returns the module."""
+def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
+    """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs."""
     graph = module.graph
     _inline_contexts(module)
-    _check_writes(graph)
+    make_writes_plain(module, inputs)
     for node in list(graph.nodes):
         if node.op == "placeholder":
             node.meta[USER_INPUT] = True  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
     graph.eliminate_dead_code()
+    _check_filled(graph)
     module.recompile()
     return module
 
@@ -72,6 +94,8 @@ def _canonicalize(node: Node) -> None:
         _replace(node, _first_operand)
     elif _is_constant(node):
         _replace(node, _folded)
+    elif node.target in (aten.copy.default, aten.fill.Tensor):
+        _replace(node, _copied)
     elif rewrite is not None:
         _replace(node, rewrite.rewrite)
 
@@ -107,17 +131,43 @@ def _is_constant(node: Node) -> bool:
     """A call that gives the same tensor every time: computed from constants only, not by chance."""
     if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
-    single = isinstance(node.meta.get("val"), torch.Tensor)
-    return single and all(source.op == "get_attr" for source in node.all_input_nodes)
+    single = isinstance(node.meta.get("val"), torch.Tensor) and node.target not in _EMPTY
+    sources = pytree.tree_leaves((node.args[1:] if node.target in _FILLS else node.args, node.kwargs))
+    return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
 
 
 def _folded(bound: Bound) -> Node:
     node = bound.node
-    args, kwargs = pytree.tree_map_only(Node, constant_data, (node.args, node.kwargs))
+    args, kwargs = pytree.tree_map_only(Node, _shaped, (node.args, node.kwargs))
     target: Any = node.target
     with torch.no_grad():
         data = target(*args, **kwargs)
     return add_constant(node, "folded", data)
+
+
+def _shaped(node: Node) -> torch.Tensor:
+    """A constant, or what stands for a tensor of which only shape and type matter."""
+    if node.op == "get_attr":
+        return constant_data(node)
+    return torch.zeros(shape(node), dtype=node.meta["val"].dtype)
+
+
+def _copied(bound: Bound) -> Node | None:
+    """What was written over all of a tensor."""
+    written: Node = bound["src"] if "src" in bound.values else bound["value"]
+    if written.meta["val"].dtype != bound.node.meta["val"].dtype:
+        return None
+    sizes = list(shape(bound.node))
+    return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
+
+
+def _check_filled(graph: Graph) -> None:
+    for node in graph.nodes:
+        if node.target in _EMPTY:
+            raise CortadoError(
+                f"{describe(node)} gives whatever its memory held before, expected values that are the same every "
+                "time; use torch.zeros, or build the tensor with torch.cat or torch.stack"
+            )
 
 
 # ---- blocks under no_grad or a switched-off autocast ---------------------------------------------------------
@@ -157,46 +207,3 @@ def _inline(module: GraphModule, node: Node, start: int) -> None:
         user.replace_all_uses_with(results[user.args[1]])
         module.graph.erase_node(user)
     module.graph.erase_node(node)
-
-
-# ---- in-place writes -----------------------------------------------------------------------------------------
-
-
-def _check_writes(graph: Graph) -> None:
-    """An in-place call computes what its plain form does, as long as nobody looks at the tensor it wrote through
-    another name. Later uses of the tensor itself get the new value; anything else is refused."""
-    order = {node: position for position, node in enumerate(graph.nodes)}
-    owner: dict[Node, Node] = {}  # node -> the tensor whose memory it shares
-    for node in graph.nodes:
-        kind = _memory(node)
-        source = node.args[0] if kind is not None else None
-        owner[node] = owner[source] if isinstance(source, Node) else node
-        if kind and isinstance(source, Node):
-            _check_write(node, source, owner, order)
-
-
-def _memory(node: Node) -> bool | None:
-    """True for an in-place write into the first argument, False for a view of it, None for a result of its own."""
-    if not isinstance(node.target, OpOverload) or not node.args:
-        return None
-    arguments, returns = node.target._schema.arguments, node.target._schema.returns
-    if not arguments or not returns or arguments[0].alias_info is None:
-        return None
-    if arguments[0].alias_info.is_write:
-        return torch.Tag.inplace_view not in node.target.tags  # unsqueeze_ changes the shape, not the memory
-    return False if returns[0].alias_info is not None else None
-
-
-def _check_write(node: Node, source: Node, owner: dict[Node, Node], order: dict[Node, int]) -> None:
-    if owner[source].op == "get_attr":
-        raise CortadoError(
-            f"{describe(node)} changes '{owner[source].target}', which would have to last until the next call; "
-            "a compiled model keeps no state: pass it in as an input and return it as an output"
-        )
-    source.replace_all_uses_with(node, delete_user_cb=lambda user: order[user] > order[node])
-    for other in [other for other in owner if owner[other] is owner[source] and other not in (node, source)]:
-        if any(order[user] > order[node] for user in other.users):
-            raise CortadoError(
-                f"{describe(node)} writes into memory that {describe(other)} shares and that is read again later; "
-                "write it without the in-place operation (y = f(x), torch.cat, torch.where)"
-            )

@@ -21,7 +21,7 @@ from cortado.errors import CortadoError, WrongResult
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
     from cortado.artifact import Artifact, Checked
-    from cortado.export import FloatGraph
+    from cortado.export import FloatModel
     from cortado.target import CortexMTargetConfig
     from cortado.validate import Layer, Place, Validation
 
@@ -607,7 +607,7 @@ def _validate(arguments: argparse.Namespace) -> None:
             progress("load")
             from cortado.validate import validate
 
-            floats = None if spec is None else _float_graph(artifact, spec)
+            floats = None if spec is None else _float_model(artifact, spec)
             found = validate(
                 artifact, samples, targets=targets, floats=floats, per_layer=arguments.per_layer, progress=progress
             )
@@ -622,12 +622,12 @@ def _validate(arguments: argparse.Namespace) -> None:
         raise WrongResult("\ncortado: ".join(problems))
 
 
-def _float_graph(artifact: "Artifact", spec: str) -> "FloatGraph":
+def _float_model(artifact: "Artifact", spec: str) -> "FloatModel":
     from cortado.models import load_model
-    from cortado.validate import float_graph
+    from cortado.validate import float_model
 
     source = load_model(spec)
-    return float_graph(artifact, source.model, source.example_inputs)
+    return float_model(artifact, source.model, source.example_inputs)
 
 
 def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,26 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, TensorArgument
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.canonical import canonicalize
+from cortado.eager import Eager, RightKernels
 from cortado.errors import CortadoError
 from cortado.graph import describe, lift
+from cortado.incoming import check_calls, check_modules, evaluating, evaluation
 from cortado.quantizer import CortexMQuantizer, RangeObserver
+from cortado.writes import written
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A model as torch.export sees it, beside the model as it is."""
+
+    module: GraphModule
+    eager: Eager
 
 
 @dataclass(frozen=True)
@@ -69,25 +80,26 @@ def _plain(inputs: Sequence[Tensor]) -> Inputs:
     return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
 
 
-def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> GraphModule:
+def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> Captured:
     """torch.export of a model, as a GraphModule that PT2E can prepare."""
+    if isinstance(model, ExportedProgram):
+        raise CortadoError("expected a torch.nn.Module, found an ExportedProgram; give program.module()")
     if not isinstance(model, torch.nn.Module):
         raise CortadoError(f"expected a torch.nn.Module, found {type(model).__name__}")
     inputs = check_example(example_inputs)
-    was_training = model.training
-    model.eval()
+    model = evaluating(model)
+    check_modules(model)
     try:
-        with _quiet():
+        with _quiet(), evaluation(model):
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         _check_state(model, {name for name, _ in _state(model)})
         raise CortadoError(f"torch.export can't capture this model: {_failure(error, model)}") from error
-    finally:
-        model.train(was_training)
     _check_outputs(program)
     module = program.module(check_guards=False)
+    check_calls(module)
     _check_state(module, {str(node.target) for node in module.graph.nodes if node.op == "get_attr" and node.users})
-    return module
+    return Captured(module, Eager(model))
 
 
 @contextlib.contextmanager
@@ -222,15 +234,30 @@ def _check_tensor(where: str, value: Any, example: Tensor) -> None:
         raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
 
 
-def quantize(module: GraphModule, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
-    """Prepare, calibrate and convert with CortexMQuantizer."""
-    prepared = _prepare(module)
-    with torch.no_grad():
-        for batch in batches:
-            prepared(*batch)
+def quantize(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
+    """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
+    module = captured.module
+    writes = [describe(node) for node in module.graph.nodes if written(node)]
+    canonicalize(module, example_inputs)
+    with torch.no_grad(), _right_kernels(module):
+        if not any(_same(example_inputs, batch) for batch in batches):
+            captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
+        prepared = _prepare(module)
+        for number, batch in enumerate(batches):
+            captured.eager.check(f"calibration batch {number}", batch, prepared(*batch), writes)
     _check_calibrated(prepared)
     converted = convert_pt2e(prepared, fold_quantize=False)
     return Quantized(converted=converted, example_inputs=tuple(example_inputs))
+
+
+def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
+    """As the model itself is run; a call through Python costs time, so only where there is a need."""
+    needed = any("conv_transpose" in str(node.target) for node in module.graph.nodes)
+    return RightKernels() if needed else contextlib.nullcontext()
 
 
 def _check_calibrated(prepared: GraphModule) -> None:
@@ -245,23 +272,32 @@ def _check_calibrated(prepared: GraphModule) -> None:
 
 
 def _prepare(module: GraphModule) -> GraphModule:
-    prepared: GraphModule = prepare_pt2e(canonicalize(module), CortexMQuantizer())
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer())
     return prepared
 
 
-class FloatGraph:
-    """A model in float, just before quantization: its nodes are the twins of the lowered graph's calls."""
+class FloatModel:
+    """A model in float: the user's own module, and its graph just before quantization."""
 
     def __init__(self, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> None:
-        self.module = _prepare(capture(model, example_inputs))  # the observers in it only look
+        self._model, self._example_inputs = evaluating(model), example_inputs
+        self._eager = Eager(self._model)
 
-    def values(self, inputs: Sequence[Tensor]) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """(every node's value by name, the outputs) for one sample."""
-        interpreter = torch.fx.Interpreter(self.module, garbage_collect_values=False)
-        with torch.no_grad():
-            result = interpreter.run(*inputs)
-        values = {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
-        return values, [value for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
+    def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """What the module itself gives for one sample."""
+        return self._eager(inputs)
+
+    @cached_property
+    def _graph(self) -> GraphModule:
+        captured = capture(self._model, self._example_inputs)
+        return _prepare(canonicalize(captured.module, self._example_inputs))  # the observers in it only look
+
+    def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Every node's value by name, for one sample: nodes are the twins of the lowered graph's calls."""
+        interpreter = torch.fx.Interpreter(self._graph, garbage_collect_values=False)
+        with torch.no_grad(), _right_kernels(self._graph):
+            interpreter.run(*inputs)
+        return {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
 
 
 def _copy(module: GraphModule) -> GraphModule:

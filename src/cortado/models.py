@@ -21,6 +21,7 @@ import torch
 from cortado import zoo
 from cortado.artifact import in_order, read_arrays
 from cortado.errors import CortadoError
+from cortado.incoming import evaluating
 from cortado.names import LONGEST_NAME, check_name
 
 Tensor = torch.Tensor
@@ -180,28 +181,9 @@ def _from_pair(name: str, value: Any, where: str) -> Source:
     if not tensors or not all(isinstance(item, Tensor) for item in tensors):
         found = ", ".join(type(item).__name__ for item in tensors) or "nothing"
         raise CortadoError(f"{where}: the example inputs must be a tuple of tensors, found {found}")
-    return Source(name, _evaluating(model), tensors)
-
-
-def _evaluating(model: torch.nn.Module) -> torch.nn.Module:
-    """The model in eval mode. The module of an exported program refuses to switch unless it is taught to."""
-    if isinstance(model, torch.fx.GraphModule):
-        from torchao.quantization.pt2e import allow_exported_model_train_eval
-
-        allow_exported_model_train_eval(model)
-        model.training = False
-        _drop_counters(model)
+    model = evaluating(model)
     model.eval()
-    return model
-
-
-def _drop_counters(model: torch.fx.GraphModule) -> None:
-    """A batch norm exported in training mode counts its batches; inference has no use for the count."""
-    for node in list(model.graph.nodes):
-        counts = node.target is torch.ops.aten.add_.Tensor and not node.users
-        if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
-            model.graph.erase_node(node)
-    model.recompile()
+    return Source(name, model, tensors)
 
 
 # ---- exported programs --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch
 from cortado.artifact import Artifact, Checked
 from cortado.boards import BoardFaultError
 from cortado.errors import CortadoError
-from cortado.export import FloatGraph
+from cortado.export import FloatModel
 from cortado.lowered import LoweredGraph
 from cortado.ops.conv2d import TO_NCHW
 from cortado.options import InputLayout
@@ -91,13 +91,13 @@ class Validation:
 # ---- validating ---------------------------------------------------------------------------------------------------
 
 
-def float_graph(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatGraph:
+def float_model(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatModel:
     """The float model behind an artifact; one with other inputs is refused."""
     found = [list(value.shape) for value in example_inputs]
     wanted = [list(_model_order(artifact, np.empty(t["model_shape"])).shape) for t in artifact.report["inputs"]]
     if found != wanted:
         raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
-    return FloatGraph(model, example_inputs)
+    return FloatModel(model, example_inputs)
 
 
 def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:
@@ -121,7 +121,7 @@ def validate(
     samples: Sequence[Sample],
     *,
     targets: Sequence[CortexMTargetConfig] = (),
-    floats: FloatGraph | None = None,
+    floats: FloatModel | None = None,
     per_layer: bool = False,
     progress: Callable[[str], None] = lambda phase: None,
 ) -> Validation:
@@ -259,7 +259,7 @@ class _Compared:
     """The float model's values, and how far others are from them."""
 
     artifact: Artifact
-    floats: FloatGraph
+    floats: FloatModel
     inputs: list[list[Tensor]] = field(default_factory=list)
     outputs: list[list[ArrayType]] = field(default_factory=list)
     ratios: dict[str, dict[tuple[int, ...], _Ratio]] = field(default_factory=dict)  # by layer and order of dimensions
@@ -267,8 +267,7 @@ class _Compared:
     def add(self, samples: Sequence[Sample]) -> None:
         for sample in samples:
             self.inputs.append([self._input(position, value) for position, value in enumerate(sample)])
-            _, outputs = self.floats.values(self.inputs[-1])
-            self.outputs.append([output.numpy() for output in outputs])
+            self.outputs.append([output.numpy() for output in self.floats.outputs(self.inputs[-1])])
         found = [list(output.shape) for output in self.outputs[0]]
         wanted = [tensor["model_shape"] for tensor in self.artifact.report["outputs"]]
         if found != wanted:
@@ -293,7 +292,7 @@ class _Compared:
         return Fidelity(ratio.decibels, sum(same) if classes else None)
 
     def add_layers(self, number: int, values: Mapping[str, ArrayType]) -> None:
-        twins, _ = self.floats.values(self.inputs[number])
+        twins = self.floats.twins(self.inputs[number])
         for call in self.artifact.graph.calls:
             real = _real(self.artifact.graph, call.name, values[call.name])
             if real is not None and call.twin in twins:

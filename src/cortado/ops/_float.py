@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
 from cortado.graph import add_call, fake_mode_of, is_call, shape
@@ -78,9 +79,16 @@ def height_one(value: Any, fill: int) -> list[int]:
 
 
 def make_out_of_place(node: Node) -> None:
-    """relu_ computes what relu does: in an exported graph nobody else sees the tensor it overwrites."""
-    name = str(node.target.__name__) if isinstance(node.target, torch._ops.OpOverload) else ""
-    packet, _, overload = name.partition(".")
-    plain = getattr(getattr(aten, packet.removesuffix("_"), None), overload, None) if packet.endswith("_") else None
-    if plain is not None:
-        node.target = plain
+    """relu_ computes what relu does: who else sees the tensor it overwrites was settled before (writes.py)."""
+    target = node.target
+    if not isinstance(target, OpOverload) or not target._schema.name.endswith("_"):
+        return
+    packet = getattr(aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
+    overloads = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    wanted = _signature(target)
+    node.target = next((plain for plain in overloads if _signature(plain) == wanted), target)
+
+
+def _signature(target: OpOverload) -> list[tuple[str, str]]:
+    """transpose_.default is transpose.int: overloads are told apart by what they take, not by their names."""
+    return [(one.name, str(one.type)) for one in target._schema.arguments]
