@@ -1,4 +1,4 @@
-"""Vector norms, RMSNorm and logsumexp: functions of a sum or a maximum, written out in operators that exist."""
+"""Vector norms and logsumexp: functions of a sum or a maximum, written out in operators that exist."""
 
 import math
 from collections.abc import Sequence
@@ -26,23 +26,6 @@ def vector_norm(bound: Bound) -> Node | None:
     return reduce(like, sizes, dims, "sum" if order == 1.0 else "max", out)
 
 
-def rms_norm(bound: Bound) -> Node | None:
-    """x / sqrt(mean(x * x) + eps) * weight."""
-    like, source = bound.node, bound["input"]
-    rank = len(shape(source))
-    dims = frozenset(range(rank - len(bound["normalized_shape"]), rank))
-    eps = torch.finfo(torch.float32).eps if bound["eps"] is None else float(bound["eps"])
-    squares = add_call(like, aten.mul.Tensor, source, source)
-    # Not the mean: that would be rounded to the squares' scale.
-    total = reduce(like, squares, dims, "sum", _kept(shape(source), dims))
-    if total is None:
-        return None
-    mean = add_call(like, aten.div.Tensor, total, math.prod(bound["normalized_shape"]))
-    factor = add_call(like, aten.rsqrt.default, add_call(like, aten.add.Tensor, mean, eps))
-    normal = add_call(like, aten.mul.Tensor, source, factor)
-    return normal if bound["weight"] is None else add_call(like, aten.mul.Tensor, normal, bound["weight"])
-
-
 def logsumexp(bound: Bound) -> Node | None:
     """log(sum(exp(x - m))) + m with the largest x as m, so that the sum is at least 1."""
     like, source = bound.node, bound["self"]
@@ -64,5 +47,4 @@ def _kept(sizes: Sequence[int], dims: frozenset[int]) -> list[int]:
 
 
 VECTOR_NORM_REWRITE = Rewrite(aten=(aten.linalg_vector_norm.default,), rewrite=vector_norm)
-RMS_NORM_REWRITE = Rewrite(aten=(aten.rms_norm.default,), rewrite=rms_norm)
 LOGSUMEXP_REWRITE = Rewrite(aten=(aten.logsumexp.default,), rewrite=logsumexp)

@@ -288,6 +288,24 @@ typedef struct {
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
+/* Normalization by a group's own mean and variance (or, not `centered`, by its mean square): a sample is `groups` groups
+ * of `channels` * `pixels` values. With n values in a group,
+ *   variance = shifted(n * sum(q^2) - sum^2, variance_shift) + epsilon = mantissa * 4^x, mantissa in [2^30, 2^32)
+ *   out = clamp((high(d * high(scale[c] * root)) + offset[c]) >> fraction_bits), d = (n * q - sum) * 2^(exponent - x),
+ * where root = 2^45 / sqrt(mantissa), and high(a * b) = (a * b + 2^30) >> 31. May be in place. */
+typedef struct {
+    int32_t groups, channels, pixels;     /* of a sample, of a group, of a channel */
+    int32_t channel_stride, pixel_stride; /* bytes from one channel, one pixel to the next */
+    int32_t centered, in_zero;
+    int32_t epsilon_high, epsilon_low;    /* epsilon = epsilon_high * 2^31 + epsilon_low */
+    int32_t variance_shift, exponent, fraction_bits;
+    int32_t act_min, act_max;
+    int32_t by_channel;                   /* 1: scale and offset hold a number per channel; 0: one for all */
+    const int32_t *scale, *offset;
+} cortado_normalize_t;
+
+void cortado_normalize_s8(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
+
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
 void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
