@@ -3,7 +3,6 @@
 import functools
 import re
 import struct
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 SERVER = Path(__file__).parent / "kernel_server.c"
 READ_WATCH = Path(__file__).parent / "read_watch.c"
 
-IMAGE_BYTES = 12 << 20
 SMALL_CORES = (CortexM.M0, CortexM.M0PLUS, CortexM.M23)
 GUARD = 16  # bytes between two buffers that no kernel may touch
 FILL = 0xC3
@@ -50,7 +48,7 @@ def firmware(target: CortexMTargetConfig, optimize: str = "-O2", clang: bool = F
     table = kernel_symbols(target)
     machine = target.compiler_flags()
     flags = [*WARNINGS, optimize, "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
-             f"-DIMAGE_BYTES={IMAGE_BYTES}", *machine]  # fmt: skip
+             *machine]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel_table.c"
         declarations = "".join(f"extern void {name}(void);\n" for name in table)
@@ -73,8 +71,13 @@ class _Image:
     data: bytearray
 
 
+def _base(server: Firmware) -> int:
+    """Where the image lies: where the emulator puts the input."""
+    return server.symbols["cortado_input"] + boards.INPUT_HEADER
+
+
 def _lay_out(calls: Calls, server: Firmware) -> _Image:
-    base = server.symbols["image"]
+    base = _base(server)
     sizes = [len(block.layout(4, lambda ref: 0)) for block in calls.blocks]
     at, places = 8 + CALL_BYTES * len(calls.calls), []
     for number, (block, size) in enumerate(zip(calls.blocks, sizes, strict=True)):
@@ -111,21 +114,15 @@ def run_board(
     config = from_target_string(target)
     server = firmware(config, optimize, clang)
     image = _lay_out(calls, server)
-    if len(image.data) > IMAGE_BYTES:
-        raise ValueError(f"the calls need {len(image.data)} bytes, the server has {IMAGE_BYTES}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "in.bin").write_bytes(image.data)
-        watch = boards.Watch(count=True) if count else None
-        board = boards.board(config.machine)
-        result = boards.run_elf(server.elf, board, ["in.bin", "out.bin"], folder, 600.0, watch)
-        _read_back(calls, image, (folder / "out.bin").read_bytes())
+    watch = boards.Watch(count=True) if count else None
+    result = boards.run_elf(server.elf, boards.board(config.machine), bytes(image.data), 600.0, watch)
+    _read_back(calls, image, result.said.outputs)
     return result.counts
 
 
 def _server_ranges(server: Firmware, calls: Calls, image: _Image) -> Iterator[tuple[int, int]]:
     """What may be read: the calls themselves, and each buffer."""
-    yield server.symbols["image"], server.symbols["image"] + 8 + CALL_BYTES * len(calls.calls)
+    yield _base(server), _base(server) + 8 + CALL_BYTES * len(calls.calls)
     for block, place in zip(calls.blocks, image.places, strict=True):
         size = len(block.layout(4, lambda ref: 0))
         if size:
@@ -143,21 +140,16 @@ def run_watched(calls: Calls, target: str, clang: bool = False) -> None:
     plugin = toolchain.compile_shared([READ_WATCH], [boards.DEVICE_DIR / "plugin"], ["-O2", "-Wall"], "read-watch")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "in.bin").write_bytes(image.data)
         words = [*head, *(word for pair in ranges for word in pair)]
         (folder / "config").write_bytes(b"".join(word.to_bytes(8, "little") for word in words))
-        command = ["qemu-system-arm", "-M", config.machine.value, "-nographic", "-monitor", "none", "-serial", "none",
-                   "-kernel", str(server.elf), "-semihosting-config",
-                   "enable=on,target=native,arg=server,arg=in.bin,arg=out.bin",
-                   "-plugin", f"{plugin},config={folder / 'config'}"]  # fmt: skip
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
-        if result.returncode != 0:
-            raise RuntimeError(f"the board stopped with {result.returncode}: {result.stdout}{result.stderr}")
-        _read_back(calls, image, (folder / "out.bin").read_bytes())
-    found = re.search(r"^loads (\d+) stray (\d+)$", result.stderr, flags=re.M)
+        option = f"{plugin},config={folder / 'config'}"
+        said, errors = boards.run_with_plugin(
+            server.elf, boards.board(config.machine), bytes(image.data), option, 600.0)  # fmt: skip
+    _read_back(calls, image, said.outputs)
+    found = re.search(r"^loads (\d+) stray (\d+)$", errors, flags=re.M)
     assert found is not None, "the plugin wrote no report"
     assert int(found[1]) > 0, "the plugin saw no load at all"
-    assert int(found[2]) == 0, f"a kernel read outside its buffers: {result.stderr}"
+    assert int(found[2]) == 0, f"a kernel read outside its buffers: {errors}"
 
 
 def _read_back(calls: Calls, image: _Image, result: bytes) -> None:

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PROGRAM input.bin output.bin: firmware that makes the kernel calls a test describes.
+ * Firmware that makes the kernel calls a test describes.
  *
- * The input file is an image of memory whose pointers already hold this firmware's addresses (the test reads the
- * address of `image` from the ELF file). It starts with its size, the number of calls, and the calls: a function's
+ * The input is an image of memory whose pointers already hold the addresses at which it lies (the test reads the address
+ * of `cortado_input` from the ELF file). It starts with its size, the number of calls, and the calls: a function's
  * number in the table, six argument words, a float (which the hard-float ABI passes apart) and room for the result. The
- * output file is the image after the calls.
+ * output is the image after the calls.
  */
 #include "markers.h"
 #include "port.h"
+#include "wire.h"
 
 #include <stdint.h>
 
@@ -21,21 +22,12 @@ typedef struct {
 } call_t;
 
 extern const kernel_t kernel_table[];
-extern uint8_t image[];
 
-__attribute__((section(".bigram"), aligned(16))) uint8_t image[IMAGE_BYTES];
+int main(void) {
+    uint8_t *const image = CORTADO_INPUT_DATA;
+    const uint32_t *header = (const uint32_t *)(void *)image;
+    call_t *call = (call_t *)(void *)(image + 2 * sizeof *header);
 
-int main(int argc, char **argv) {
-    uint32_t header[2];
-    call_t *call = (call_t *)(image + sizeof header);
-    const int source = argc == 3 ? cortado_port_open(argv[1], CORTADO_PORT_READ) : -1;
-    const int sink = argc == 3 ? cortado_port_open(argv[2], CORTADO_PORT_WRITE) : -1;
-
-    if (source < 0 || sink < 0 || cortado_port_read(source, header, sizeof header) != 0 || header[0] > IMAGE_BYTES ||
-        cortado_port_read(source, image + sizeof header, header[0] - sizeof header) != 0) {
-        cortado_port_print("cannot read the image\n");
-        return 1;
-    }
     cortado_marker_begin();
     for (uint32_t i = 0; i < header[1]; i++, call++) {
         const kernel_t kernel = kernel_table[call->kernel];
@@ -45,5 +37,6 @@ int main(int argc, char **argv) {
     }
     cortado_marker_step();
     cortado_marker_end();
-    return cortado_port_write(sink, image, header[0]) != 0 || cortado_port_close(sink) != 0;
+    cortado_port_send(CORTADO_RECORD_OUTPUT, image, header[0]);
+    return 0;
 }

@@ -10,6 +10,7 @@ import pytest
 from cortado import boards, toolchain
 from cortado.boards import BoardFaultError, Call, Machine, StoreTable, StrayStoreError, Watch
 from cortado.errors import CortadoError, MissingTool
+from cortado.records import read_records
 from cortado.toolchain import Tool
 
 STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffunction-sections", "-fdata-sections"]
@@ -82,24 +83,24 @@ def firmware(folder: Path, core: str = "an386-m4", body: str = ADD_ONE, top: str
 def test_every_core_runs_several_samples_in_one_boot(tmp_path, core):
     board, elf = firmware(tmp_path, core)
     done = boards.run_harness(elf, board, INPUTS, 3)
-    assert done.outputs == EXPECTED
-    assert done.stack_bytes is not None
-    assert done.stack_bytes < 64
+    assert done.said.outputs == EXPECTED
+    assert done.said.stack_bytes is not None
+    assert done.said.stack_bytes < 64
 
 
 @pytest.mark.host
 def test_the_same_harness_runs_on_the_host(tmp_path):
     program = boards.build_host([model(tmp_path)], [], STRICT, "adder")
     done = boards.run_host(program, INPUTS, 3)
-    assert done.outputs == EXPECTED
-    assert done.stack_bytes is None
+    assert done.said.outputs == EXPECTED
+    assert done.said.stack_bytes is None
 
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_clang_builds_firmware_too(tmp_path, core):
     board, elf = firmware(tmp_path, core, compiler=toolchain.arm_clang())
-    assert boards.run_harness(elf, board, INPUTS, 3).outputs == EXPECTED
+    assert boards.run_harness(elf, board, INPUTS, 3).said.outputs == EXPECTED
 
 
 MEMORY_PROGRAM = """
@@ -107,13 +108,15 @@ MEMORY_PROGRAM = """
 static volatile int initialised = 41;
 static volatile int zeroed[300];
 static volatile float factor = 1.5f;
-int main(int argc, char **argv) {
+int main(void) {
+    char text[6] = "";
     int i;
     for (i = 0; i < 300; ++i) {
         if (zeroed[i] != 0) { return 1; }
     }
-    cortado_port_print(argc > 1 ? argv[1] : "no argument");
-    if (argc != 3 || argv[2][0] != '-') { return 2; }
+    if (cortado_port_read(text, 2) != 0 || cortado_port_read(text + 2, 3) != 0) { return 2; }
+    cortado_port_print(text);
+    if (cortado_port_read(text, 1) == 0) { return 3; }
     return initialised + (int)(factor * 2.0f) - 2;
 }
 """
@@ -121,22 +124,22 @@ int main(int argc, char **argv) {
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_start_up_sets_memory_fpu_arguments_and_exit_code(tmp_path, core):
+def test_start_up_sets_memory_fpu_input_and_exit_code(tmp_path, core):
     machine, flags = CORES[core]
     board = boards.board(machine)
     source = write(tmp_path, MEMORY_PROGRAM)
     elf = boards.build_firmware(board, [source], [], [*flags, *STRICT], "memory", harness=False)
-    result = boards.run_elf(elf, board, ["a,b=c", "-x"], tmp_path, check=False)
-    assert (result.exit_code, result.output) == (42, "a,b=c")
+    said = boards.run_elf(elf, board, b"a,b=c", check=False).said
+    assert (said.exit_code, said.text) == (42, "a,b=c")
     with pytest.raises(CortadoError, match=r"ended with exit code 42 on .*\na,b=c"):
-        boards.run_elf(elf, board, ["a,b=c", "-x"], tmp_path)
+        boards.run_elf(elf, board, b"a,b=c")
 
 
 @pytest.mark.qemu
 def test_stack_use_is_measured(tmp_path):
     body = "volatile int8_t room[1000]; memset((void *)room, 1, sizeof room); out[0] = room[in[0]]; return 0;"
     board, elf = firmware(tmp_path, "microbit-m0", body=body)
-    used = boards.run_harness(elf, board, INPUTS, 3).stack_bytes
+    used = boards.run_harness(elf, board, INPUTS, 3).said.stack_bytes
     assert used is not None
     assert 1000 <= used <= 1064
 
@@ -144,12 +147,10 @@ def test_stack_use_is_measured(tmp_path):
 @pytest.mark.qemu
 def test_harness_says_what_went_wrong(tmp_path):
     board, elf = firmware(tmp_path)
-    with pytest.raises(CortadoError, match="adder: the input file ends too early, sample 2"):
+    with pytest.raises(CortadoError, match="adder: the input ends too early, sample 2"):
         boards.run_harness(elf, board, INPUTS[:40], 3)
-    with pytest.raises(CortadoError, match=r"usage: PROGRAM input\.bin output\.bin count"):
-        boards.run_elf(elf, board, ["input.bin", "output.bin", "many"], tmp_path)
-    with pytest.raises(CortadoError, match=r"cannot open absent\.bin"):
-        boards.run_elf(elf, board, ["absent.bin", "output.bin", "1"], tmp_path)
+    with pytest.raises(CortadoError, match="adder: there is no input"):
+        boards.run_elf(elf, board)
     board, elf = firmware(tmp_path, body="out[0] = 0; return in[0] != 0;")
     with pytest.raises(CortadoError, match="adder: run reported an error, sample 1"):
         boards.run_harness(elf, board, INPUTS, 3)
@@ -162,11 +163,114 @@ def test_a_timeout_is_a_clear_error(tmp_path):
         boards.run_harness(elf, board, INPUTS, 3, timeout=0.5)
 
 
-def test_arguments_that_cannot_reach_the_board_are_refused(tmp_path):
-    board = boards.board("microbit")
-    for args in (["two words"], [""], ["x"] * 8, ["x" * 160]):
-        with pytest.raises(CortadoError, match="argument"):
-            boards.run_elf(tmp_path / "none.elf", board, args, tmp_path)
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ONE_EACH)
+def test_an_input_takes_what_room_there_is_and_no_more(tmp_path, core):
+    board, elf = firmware(tmp_path, core)
+    room = board.input_room(boards.load_image(elf))
+    assert boards.run_harness(elf, board, bytes(room - 256), 1).said.outputs == b"\x01" * 16
+    with pytest.raises(CortadoError, match=rf"leaves room for {room:,} bytes of input on {board.machine.value}, and"):
+        boards.run_harness(elf, board, bytes(room), 1)
+
+
+# ---- What a program says, and what it can't reach -------------------------------------------------------------------
+
+
+def record(kind: str, data: bytes) -> bytes:
+    return kind.encode() + len(data).to_bytes(4, "little") + data
+
+
+GOOD = record("T", b"hello") + record("O", b"12") + record("S", bytes(4)) + record("O", b"3") + record("X", bytes(4))
+
+
+def test_records_are_read_in_order():
+    said = read_records(GOOD, whole=True)
+    assert (said.text, said.outputs, said.trace, said.stack_bytes, said.exit_code) == ("hello", b"123", b"", 0, 0)
+    assert read_records(record("T", b"a\x1b[2Jb\xff\n"), whole=False).text == "a?[2Jb\ufffd\n"  # no escape sequences
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"Zxxxxx", "no record, at byte 0"),
+        (GOOD + record("T", b"more"), "more after its exit code, at byte"),
+        (record("X", b"123"), "a number that is none"),
+        (record("S", bytes(4)) * 2 + GOOD, "a number that is none"),
+    ],
+)
+def test_a_stream_that_is_no_records_is_refused(data, message):
+    with pytest.raises(CortadoError, match=message):
+        read_records(data, whole=False)
+
+
+def test_a_stream_cut_anywhere_is_noticed():
+    for end in range(len(GOOD)):
+        assert read_records(GOOD[:end], whole=False).exit_code is None
+        with pytest.raises(CortadoError, match=rf"cut off at byte {end}, before its exit code"):
+            read_records(GOOD[:end], whole=True)
+
+
+# SYS_SYSTEM runs a command on the machine of whoever has semihosting on; SYS_OPEN opens any file there.
+SEMIHOSTING = """
+static const char command[] = "touch %s";
+static const char path[] = "%s";
+static int semihost(unsigned operation, const void *arguments) {
+    register unsigned r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = arguments;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+    return (int)r0;
+}
+"""
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ONE_EACH)
+@pytest.mark.parametrize(
+    "call",
+    [
+        "const uintptr_t a[2] = {(uintptr_t)command, sizeof command - 1}; return semihost(0x12, a);",
+        "const uintptr_t a[3] = {(uintptr_t)path, 5, sizeof path - 1}; return semihost(0x01, a);",
+    ],
+    ids=["SYS_SYSTEM", "SYS_OPEN"],
+)
+def test_firmware_has_no_semihosting(tmp_path, core, call):
+    victim = tmp_path / "victim"
+    top = SEMIHOSTING % (victim, victim)
+    use = "(void)command; (void)path; (void)in; (void)out; "
+    board, elf = firmware(tmp_path, core, use + call, top)
+    with pytest.raises(BoardFaultError, match=r"faulted on .* in (run|semihost)\+0x"):
+        boards.run_harness(elf, board, INPUTS, 1)
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("machine", Machine)
+def test_the_emulator_is_given_nothing_of_this_machine(tmp_path, machine):
+    _, elf = firmware(tmp_path)
+    command = boards._Run(elf, boards.board(machine), tmp_path).command()
+    options = {word for word in command if word.startswith("-")}
+    files = {"-chardev", "-serial", "-device"} if machine is Machine.MICROBIT else {"-m", "-object", "-serial"}
+    assert options == {"-M", "-nodefaults", "-display", "-monitor", "-no-reboot", "-kernel", *files}
+    assert not any("semihosting" in word or "/" in word for word in command[1:-1])
+
+
+RESET = "*(volatile uint32_t *)0xE000ED0Cu = 0x05FA0004u; for (;;) { } (void)in; return out[0];"
+TALK = "for (;;) { cortado_port_send(CORTADO_RECORD_OUTPUT, in, 64); } return out[0];"
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ONE_EACH)
+def test_an_end_without_an_exit_code_is_an_error(tmp_path, core):
+    board, elf = firmware(tmp_path, core, RESET)
+    with pytest.raises(CortadoError, match=r"adder\.elf ended without its exit code on"):
+        boards.run_harness(elf, board, INPUTS, 1)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ["an386-m4", "microbit-m0"])
+def test_a_program_that_never_stops_talking_is_stopped(tmp_path, core):
+    board, elf = firmware(tmp_path, core, TALK, '#include "port.h"')
+    with pytest.raises(CortadoError, match=r"adder\.elf said more than "):
+        boards.run_elf(elf, board, (1).to_bytes(4, "little") + INPUTS, most_output=10_000)
 
 
 def test_an_unknown_board_is_refused():
@@ -215,7 +319,7 @@ def test_unaligned_access_faults_where_the_core_has_none(tmp_path, core):
 @pytest.mark.qemu
 def test_unaligned_access_is_fine_on_bigger_cores(tmp_path):
     board, elf = firmware(tmp_path, "an385-m3", body=STORE_AT % "(in + 1)", top=HIDE)
-    assert boards.run_harness(elf, board, INPUTS, 1).outputs == bytes(16)
+    assert boards.run_harness(elf, board, INPUTS, 1).said.outputs == bytes(16)
 
 
 @pytest.mark.qemu
@@ -246,9 +350,9 @@ COUNTED = "cortado_marker_step(); exactly(100 + in[0]); cortado_marker_step(); e
 def test_instructions_are_counted_exactly(tmp_path, core):
     board, elf = firmware(tmp_path, core, body=COUNTED, top=EXACTLY)
     first, second = (boards.run_harness(elf, board, INPUTS, 3, plugin=Watch(count=True)) for _ in range(2))
-    counts = first.board.counts
+    counts = first.counts
     assert counts is not None
-    assert counts == second.board.counts
+    assert counts == second.counts
     assert counts.functions["exactly"] == sum(3 * (100 + value) + 2 + 3 * 7 + 2 for value in INPUTS[::16])
     assert set(counts.functions) == {"exactly", "run"}
     assert sum(counts.functions.values()) == sum(sample.total for sample in counts.samples)
@@ -265,7 +369,7 @@ def test_instructions_are_counted_exactly(tmp_path, core):
 def test_functions_can_serve_as_step_markers(tmp_path):
     board, elf = firmware(tmp_path, body=COUNTED, top=EXACTLY)
     watch = Watch(count=True, steps=("exactly",))
-    counts = boards.run_harness(elf, board, INPUTS, 1, plugin=watch).board.counts
+    counts = boards.run_harness(elf, board, INPUTS, 1, plugin=watch).counts
     assert counts is not None
     (sample,) = counts.samples
     assert len(sample.calls) == 2
@@ -291,7 +395,7 @@ RING_TABLE = StoreTable("model_arena", (Call(0, ((40, 48),)), Call(5, ((24, 25),
 
 def stores(folder: Path, body: str, table: StoreTable, core: str = "an386-m4", top: str = "") -> boards.StoreReport:
     board, elf = firmware(folder, core, body=body, top=top)
-    report = boards.run_harness(elf, board, INPUTS, 3, plugin=Watch(stores=table)).board.stores
+    report = boards.run_harness(elf, board, INPUTS, 3, plugin=Watch(stores=table)).stores
     assert report is not None
     return report
 
@@ -369,11 +473,11 @@ def test_vector_stores_are_seen_byte_by_byte(tmp_path):
     )
     exact = StoreTable("model_arena", (Call(0, ((35, 48),)),))
     board, elf = firmware(tmp_path, "an547-m55", body, top)
-    report = boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=exact)).board.stores
+    report = boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=exact)).stores
     assert report is not None
     report.check()
     one_less = StoreTable("model_arena", (Call(0, ((35, 47),)),))
-    report = boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=one_less)).board.stores
+    report = boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=one_less)).stores
     assert report is not None
     assert report.first is not None
     assert (report.strays, report.first.address - report.base, report.first.size) == (1, 47, 1)
@@ -412,7 +516,7 @@ def test_weights_go_to_the_big_ram_when_the_code_memory_is_too_small(tmp_path, c
     assert inside(image, "large", board.big)
     assert elf.stat().st_size < count + 60_000  # .bigram takes no room in the file
     done = boards.run_harness(elf, board, INPUTS, 2)
-    assert (done.outputs[0], done.outputs[1], done.outputs[17]) == (7, 0, 9)
+    assert (done.said.outputs[0], done.said.outputs[1], done.said.outputs[17]) == (7, 0, 9)
 
 
 @pytest.mark.qemu
@@ -421,7 +525,7 @@ def test_weights_can_be_sent_to_the_big_ram(tmp_path, core):
     board, elf = firmware(tmp_path, core, USE_WEIGHTS, WEIGHTS % 1000, big=True)
     assert board.big is not None
     assert inside(boards.load_image(elf), "weights", board.big)
-    assert boards.run_harness(elf, board, INPUTS, 1).outputs[0] == 7
+    assert boards.run_harness(elf, board, INPUTS, 1).said.outputs[0] == 7
 
 
 @pytest.mark.qemu

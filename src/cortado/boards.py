@@ -5,15 +5,17 @@ returns outputs. A `Watch` adds a QEMU plugin that counts instructions exactly a
 instructions, not cycles.
 """
 
-import json
 import re
+import resource
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,19 +24,17 @@ from elftools.elf.elffile import ELFFile
 
 from cortado import toolchain
 from cortado.errors import CortadoError
+from cortado.records import Said, read_records
 from cortado.target import Machine
 from cortado.toolchain import BuildError, Compiler, Tool
 
 DEVICE_DIR = Path(__file__).parent / "device"
-BOARD_SOURCES = tuple(DEVICE_DIR / name for name in ("startup.c", "semihosting.c", "port_text.c", "markers.c"))
-HOST_SOURCES = tuple(DEVICE_DIR / name for name in ("port_host.c", "port_text.c", "markers.c"))
+BOARD_SOURCES = tuple(DEVICE_DIR / name for name in ("startup.c", "port_board.c", "records.c", "markers.c"))
+HOST_SOURCES = tuple(DEVICE_DIR / name for name in ("port_host.c", "records.c", "markers.c"))
 HARNESS_SOURCE = DEVICE_DIR / "harness.c"
 DEFAULT_TIMEOUT = 120.0
-TRACE_FILE = "trace.bin"  # beside the outputs, if the program writes one
-
-# The start-up code's limits (device/startup.c).
-MOST_ARGUMENTS = 7
-COMMAND_LINE_BYTES = 160
+MOST_OUTPUT_BYTES = 64 << 20  # what a program may say on a serial port
+INPUT_HEADER = 16  # device/wire.h
 
 MARKER_STEP = "cortado_marker_step"
 # Between the markers, but no part of the model.
@@ -48,19 +48,34 @@ class Region:
     origin: int
     length: int
 
+    @property
+    def end(self) -> int:
+        return self.origin + self.length
+
     def script(self, name: str) -> str:
         return f"    {name} : ORIGIN = {self.origin:#010x}, LENGTH = {self.length:#x}"
 
 
+class Wire(Enum):
+    """The way by which what a program says leaves its board, by the source that sends it."""
+
+    MEMORY = "wire_memory.c"
+    UART = "wire_uart.c"
+
+
 @dataclass(frozen=True)
 class Board:
-    """A machine, its core and its memories. `big` is the large RAM that some have beside the usual one."""
+    """A machine, its core and its memories. `big` is the large RAM that some have beside the usual one.
+
+    `kept` is the memory that the emulator keeps in a file, with `big` in it.
+    """
 
     machine: Machine
     core: str
     code: Region
     ram: Region
     big: Region | None = None
+    kept: Region | None = None
     vectors: Region | None = None  # where they aren't at the start of `code`
     stack_bytes: int = 64 * 1024
 
@@ -79,26 +94,48 @@ class Board:
         lines = ["MEMORY", "{", *(region.script(name) for name, region in regions.items()), "}"]
         lines += [f'REGION_ALIAS("{alias}", {name})' for alias, name in aliases.items()]
         lines += [f"cortado_stack_bytes = {stack};", ""]
-        return "\n".join(lines) + (DEVICE_DIR / "sections.ld").read_text(encoding="utf-8")
+        # The emulator also loads zeros for what lies behind .data, in the place where .data is loaded from.
+        in_code = "LOADADDR(.data) + cortado_bigram_end - cortado_data_start"
+        behind = in_code if self.big is None else "cortado_bigram_end"
+        sections = (DEVICE_DIR / "sections.ld").read_text(encoding="utf-8")
+        room = (
+            f"cortado_input = ALIGN({behind}, {INPUT_HEADER});\ncortado_input_end = {self._input_region.end:#010x};\n"
+        )
+        return "\n".join(lines) + sections + room
+
+    @property
+    def wire(self) -> Wire:
+        return Wire.UART if self.kept is None else Wire.MEMORY
+
+    @property
+    def _input_region(self) -> Region:
+        return self.big or self.code
+
+    def input_room(self, image: "Image") -> int:
+        """How many bytes of input a firmware leaves room for, and of what it says where that stays in memory."""
+        return max(self._input_region.end - image.require("cortado_input").address - INPUT_HEADER, 0)
 
 
 _M = 1024 * 1024
 _MPS2_CODE = Region(0x00000000, 4 * _M)
 _MPS2_RAM = Region(0x20000000, 4 * _M)
 _MPS2_BIG = Region(0x21000000, 16 * _M)
+_AN500_BIG = Region(0x60000000, 16 * _M)
+_AN505_BIG = Region(0x80000000, 16 * _M)
 
 BOARDS: Mapping[Machine, Board] = {
     board.machine: board
     for board in (
-        Board(Machine.MPS2_AN385, "Cortex-M3", _MPS2_CODE, _MPS2_RAM, _MPS2_BIG),
-        Board(Machine.MPS2_AN386, "Cortex-M4", _MPS2_CODE, _MPS2_RAM, _MPS2_BIG),
-        Board(Machine.MPS2_AN500, "Cortex-M7", _MPS2_CODE, _MPS2_RAM, Region(0x60000000, 16 * _M)),
+        Board(Machine.MPS2_AN385, "Cortex-M3", _MPS2_CODE, _MPS2_RAM, _MPS2_BIG, _MPS2_BIG),
+        Board(Machine.MPS2_AN386, "Cortex-M4", _MPS2_CODE, _MPS2_RAM, _MPS2_BIG, _MPS2_BIG),
+        Board(Machine.MPS2_AN500, "Cortex-M7", _MPS2_CODE, _MPS2_RAM, _AN500_BIG, _AN500_BIG),
         Board(
             Machine.MPS2_AN505,
             "Cortex-M33",
             Region(0x10000000, 4 * _M),
             Region(0x38000000, 4 * _M),
-            Region(0x80000000, 16 * _M),
+            _AN505_BIG,
+            _AN505_BIG,
         ),
         Board(
             Machine.MPS3_AN547,
@@ -106,6 +143,7 @@ BOARDS: Mapping[Machine, Board] = {
             Region(0x11000000, 2 * _M),
             Region(0x31000000, 4 * _M),
             Region(0x70000000, 64 * _M),
+            Region(0x60000000, 2048 * _M),
             vectors=Region(0x10000000, 512 * 1024),
         ),
         Board(
@@ -151,7 +189,7 @@ def build_firmware(
     """
     placements = [False, True] if big is None and board.big is not None else [bool(big)]
     scripts = [board.linker_script(big=placement, stack_bytes=stack_bytes) for placement in placements]
-    device = [*BOARD_SOURCES, HARNESS_SOURCE] if harness else list(BOARD_SOURCES)
+    device = [*BOARD_SOURCES, DEVICE_DIR / board.wire.value, *([HARNESS_SOURCE] if harness else [])]
     try:
         return toolchain.build_elf(
             [*sources, *device],
@@ -493,10 +531,9 @@ class BoardFaultError(CortadoError):
 
 @dataclass(frozen=True)
 class BoardResult:
-    """What a program left behind: its exit code, what it printed, and what was watched."""
+    """What a program left behind: what it said, and what was watched."""
 
-    exit_code: int
-    output: str
+    said: Said
     seconds: float
     counts: Counts | None = None
     stores: StoreReport | None = None
@@ -505,40 +542,52 @@ class BoardResult:
 def run_elf(
     elf: Path,
     board: Board,
-    args: Sequence[str],
-    workdir: Path,
+    inputs: bytes = b"",
     timeout: float = DEFAULT_TIMEOUT,
     plugin: Watch | None = None,
     *,
     check: bool = True,
+    most_output: int = MOST_OUTPUT_BYTES,
 ) -> BoardResult:
-    """Runs firmware with the given arguments; its files are relative to `workdir`.
+    """Runs firmware on an input, which lies in its memory (device/port.h).
 
-    A fault is a BoardFaultError and a timeout a CortadoError; so is an exit code other than 0, unless `check` is off.
+    It sees nothing of this machine: the emulator has no semihosting, no disk and no network, and all that leaves it is
+    what the program says. A fault is a BoardFaultError; a timeout, an end without an exit code and too much output are
+    CortadoErrors; so is an exit code other than 0, unless `check` is off.
     """
-    command = [*_qemu_command(board, args), "-kernel", str(elf.resolve())]
-    report = workdir / "watch-report.txt"
-    if plugin is not None:
-        config = workdir / "watch-config.txt"
-        config.write_text(_watch_config(plugin, load_image(elf), report), encoding="utf-8")
-        report.unlink(missing_ok=True)
-        command += ["-plugin", f"{_escape(str(plugin_path()))},config={config.name}"]
-    try:
-        result = _run_qemu(command, board, elf, workdir, timeout, check)
-    except BoardFaultError as fault:
-        if plugin is None or plugin.stores is None:
-            raise
-        # A stray store before the fault is its likely cause.
-        problem = _stores(_report_rows(report), load_image(elf), plugin.stores).problem()
-        raise BoardFaultError("\n".join([str(fault), *([problem] if problem else [])])) from None
-    return result if plugin is None else _with_report(result, plugin, report, load_image(elf))
+    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
+        run = _Run(elf, board, Path(folder))
+        arguments: list[str] = []
+        report = run.folder / "watch-report.txt"
+        if plugin is not None:
+            config = run.folder / "watch-config.txt"
+            config.write_text(_watch_config(plugin, run.image, report), encoding="utf-8")
+            arguments += ["-plugin", f"{_escape(str(plugin_path()))},config={config.name}"]
+        try:
+            said, _, seconds = _boot(run, inputs, arguments, timeout, check, most_output)
+        except BoardFaultError as fault:
+            if plugin is None or plugin.stores is None:
+                raise
+            # A stray store before the fault is its likely cause.
+            problem = _stores(_report_rows(report), run.image, plugin.stores).problem()
+            raise BoardFaultError("\n".join([str(fault), *([problem] if problem else [])])) from None
+        result = BoardResult(said, seconds)
+        return result if plugin is None else _with_report(result, plugin, report, run.image)
+
+
+def run_with_plugin(elf: Path, board: Board, inputs: bytes, plugin: str, timeout: float) -> tuple[Said, str]:
+    """Runs firmware under another plugin, as QEMU's option names it; also what the emulator wrote to stderr."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
+        run = _Run(elf, board, Path(folder))
+        said, errors, _ = _boot(run, inputs, ["-plugin", plugin], timeout, True, MOST_OUTPUT_BYTES)
+        return said, errors
 
 
 def _with_report(result: BoardResult, plugin: Watch, report: Path, image: Image) -> BoardResult:
     rows = _report_rows(report)
     counts = _counts(rows, image) if plugin.count else None
     stores = _stores(rows, image, plugin.stores) if plugin.stores is not None else None
-    return BoardResult(result.exit_code, result.output, result.seconds, counts, stores)
+    return BoardResult(result.said, result.seconds, counts, stores)
 
 
 def _escape(text: str) -> str:
@@ -546,52 +595,126 @@ def _escape(text: str) -> str:
     return text.replace(",", ",,")
 
 
-def _qemu_command(board: Board, args: Sequence[str]) -> list[str]:
-    for arg in args:
-        if not arg or any(character.isspace() for character in arg):
-            raise CortadoError(f"the argument {arg!r} can't reach the board: empty, or with blanks in it")
-    words = ["cortado", *args]
-    if len(args) > MOST_ARGUMENTS or sum(len(word.encode()) + 1 for word in words) > COMMAND_LINE_BYTES:
-        raise CortadoError(f"{len(args)} arguments, too many or too long: the boards take {COMMAND_LINE_BYTES} bytes")
-    semihosting = ["enable=on", "target=native", "chardev=console", *(f"arg={_escape(word)}" for word in words)]
-    return [
-        str(toolchain.require(Tool.QEMU)),
-        *("-M", board.machine.value, "-nodefaults", "-display", "none", "-monitor", "none", "-serial", "none"),
-        *("-chardev", "stdio,id=console,signal=off", "-semihosting-config", ",".join(semihosting)),
-    ]
+_MEMORY, _INPUT, _OUTPUT = "memory.bin", "input.bin", "output.bin"  # the files of a run: the first, or the other two
 
 
-def _run_qemu(
-    command: Sequence[str], board: Board, elf: Path, workdir: Path, timeout: float, check: bool
-) -> BoardResult:
+@dataclass(frozen=True)
+class _Run:
+    """One boot of a board, in a folder of its own."""
+
+    elf: Path
+    board: Board
+    folder: Path
+
+    @property
+    def image(self) -> Image:
+        return load_image(self.elf)
+
+    @property
+    def _input_address(self) -> int:
+        return self.image.require("cortado_input").address
+
+    def command(self) -> list[str]:
+        """The emulator with the firmware and the files of the run, and no sight of any other."""
+        kept, machine = self.board.kept, self.board.machine.value
+        if kept is None:
+            files = ["-M", machine, "-chardev", f"file,id=said,path={_OUTPUT}", "-serial", "chardev:said"]
+            files += ["-device", f"loader,file={_INPUT},addr={self._input_address:#x},force-raw=on"]
+        else:
+            memory = f"memory-backend-file,id=kept,size={kept.length},mem-path={_MEMORY},share=on"
+            files = ["-M", f"{machine},memory-backend=kept", "-m", f"{kept.length // _M}M", "-object", memory]
+            files += ["-serial", "none"]
+        return [
+            str(toolchain.require(Tool.QEMU)),
+            *files,
+            *("-nodefaults", "-display", "none", "-monitor", "none"),
+            "-no-reboot",  # a program ends by asking for a reset
+            *("-kernel", str(self.elf.resolve())),
+        ]
+
+    def write(self, inputs: bytes) -> None:
+        room = self.board.input_room(self.image)
+        if len(inputs) > room:
+            raise CortadoError(
+                f"{self.elf.name} leaves room for {room:,} bytes of input on {self.board.machine.value}, "
+                f"and there are {len(inputs):,}"
+            )
+        data = len(inputs).to_bytes(INPUT_HEADER, "little") + inputs
+        if self.board.kept is None:
+            (self.folder / _INPUT).write_bytes(data)
+            return
+        with (self.folder / _MEMORY).open("wb") as file:
+            file.seek(self._input_address - self.board.kept.origin)
+            file.write(data)
+            file.truncate(self.board.kept.length)
+
+    def said(self) -> bytes:
+        """What the program has said so far."""
+        if self.board.kept is None:
+            path = self.folder / _OUTPUT
+            return path.read_bytes() if path.exists() else b""
+        with (self.folder / _MEMORY).open("rb") as file:
+            start = self._input_address - self.board.kept.origin
+            file.seek(start)
+            length, said, full, _ = struct.unpack("<4I", file.read(INPUT_HEADER))
+            if full:
+                raise CortadoError(f"{self.elf.name} said more than {self.board.machine.value} has room for")
+            start += INPUT_HEADER + (length + INPUT_HEADER - 1) // INPUT_HEADER * INPUT_HEADER
+            file.seek(start)
+            return file.read(min(said, self.board.input_room(self.image)))
+
+
+def _boot(
+    run: _Run, inputs: bytes, arguments: Sequence[str], timeout: float, check: bool, most_output: int
+) -> tuple[Said, str, float]:
+    """What the program said, what the emulator did, and the seconds."""
     start = time.monotonic()
-    try:
-        done = subprocess.run(
-            command, cwd=workdir, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired as expired:
-        said = (expired.stdout or b"").decode(errors="replace")
-        raise CortadoError(
-            f"{elf.name} did not finish on {board.machine.value} within {timeout:g} s"
-            f" (an endless loop, or more work than the limit allows); it printed: {said.strip() or 'nothing'}"
-        ) from None
-    output = done.stdout.decode(errors="replace")
-    result = BoardResult(done.returncode, output, time.monotonic() - start)
-    fault = re.search(r"^cortado fault: (.*)$", output, re.MULTILINE)
+    run.write(inputs)
+    name, machine = run.elf.name, run.board.machine.value
+    process = subprocess.Popen(
+        [*run.command(), *arguments],
+        cwd=run.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        most = max(most_output, run.board.kept.length if run.board.kept is not None else 0)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        try:
+            _, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text = read_records(run.said(), whole=False).text.strip()
+            raise CortadoError(
+                f"{name} did not finish on {machine} within {timeout:g} s"
+                f" (an endless loop, or more work than the limit allows); it printed: {text or 'nothing'}"
+            ) from None
+    if process.returncode == -signal.SIGXFSZ:
+        raise CortadoError(f"{name} said more than {most_output:,} bytes on {machine}: an endless loop?")
+    errors = stderr.decode(errors="replace")
+    said = read_records(run.said(), whole=False)
+    fault = re.search(r"^cortado fault: (.*)$", said.text, re.MULTILINE)
     if fault:
-        raise BoardFaultError(_fault_text(fault.group(1), board, load_image(elf)))
-    if done.returncode < 0 or (check and done.returncode != 0):
-        raise CortadoError(_failure_text(result, done.stderr.decode(errors="replace"), board, elf))
-    return result
+        raise BoardFaultError(_fault_text(fault.group(1), run.board, run.image))
+    if process.returncode != 0 or said.exit_code is None or (check and said.exit_code != 0):
+        raise CortadoError(_failure_text(said, process.returncode, errors, run))
+    return said, errors, time.monotonic() - start
 
 
-def _failure_text(result: BoardResult, errors: str, board: Board, elf: Path) -> str:
-    code = result.exit_code
-    how = f"was stopped by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+def _failure_text(said: Said, code: int, errors: str, run: _Run) -> str:
+    if code < 0:
+        how = f"was stopped by {signal.Signals(-code).name}"
+    elif code > 0:
+        how = f"did not run: QEMU ended with exit code {code}"
+    elif said.exit_code is None:
+        how = "ended without its exit code"
+    else:
+        how = f"ended with exit code {said.exit_code}"
     # The boards' network card is not connected to anything, which QEMU remarks each time.
     lines = [line for line in errors.splitlines() if "has no peer" not in line]
-    said = "\n".join([*result.output.strip().splitlines(), *lines[:20]])
-    return f"{elf.name} {how} on {board.machine.value}:\n{said}"
+    text = "\n".join([*said.text.strip().splitlines(), *lines[:20]])
+    return f"{run.elf.name} {how} on {run.board.machine.value}:\n{text}"
 
 
 # Bits of the configurable fault status register.
@@ -629,24 +752,9 @@ def _fault_text(registers: str, board: Board, image: Image) -> str:
 # ---- The harness ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HarnessRun:
-    """A model's outputs for all samples, one after the other; `stack_bytes` is the most a run used, where known."""
-
-    outputs: bytes
-    stack_bytes: int | None
-    board: BoardResult
-    trace: bytes = b""  # what the program wrote to TRACE_FILE, if it did
-
-
-def _harness_run(workdir: Path, result: BoardResult) -> HarnessRun:
-    trace = workdir / TRACE_FILE
-    return HarnessRun(
-        outputs=(workdir / "output.bin").read_bytes(),
-        stack_bytes=_stack_bytes(result.output),
-        board=result,
-        trace=trace.read_bytes() if trace.exists() else b"",
-    )
+def _samples(inputs: bytes, count: int) -> bytes:
+    """What the harness takes."""
+    return count.to_bytes(4, "little") + inputs
 
 
 def run_harness(
@@ -657,34 +765,29 @@ def run_harness(
     *,
     timeout: float = DEFAULT_TIMEOUT,
     plugin: Watch | None = None,
-) -> HarnessRun:
+) -> BoardResult:
     """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board."""
-    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
-        workdir = Path(folder)
-        (workdir / "input.bin").write_bytes(inputs)
-        result = run_elf(elf, board, ["input.bin", "output.bin", str(count)], workdir, timeout, plugin)
-        return _harness_run(workdir, result)
+    return run_elf(elf, board, _samples(inputs, count), timeout, plugin)
 
 
-def run_host(program: Path, inputs: bytes, count: int, *, timeout: float = DEFAULT_TIMEOUT) -> HarnessRun:
+def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: int) -> int:
+    """How many samples of these sizes `run_harness` has room for."""
+    said = output_bytes + output_bytes // 32 + 64  # with the headers of their records
+    room = board.input_room(load_image(elf)) - 1024  # the count before them, and the last words after them
+    return max(room, 0) // (input_bytes + said)
+
+
+def run_host(program: Path, inputs: bytes, count: int, *, timeout: float = DEFAULT_TIMEOUT) -> BoardResult:
     """Runs the model of a program of `build_host` on `count` samples on this machine."""
-    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
-        workdir = Path(folder)
-        (workdir / "input.bin").write_bytes(inputs)
-        command = [str(program.resolve()), "input.bin", "output.bin", str(count)]
-        start = time.monotonic()
-        try:
-            done = subprocess.run(command, cwd=workdir, capture_output=True, timeout=timeout, check=False)
-        except subprocess.TimeoutExpired:
-            raise CortadoError(f"{program.name} did not finish within {timeout:g} s on this machine") from None
-        output = (done.stdout + done.stderr).decode(errors="replace")
-        if done.returncode != 0:
-            raise CortadoError(f"{program.name} ended with exit code {done.returncode} on this machine:\n{output}")
-        return _harness_run(workdir, BoardResult(0, output, time.monotonic() - start))
-
-
-def _stack_bytes(output: str) -> int | None:
-    for line in output.splitlines():
-        if line.startswith('{"stack_bytes"'):
-            return int(json.loads(line)["stack_bytes"])
-    return None
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            [str(program.resolve())], input=_samples(inputs, count), capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CortadoError(f"{program.name} did not finish within {timeout:g} s on this machine") from None
+    if done.returncode != 0:
+        output = read_records(done.stdout, whole=False).text + done.stderr.decode(errors="replace")
+        raise CortadoError(f"{program.name} ended with exit code {done.returncode} on this machine:\n{output}")
+    said = read_records(done.stdout, whole=True)
+    return BoardResult(said, time.monotonic() - start)

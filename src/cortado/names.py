@@ -29,3 +29,8 @@ def c_identifier(name: str) -> str:
     if not re.match(r"[A-Za-z]", cleaned) or cleaned in _RESERVED:
         cleaned = f"model_{cleaned}"
     return cleaned
+
+
+def printable(text: str) -> str:
+    """Text of anybody's for a terminal: control characters, which could rewrite the screen, become question marks."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)

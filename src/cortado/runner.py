@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -166,14 +167,7 @@ void cortado_check_failed(const char *step, const char *what, const char *buffer
 
 void cortado_traced(const void *row, uint32_t bytes)
 {{
-    static int file = -1;
-    if (file < 0) {{
-        file = cortado_port_open("{boards.TRACE_FILE}", CORTADO_PORT_WRITE);
-    }}
-    if (file < 0 || cortado_port_write(file, row, bytes) != 0) {{
-        cortado_port_print("cannot write {boards.TRACE_FILE}\\n");
-        cortado_port_exit(1);
-    }}
+    cortado_port_send(CORTADO_RECORD_TRACE, row, bytes);
 }}
 #endif
 """
@@ -266,31 +260,51 @@ def run_bundle(
     stores: StoreRules | None = None,
     timeout: float | None = None,
 ) -> RunResult:
-    """Runs every sample in one boot. `samples` hold the bundle's own dtypes; `flags` are added to the compiler's.
+    """Runs every sample, as many in one boot as the board has room for.
 
-    With `stores`, every store on the emulated board is compared with the rules; the first stray one is an error.
+    `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With `stores`, every store on the
+    emulated board is compared with the rules; the first stray one is an error.
     """
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
-    data = b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
-    timeout = boards.DEFAULT_TIMEOUT * len(samples) if timeout is None else timeout
     if board is None:
-        done = boards.run_host(program, data, len(samples), timeout=timeout)
-        outputs = _split(done.outputs, info, len(samples))
-        return RunResult(HOST, outputs, stack_bytes=done.stack_bytes, trace=done.trace)
-    watch = _watch(program, count, stores)
-    done = boards.run_harness(program, boards.board(board), data, len(samples), timeout=timeout, plugin=watch)
-    if stores is not None and done.board.stores is not None:
-        done.board.stores.check(stores.steps)
-    counts = done.board.counts
-    first = counts.samples[0] if counts is not None and counts.samples else None
+        limit = _timeout(timeout, len(samples))
+        said = boards.run_host(program, _feed(samples), len(samples), timeout=limit).said
+        return RunResult(HOST, _split(said.outputs, info, len(samples)), trace=said.trace)
+    machine, watch = boards.board(board), _watch(program, count, stores)
+    sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
+    most = max(boards.samples_per_boot(program, machine, *sizes), 1)
+    boots = []
+    for start in range(0, len(samples), most):
+        group = samples[start : start + most]
+        limit = _timeout(timeout, len(group))
+        done = boards.run_harness(program, machine, _feed(group), len(group), timeout=limit, plugin=watch)
+        if stores is not None and done.stores is not None:
+            done.stores.check(stores.steps)
+        boots.append(done)
+    return _result(board, boots, info, len(samples))
+
+
+def _feed(samples: Sequence[Sequence[ArrayType]]) -> bytes:
+    return b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
+
+
+def _timeout(given: float | None, samples: int) -> float:
+    return boards.DEFAULT_TIMEOUT * samples if given is None else given
+
+
+def _result(board: Machine, boots: Sequence[boards.BoardResult], info: BundleInfo, samples: int) -> RunResult:
+    counts = [done.counts for done in boots if done.counts is not None]
+    functions: Counter[str] = Counter()
+    for one in counts:
+        functions.update(one.functions)
     return RunResult(
         on=board.value,
-        samples=_split(done.outputs, info, len(samples)),
-        instructions=first.total if first is not None else None,
-        stack_bytes=done.stack_bytes,
-        functions=counts.functions if counts is not None else None,
-        trace=done.trace,
+        samples=_split(b"".join(done.said.outputs for done in boots), info, samples),
+        instructions=counts[0].samples[0].total if counts and counts[0].samples else None,
+        stack_bytes=max((done.said.stack_bytes for done in boots if done.said.stack_bytes is not None), default=None),
+        functions=dict(functions.most_common()) if counts else None,
+        trace=b"".join(done.said.trace for done in boots),
     )
 
 

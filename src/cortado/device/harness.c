@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PROGRAM input.bin output.bin count: runs the model on `count` samples.
- *
- * input.bin holds, sample after sample, the bytes of each input; output.bin receives the bytes of each output alike.
- * Prints one JSON line with the most stack any run used, where the port knows the stack.
+ * Runs the model on samples: the input is their number, then the bytes of each input of each sample; the bytes of the
+ * outputs leave in the same order. At the end it tells the most stack that any run used, where the port knows the stack.
  */
 #include "harness.h"
 
 #include "markers.h"
 #include "port.h"
 
-enum { EXIT_USAGE = 2, EXIT_FILES = 3, EXIT_MODEL = 4 };
+enum { EXIT_INPUT = 3, EXIT_MODEL = 4 };
 
 #define PAINT 0x5AA5C33Cu
 
@@ -62,67 +60,35 @@ __attribute__((noinline)) int cortado_harness_once(const cortado_harness_model_t
     return status;
 }
 
-static void run_sample(const cortado_harness_model_t *model, int source, int sink, uint32_t sample) {
+static void run_sample(const cortado_harness_model_t *model, uint32_t sample) {
     int i;
 
     for (i = 0; i < model->inputs; ++i) {
-        if (cortado_port_read(source, model->input(model->arena, i), model->input_bytes[i]) != 0) {
-            stop(EXIT_FILES, "the input file ends too early", sample);
+        if (cortado_port_read(model->input(model->arena, i), model->input_bytes[i]) != 0) {
+            stop(EXIT_INPUT, "the input ends too early", sample);
         }
     }
     if (cortado_harness_once(model) != 0) {
         stop(EXIT_MODEL, "run reported an error", sample);
     }
     for (i = 0; i < model->outputs; ++i) {
-        if (cortado_port_write(sink, model->output(model->arena, i), model->output_bytes[i]) != 0) {
-            stop(EXIT_FILES, "cannot write the output file", sample);
-        }
+        cortado_port_send(CORTADO_RECORD_OUTPUT, model->output(model->arena, i), model->output_bytes[i]);
     }
 }
 
-/* No strtoul: it would bring locale tables. Returns 0 for anything that isn't a positive decimal number. */
-static uint32_t parse(const char *text) {
-    uint32_t value = 0;
-
-    for (; *text != '\0'; ++text) {
-        if (*text < '0' || *text > '9' || value > 99999999u) {
-            return 0;
-        }
-        value = value * 10u + (uint32_t)(*text - '0');
-    }
-    return value;
-}
-
-int main(int argc, char **argv) {
+int main(void) {
     const cortado_harness_model_t *model = &cortado_harness_model;
-    const uint32_t count = argc == 4 ? parse(argv[3]) : 0;
+    uint32_t count = 0;
     uint32_t sample;
-    int source;
-    int sink;
 
-    if (count == 0) {
-        cortado_port_print("usage: PROGRAM input.bin output.bin count\n");
-        return EXIT_USAGE;
-    }
-    source = cortado_port_open(argv[1], CORTADO_PORT_READ);
-    sink = cortado_port_open(argv[2], CORTADO_PORT_WRITE);
-    if (source < 0 || sink < 0) {
-        cortado_port_print("cannot open ");
-        cortado_port_print(source < 0 ? argv[1] : argv[2]);
-        cortado_port_print("\n");
-        return EXIT_FILES;
+    if (cortado_port_read(&count, sizeof count) != 0) {
+        stop(EXIT_INPUT, "there is no input", 0);
     }
     for (sample = 0; sample < count; ++sample) {
-        run_sample(model, source, sink, sample);
-    }
-    if (cortado_port_close(source) != 0 || cortado_port_close(sink) != 0) {
-        cortado_port_print("cannot close the files\n");
-        return EXIT_FILES;
+        run_sample(model, sample);
     }
     if (cortado_port_stack_limit() != NULL) {
-        cortado_port_print("{\"stack_bytes\": ");
-        cortado_port_print_unsigned(stack_bytes);
-        cortado_port_print("}\n");
+        cortado_port_send_number(CORTADO_RECORD_STACK, stack_bytes);
     }
-    return 0;
+    cortado_port_exit(0);
 }

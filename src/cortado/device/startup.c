@@ -6,9 +6,9 @@
  * instead of writing over data. The handlers have the main stack, so that such a fault can still be reported.
  */
 #include "port.h"
-#include "semihosting.h"
+#include "wire.h"
 
-enum { MAX_WORDS = 8, COMMAND_LINE_BYTES = 160, EXIT_FAULT = 124, EXIT_COMMAND_LINE = 123 };
+enum { EXIT_FAULT = 124 };
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 #define CPACR REGISTER(0xE000ED88u)
@@ -41,7 +41,7 @@ extern uint32_t cortado_bss_start[], cortado_bss_end[];
 extern uint32_t cortado_bigram_start[], cortado_bigram_end[];
 extern uint32_t cortado_stack_limit[], cortado_stack_top[], cortado_handler_stack_top[];
 
-int main(int argc, char **argv);
+int main(void);
 void cortado_start(void) __attribute__((noreturn, used));
 void cortado_fault(const uint32_t *frame, uint32_t exc_return) __attribute__((noreturn, used));
 void cortado_reset_handler(void) __attribute__((naked, noreturn));
@@ -139,45 +139,18 @@ static void fill(uint32_t *from, const uint32_t *end) {
     }
 }
 
-static int split(char *line, char *words[], int most) {
-    int count = 0;
-
-    for (;;) {
-        while (*line == ' ') {
-            *line++ = '\0';
-        }
-        if (*line == '\0') {
-            return count;
-        }
-        if (count == most) {
-            return -1;
-        }
-        words[count++] = line;
-        while (*line != ' ' && *line != '\0') {
-            ++line;
-        }
-    }
-}
-
 void cortado_start(void) {
-    static char line[COMMAND_LINE_BYTES];
-    static char *words[MAX_WORDS];
     const uint32_t *load = cortado_data_load;
     uint32_t *data = cortado_data_start;
-    int count;
 
     set_up_core();
+    cortado_wire_start();
     while (data < cortado_data_end) {
         *(volatile uint32_t *)data++ = *load++;
     }
     fill(cortado_bss_start, cortado_bss_end);
     fill(cortado_bigram_start, cortado_bigram_end);
-
-    if (cortado_semihosting_command_line(line, sizeof line) != 0 || (count = split(line, words, MAX_WORDS)) < 0) {
-        cortado_port_print("the command line is too long for the board's start-up code\n");
-        cortado_port_exit(EXIT_COMMAND_LINE);
-    }
-    cortado_port_exit(main(count, words));
+    cortado_port_exit(main());
 }
 
 static void print_register(const char *name, uint32_t value) {
