@@ -145,13 +145,13 @@ def conv1x1_variants(
     yield "cortado_conv1x1_s8", PORTABLE
     yield "cortado_conv1x1_s8", FOLDED
     core, suffix = machine.core, machine.block_suffix()
-    if packing.fits_block(weights, bias, shift, core):
-        scratch = packing.scratch_conv1x1_block(weights.shape[1], len(x))
-        yield "cortado_conv1x1_s8", Variant(suffix, lambda *c: packing.pack_block(*c, core), scratch)
-    if packing.fits_linear(weights, bias, shift, core):
-        yield "cortado_linear_s8", Variant(suffix, lambda *c: packing.pack_linear(*c, core))
-    if "__mve" in machine.suffixes and packing.fits_mve(shift):
-        yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_mve)
+    if packing.fits_conv_tile(weights, bias, shift, core):
+        scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x))
+        yield "cortado_conv1x1_s8", Variant(suffix, lambda *c: packing.pack_conv_tile(*c, core), scratch)
+    if packing.fits_linear_group(weights, bias, shift, core):
+        yield "cortado_linear_s8", Variant(suffix, lambda *c: packing.pack_linear_group(*c, core))
+    if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
+        yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_conv_tile_mve)
 
 
 def folded(bias: Array | None, weights: Array, zero: int, axes: tuple[int, ...]) -> Array:
@@ -227,12 +227,16 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
     core, depth, out_w = machine.core, weights[0].size, sums.shape[2]
     yield PORTABLE
     yield FOLDED
-    if packing.fits_block(weights, bias, requant.shift, core):
+    if packing.fits_conv_tile(weights, bias, requant.shift, core):
         for lean in (False, True):
-            scratch = packing.scratch_conv2d_block(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
-            yield Variant(machine.block_suffix(), lambda *c: packing.pack_block(*c, core, groups), scratch, lean=lean)
-    if "__mve" in machine.suffixes and packing.fits_mve(requant.shift):
-        yield Variant("__mve", lambda *c: packing.pack_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w))
+            scratch = packing.scratch_conv2d_tile(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
+            yield Variant(
+                machine.block_suffix(), lambda *c: packing.pack_conv_tile(*c, core, groups), scratch, lean=lean
+            )
+    if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(requant.shift):
+        yield Variant(
+            "__mve", lambda *c: packing.pack_conv_tile_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w)
+        )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -273,7 +277,7 @@ def test_depthwise_of_few_channels(machine: Machine) -> None:
         taps = ref.windows(x, kernel, window.stride, window.padding, window.dilation, zero)
         sums = ref.depthwise_sums(taps, weights, bias, zero)
         requant = right_shifts_only(draw.requant(sums))
-        variant = Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
+        variant = Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(*kernel))
         out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_few_s8")
         outputs.append((out, finished(sums, requant), f"{channels} channels, {width} wide, {window}"))
     check(machine, calls, outputs)
@@ -317,18 +321,21 @@ def depthwise_variants(
     yield "cortado_depthwise_s8", FOLDED
     if multiplier != 1:
         return
-    if packing.fits_taps(weights, bias, requant.shift, core):
+    if packing.fits_depthwise(weights, bias, requant.shift, core):
         # On a 64-bit host a pointer is twice as long.
-        scratch = packing.scratch_taps(*kernel, core) * (1 if machine.target else 2)
-        yield "cortado_depthwise_s8", Variant(machine.block_suffix(), lambda *c: packing.pack_taps(*c, core), scratch)
+        scratch = packing.scratch_depthwise(*kernel, core) * (1 if machine.target else 2)
+        yield (
+            "cortado_depthwise_s8",
+            Variant(machine.block_suffix(), lambda *c: packing.pack_depthwise(*c, core), scratch),
+        )
     clamp = requant.act_min, requant.act_max
-    if machine.core is Core.DSP and packing.fits_slide(weights, bias, requant.shift, clamp, *geometry):
-        yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_slide)
-    if "__mve" in machine.suffixes and packing.fits_taps_mve(weights, requant.shift):
+    if machine.core is Core.DSP and packing.fits_depthwise3x3_dsp(weights, bias, requant.shift, clamp, *geometry):
+        yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_depthwise3x3_dsp)
+    if "__mve" in machine.suffixes and packing.fits_depthwise_mve(weights, requant.shift):
         name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
-        yield name, Variant("__mve", packing.pack_taps_mve, packing.scratch_taps_mve(*kernel))
-    if "__mve" in machine.suffixes and packing.fits_nine_mve(weights, requant.shift):
-        yield "cortado_depthwise3x3_s8", Variant("__mve", packing.pack_taps_mve)
+        yield name, Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(*kernel))
+    if "__mve" in machine.suffixes and packing.fits_depthwise3x3_mve(weights, requant.shift):
+        yield "cortado_depthwise3x3_s8", Variant("__mve", packing.pack_depthwise_mve)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -631,15 +638,15 @@ def test_softmax_by_table(machine: Machine) -> None:
         expected = computed.space(rows * n)
         computed.call("cortado_softmax_s8", layer, computed.array(x), expected, rows, n)
         table = packing.softmax_table(factor["in_multiplier"], shift, factor["diff_min"])
-        for suffix in ("__table", *(s for s in machine.suffixes if s == "__mve")):
+        for suffix in ("", *(s for s in machine.suffixes if s == "__mve")):
             layer = tabled.struct("cortado_softmax_t", **factor, exp_table=tabled.array(table))
             source = tabled.array(x)
             out = source if number % 2 else tabled.space(rows * n)
-            tabled.call(f"cortado_softmax_s8{suffix}", layer, source, out, rows, n)
-            places.append((out, expected, (rows, n), f"softmax{suffix} case {number}"))
+            tabled.call(f"cortado_softmax_table_s8{suffix}", layer, source, out, rows, n)
+            places.append((out, expected, (rows, n), f"softmax_table{suffix} case {number}"))
     run_host(computed)
     outputs = [(out, computed.read(expected, np.int8, shape), what) for out, expected, shape, what in places]
-    check(machine, tabled, outputs, "cortado_softmax_s8__table", *mve(machine, "softmax_s8"))
+    check(machine, tabled, outputs, "cortado_softmax_table_s8", *mve(machine, "softmax_table_s8"))
 
 
 # ---- Data movement and the float border -----------------------------------------------------------------------------
@@ -761,16 +768,16 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
             (
                 f"cortado_conv2d_s8{block}_scratch",
                 (conv,),
-                packing.scratch_conv2d_block(size // depth, depth, out_w, machine.core, bool(lean)),
+                packing.scratch_conv2d_tile(size // depth, depth, out_w, machine.core, bool(lean)),
             ),
-            (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_block(depth, out_w)),
-            (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_taps(*kernel, machine.core)),
+            (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_tile(depth, out_w)),
+            (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_depthwise(*kernel, machine.core)),
         ]
         if "__mve" in machine.suffixes:
             wanted += [
                 ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
-                ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
-                ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_taps_mve(*kernel)),
+                ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
+                ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
             ]
     for symbol, args, _ in wanted:
         calls.call(symbol, *args)

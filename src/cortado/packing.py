@@ -26,23 +26,23 @@ def _no_minimum(weights: Int8) -> bool:
     return not np.any(weights == -128)
 
 
-def fits_block(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+def fits_conv_tile(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
     """Whether conv2d or conv1x1 `__scalar` (`__dsp` on DSP cores) takes a layer. weights [out_c, ...]."""
     return _no_minimum(weights) if core is Core.SMALL else _doubling_fits(weights, bias, shift, 0)
 
 
-def fits_linear(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+def fits_linear_group(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
     """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer: right shifts only. weights [out_c, in_c]."""
     return bool(np.all(shift < 0)) and _doubling_fits(weights, bias, shift, 0)
 
 
-def fits_taps(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+def fits_depthwise(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
     """Whether depthwise `__scalar` (`__dsp` on DSP cores) takes a layer. weights [kernel_h, kernel_w, channels], one
     output channel for each input channel."""
     return weights.shape[2] >= 4 and (core is Core.SMALL or _doubling_fits(weights, bias, shift, 2))
 
 
-def fits_slide(
+def fits_depthwise3x3_dsp(
     weights: Int8,
     bias: Int32,
     shift: Int32,
@@ -67,20 +67,20 @@ def fits_slide(
     )
 
 
-def fits_mve(shift: Int32) -> bool:
+def fits_conv_tile_mve(shift: Int32) -> bool:
     """Whether conv2d or conv1x1 `__mve` takes a layer: every output is shifted right."""
     return bool(np.all(shift < 0))
 
 
-def fits_taps_mve(weights: Int8, shift: Int32) -> bool:
+def fits_depthwise_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
     return _no_minimum(weights) and bool(np.all(shift <= 0))
 
 
-def fits_nine_mve(weights: Int8, shift: Int32) -> bool:
+def fits_depthwise3x3_mve(weights: Int8, shift: Int32) -> bool:
     """Whether depthwise3x3 `__mve` takes a layer."""
     plain = weights.shape[:2] == (3, 3) and weights.shape[2] >= 16
-    return plain and fits_taps_mve(weights, shift) and bool(np.all(shift < 0))
+    return plain and fits_depthwise_mve(weights, shift) and bool(np.all(shift < 0))
 
 
 ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, which its variants take as b
@@ -143,8 +143,8 @@ def _bytes(words: NDArray[np.generic]) -> Int8:
     return words.astype("<u4")[..., None].view(np.int8)
 
 
-def pack_block(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core, groups: int = 1) -> Int8:
-    """The stream of cortado_block.h for conv2d and conv1x1: [out_c, ...] weights with bias and factors between them.
+def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core, groups: int = 1) -> Int8:
+    """The stream of conv_tile_s8__scalar_dsp.S: [out_c, ...] weights with bias and factors between them.
 
     Products are padded with zeros to a multiple of 4, channels to what the kernel takes together.
     """
@@ -159,12 +159,12 @@ def pack_block(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
 
-def scratch_conv1x1_block(in_c: int, pixels: int) -> int:
+def scratch_conv1x1_tile(in_c: int, pixels: int) -> int:
     """Bytes of scratch for conv1x1 `__scalar` and `__dsp`, at most `pixels` at a time."""
     return (8 if pixels > 2 else 4) * (in_c + 3 & ~3)
 
 
-def scratch_conv2d_block(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
+def scratch_conv2d_tile(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
     """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = in_c / groups.
 
     A lean layer takes two pixels at a time instead of four. DSP cores gather windows as bytes first unless every tap is
@@ -175,8 +175,8 @@ def scratch_conv2d_block(taps: int, depth: int, out_w: int, core: Core, lean: bo
     return (8 if out_w > 2 and not lean else 4) * padded + window
 
 
-def pack_taps(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
-    """The stream of cortado_taps.h for depthwise: [kernel_h, kernel_w, channels] weights, four channels at a time.
+def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
+    """The stream of depthwise_pixel_s8__scalar_dsp.S: [kernel_h, kernel_w, channels] weights, four channels at a time.
 
     Needs at least 4 channels and a depth multiplier of 1. The last four channels may repeat some of those before.
     """
@@ -193,27 +193,27 @@ def pack_taps(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core:
     return np.ascontiguousarray(np.concatenate(parts))
 
 
-def pack_slide(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of slide.S for depthwise3x3 `__dsp`: [3, 3, channels] weights."""
+def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise3x3_row_s8__dsp.S for depthwise3x3 `__dsp`: [3, 3, channels] weights."""
     order = [(0, 2), (1, 2), (0, 1), (1, 1), (2, 2), (0, 0), (2, 1), (1, 0), (2, 0)]
     products = _pad(np.stack([weights[row, column] for row, column in order], axis=1), 1, 4)
     words = _bytes(np.stack([bias, multiplier, -shift], axis=1)).reshape(len(bias), -1)
     return np.ascontiguousarray(np.concatenate([products, words], axis=1)).reshape(-1)
 
 
-def scratch_taps(kernel_h: int, kernel_w: int, core: Core) -> int:
+def scratch_depthwise(kernel_h: int, kernel_w: int, core: Core) -> int:
     """Bytes of scratch for depthwise `__scalar` and `__dsp`: a pointer per tap, on DSP cores an even number of them."""
     taps = kernel_h * kernel_w
     return 4 * (taps + taps % 2 if core is Core.DSP else taps)
 
 
-def scratch_taps_mve(kernel_h: int, kernel_w: int) -> int:
+def scratch_depthwise_mve(kernel_h: int, kernel_w: int) -> int:
     """Bytes of scratch for depthwise and depthwise_few `__mve` (depthwise3x3 needs none)."""
     return 4 * kernel_h * kernel_w
 
 
-def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
-    """The stream of cortado_linear.h for linear layers: [out_c, in_c] weights, a few channels at a time."""
+def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
+    """The stream of linear_group_s8__scalar_dsp.S: [out_c, in_c] weights, a few channels at a time."""
     together = 3 if core is Core.SMALL else 4
     flat = _pad(weights, 0, together)
     if core is Core.DSP:  # four products of each channel in turn
@@ -226,8 +226,8 @@ def pack_linear(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, cor
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
 
-def pack_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
-    """The stream of cortado_mve.h for conv2d, conv1x1 and linear layers: [out_c, ...] weights, four channels each."""
+def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
+    """The stream of conv_tile_s8__mve.S: [out_c, ...] weights, four channels each."""
     flat = _pad(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
     fours = flat.reshape(-1, 4, flat.shape[2])
     whole = flat.shape[2] & ~15
@@ -248,12 +248,12 @@ def scratch_conv2d_mve(depth: int, out_w: int) -> int:
 _MVE_LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
 
 
-def pack_taps_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of nine_mve.S and taps_mve.S for depthwise: [kernel_h, kernel_w, channels] weights, sixteen channels
-    together.
+def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise3x3_pixels_s8__mve.S and depthwise_pixel_s8__mve.S, sixteen channels together.
 
-    Needs a depth multiplier of 1 and no weight of -128; all shifts to the right, or none too for taps_mve.S. The last
-    sixteen channels may repeat some of those before; fewer than sixteen are pixel after pixel.
+    Weights are [kernel_h, kernel_w, channels]. Needs a depth multiplier of 1 and no weight of -128; all shifts to the
+    right, or none too for the second. The last sixteen channels may repeat some of those before; fewer than sixteen
+    are pixel after pixel.
     """
     channels = weights.shape[2]
     taps = weights.reshape(-1, channels)
@@ -294,7 +294,7 @@ def _exp_negative(value: int) -> int:
 
 
 def softmax_table(multiplier: int, shift: int, diff_min: int) -> Int32:
-    """The exponentials of softmax `__table` and `__mve`: of the differences 0, -1, ... down to diff_min, then a 0."""
+    """The exponentials of softmax_table and its `__mve`: of the differences 0, -1, ... down to diff_min, then a 0."""
     last = min(-diff_min, 255)
     entries = [_exp_negative(_mul_high(-difference << shift, multiplier)) for difference in range(last + 1)]
     return np.array(entries + [0] * (last < 255), np.int32)

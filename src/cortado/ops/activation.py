@@ -162,7 +162,7 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    symbol, source = ("table_s8__mve", "table_s8_mve.S") if core is Core.MVE else ("table_s8", "table_s8.c")
+    symbol, source = ("table_s8__mve", "table_s8__mve.S") if core is Core.MVE else ("table_s8", "table_s8.c")
     return Kernel(
         call=f"cortado_{symbol}(L->table, rows[0], out, n);",
         sources=(source,),

@@ -167,10 +167,11 @@ def _variant(fields: dict[str, int], core: Core) -> tuple[str, tuple[str, ...]]:
     """The kernel for two tensors of equal shape, and its sources."""
     a, b, out = ((fields[f"{operand}_multiplier"], fields[f"{operand}_shift"]) for operand in ("a", "b", "out"))
     if core is Core.MVE and packing.fits_add_mve(a, b, out):
-        return "add_s8__mve", ("add_s8_mve.S",)
+        return "add_s8__mve", ("add_s8__mve.S",)
     clamp = (fields["act_min"], fields["act_max"])
     if core in (Core.LONG, Core.DSP, Core.MVE) and packing.fits_add(a, b, out, clamp):
-        return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}", ("add_s8_sum.c", "sum.S", "sum.c")
+        sources = ("add_s8__scalar_dsp.c", "add_fours_s8__scalar_dsp.S", "add_fours_s8__scalar.c")
+        return f"add_s8__{'scalar' if core is Core.LONG else 'dsp'}", sources
     return "add_s8", ("add_s8.c",)
 
 

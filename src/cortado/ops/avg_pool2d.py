@@ -121,18 +121,18 @@ def _one_window(call: Call, core: Core) -> tuple[str, str, tuple[str, ...]]:
     if core is Core.MVE:
         vector = packing.fits_means_mve(math.prod(call["kernel_size"]))
         means = ("cortado_means_s8__mve", ()) if vector else ("cortado_means_s8", ("sum_rows_s8.c",))
-        return "cortado_sum_rows_s8__mve", means[0], ("pool_mve.S", *means[1])
+        return "cortado_sum_rows_s8__mve", means[0], ("pool16_s8__mve.S", *means[1])
     if core is Core.DSP:
-        return "cortado_sum_rows_s8__dsp", "cortado_means_s8", ("sum_rows_s8.c", "sum_rows_s8_dsp.c")
+        return "cortado_sum_rows_s8__dsp", "cortado_means_s8", ("sum_rows_s8.c", "sum_rows_s8__dsp.c")
     return "cortado_sum_rows_s8", "cortado_means_s8", ("sum_rows_s8.c",)
 
 
 def _variant(call: Call, core: Core) -> tuple[str, tuple[str, ...]]:
     fits = packing.fits_avg_pool2d(*call["kernel_size"])
     if core is Core.MVE and fits:
-        return "avg_pool2d_s8__mve", ("avg_pool2d_s8_mve.c", "pool_mve.S")
+        return "avg_pool2d_s8__mve", ("avg_pool2d_s8__mve.c", "pool16_s8__mve.S")
     if core is Core.DSP and fits and call.out_shape[3] >= 4:
-        return "avg_pool2d_s8__dsp", ("avg_pool2d_s8_dsp.c",)
+        return "avg_pool2d_s8__dsp", ("avg_pool2d_s8__dsp.c",)
     return "avg_pool2d_s8", ("avg_pool2d_s8.c",)
 
 

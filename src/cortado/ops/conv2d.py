@@ -315,6 +315,10 @@ def without_vectors(core: Core) -> Core:
     return Core.DSP if core is Core.MVE else core
 
 
+# Inner loops: assembly, and the same in C for other machines.
+CONV_TILE = ("conv_tile_s8__scalar_dsp.S", "conv_tile_s8__scalar.c")
+LINEAR_GROUP = ("linear_group_s8__scalar_dsp.S", "linear_group_s8__scalar.c")
+
 SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
 
 
@@ -340,17 +344,17 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
 
 def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
     """A single pixel is a linear layer, which has a kernel of its own."""
-    if core is Core.MVE and packing.fits_mve(stream.shift):
-        fields = packed(fields, packing.pack_mve(*stream.all))
-        return Variant("conv1x1_s8__mve", ("conv1x1_s8_mve.c", "mve_pixels.S"), fields, tile=2)
+    if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
+        fields = packed(fields, packing.pack_conv_tile_mve(*stream.all))
+        return Variant("conv1x1_s8__mve", ("conv1x1_s8__mve.c", "conv_tile_s8__mve.S"), fields, tile=2)
     core = without_vectors(core)
-    if pixels == 1 and packing.fits_linear(stream.weights, stream.bias, stream.shift, core):
-        fields = packed(fields, packing.pack_linear(*stream.all, core))
-        return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8_group.c", "linear.S", "linear.c"), fields)
-    if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
-        sources = ("conv1x1_s8_block.c", "block.S", "block.c", "scratch.c")
-        scratch = packing.scratch_conv1x1_block(stream.weights.shape[1], pixels)
-        fields = packed(fields, packing.pack_block(*stream.all, core))
+    if pixels == 1 and packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
+        fields = packed(fields, packing.pack_linear_group(*stream.all, core))
+        return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8__scalar_dsp.c", *LINEAR_GROUP), fields)
+    if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
+        sources = ("conv1x1_s8__scalar_dsp.c", *CONV_TILE, "cortado_scratch.c")
+        scratch = packing.scratch_conv1x1_tile(stream.weights.shape[1], pixels)
+        fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
         return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=4)
     return None
 
@@ -381,15 +385,15 @@ def _window_call(chosen: Variant) -> Kernel:
 def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
     _, kernel_h, kernel_w, depth = stream.weights.shape
     taps, out_w, groups = kernel_h * kernel_w, fields["out_w"], fields["groups"]
-    if core is Core.MVE and packing.fits_mve(stream.shift):
-        mve = ("conv2d_s8_mve.c", "mve_pixels.S", "scratch.c")
+    if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
+        mve = ("conv2d_s8__mve.c", "conv_tile_s8__mve.S", "cortado_scratch.c")
         scratch = packing.scratch_conv2d_mve(taps * depth, out_w)
-        return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_mve(*stream.all, groups)), scratch)
+        return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_conv_tile_mve(*stream.all, groups)), scratch)
     core = without_vectors(core)
-    if packing.fits_block(stream.weights, stream.bias, stream.shift, core):
-        sources = ("conv2d_s8_block.c", "block.S", "block.c", "scratch.c")
-        scratch, less = (packing.scratch_conv2d_block(taps, depth, out_w, core, lean) for lean in (False, True))
-        fields, name = packed(fields, packing.pack_block(*stream.all, core, groups)), f"conv2d_s8__{SUFFIX[core]}"
+    if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
+        sources = ("conv2d_s8__scalar_dsp.c", *CONV_TILE, "cortado_scratch.c")
+        scratch, less = (packing.scratch_conv2d_tile(taps, depth, out_w, core, lean) for lean in (False, True))
+        fields, name = packed(fields, packing.pack_conv_tile(*stream.all, core, groups)), f"conv2d_s8__{SUFFIX[core]}"
         return Variant(name, sources, fields, scratch, Variant(name, sources, {**fields, "lean": 1}, less))
     return None
 

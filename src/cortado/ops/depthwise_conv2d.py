@@ -126,24 +126,25 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
     kh, kw, channels = stream.weights.shape
-    if core is Core.MVE and packing.fits_nine_mve(stream.weights, stream.shift):
-        fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
-        return Variant("depthwise3x3_s8__mve", ("depthwise3x3_s8_mve.c", "nine_mve.S"), fields)
-    if core is Core.MVE and packing.fits_taps_mve(stream.weights, stream.shift):
-        fields = conv2d.packed(fields, packing.pack_taps_mve(*stream.all))
+    if core is Core.MVE and packing.fits_depthwise3x3_mve(stream.weights, stream.shift):
+        fields = conv2d.packed(fields, packing.pack_depthwise_mve(*stream.all))
+        return Variant("depthwise3x3_s8__mve", ("depthwise3x3_s8__mve.c", "depthwise3x3_pixels_s8__mve.S"), fields)
+    if core is Core.MVE and packing.fits_depthwise_mve(stream.weights, stream.shift):
+        fields = conv2d.packed(fields, packing.pack_depthwise_mve(*stream.all))
         name = "depthwise" if channels >= 16 else "depthwise_few"
-        mve = (f"{name}_s8_mve.c", "taps_mve.S", "scratch.c")
-        return Variant(f"{name}_s8__mve", mve, fields, packing.scratch_taps_mve(kh, kw))
+        mve = (f"{name}_s8__mve.c", "depthwise_pixel_s8__mve.S", "cortado_scratch.c")
+        return Variant(f"{name}_s8__mve", mve, fields, packing.scratch_depthwise_mve(kh, kw))
     core = conv2d.without_vectors(core)
     columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
     clamp = (fields["act_min"], fields["act_max"])
-    if core is Core.DSP and packing.fits_slide(*stream.all[:2], stream.shift, clamp, columns, slide):
-        fields = conv2d.packed(fields, packing.pack_slide(*stream.all))
-        return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8_dsp.c", "slide.S"), fields)
-    if packing.fits_taps(stream.weights, stream.bias, stream.shift, core):
-        fields = conv2d.packed(fields, packing.pack_taps(*stream.all, core))
-        sources = ("depthwise_s8_taps.c", "taps.S", "taps.c", "scratch.c")
-        return Variant(f"depthwise_s8__{conv2d.SUFFIX[core]}", sources, fields, packing.scratch_taps(kh, kw, core))
+    if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
+        fields = conv2d.packed(fields, packing.pack_depthwise3x3_dsp(*stream.all))
+        return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8__dsp.c", "depthwise3x3_row_s8__dsp.S"), fields)
+    if packing.fits_depthwise(stream.weights, stream.bias, stream.shift, core):
+        fields = conv2d.packed(fields, packing.pack_depthwise(*stream.all, core))
+        pixel = ("depthwise_pixel_s8__scalar_dsp.S", "depthwise_pixel_s8__scalar.c")
+        sources = ("depthwise_s8__scalar_dsp.c", *pixel, "cortado_scratch.c")
+        return Variant(f"depthwise_s8__{conv2d.SUFFIX[core]}", sources, fields, packing.scratch_depthwise(kh, kw, core))
     return None
 
 

@@ -131,9 +131,9 @@ def kernel(call: Call, core: Core) -> Kernel:
     }
     symbol, sources = "max_pool2d_s8", ["max_pool2d_s8.c"]
     if core is Core.MVE and call.out_shape[3] >= 4:
-        symbol, sources = "max_pool2d_s8__mve", ["max_pool2d_s8_mve.c", "pool_mve.S"]
+        symbol, sources = "max_pool2d_s8__mve", ["max_pool2d_s8__mve.c", "pool16_s8__mve.S"]
     elif core is Core.DSP and call.out_shape[3] >= 4:
-        symbol, sources = "max_pool2d_s8__dsp", ["max_pool2d_s8_dsp.c"]
+        symbol, sources = "max_pool2d_s8__dsp", ["max_pool2d_s8__dsp.c"]
     return Kernel(
         call=f"cortado_{symbol}(L, rows, out);",
         sources=tuple(sources),

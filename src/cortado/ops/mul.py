@@ -84,7 +84,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     channels = _binary.by_channel(call)
     if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
         repeat = "n" if channels is None else channels
-        text, source = f"cortado_mul_channel_s8__mve(L, rows[0], rows[1], out, n, {repeat});", "mul_s8_mve.S"
+        text, source = f"cortado_mul_channel_s8__mve(L, rows[0], rows[1], out, n, {repeat});", "mul_channel_s8__mve.S"
     elif channels is not None:
         text, source = f"cortado_mul_channel_s8(L, rows[0], rows[1], out, n, {channels});", "mul_channel_s8.c"
     else:

@@ -183,8 +183,8 @@ def exp_table(call: Call) -> Array:
 def kernel(call: Call, core: Core) -> Kernel:
     vector = core is Core.MVE
     return Kernel(
-        call=f"cortado_softmax_s8__{'mve' if vector else 'table'}(L, rows[0], out, n, {call.shape('input')[-1]});",
-        sources=("softmax_s8_mve.c", "softmax_mve.S") if vector else ("softmax_s8_table.c",),
+        call=f"cortado_softmax_table_s8{'__mve' if vector else ''}(L, rows[0], out, n, {call.shape('input')[-1]});",
+        sources=("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S") if vector else ("softmax_table_s8.c",),
         struct="cortado_softmax_t",
         fields={
             "in_multiplier": call["input_multiplier"],

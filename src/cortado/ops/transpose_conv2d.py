@@ -426,7 +426,7 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
     scratch = max(part.scratch for part in parts)
     return Kernel(
         call=f"{symbol}(L->phase[{which}], rows + L->top[{which}], out, scratch);",
-        sources=(*parts[0].sources, "scratch.c"),
+        sources=(*parts[0].sources, "cortado_scratch.c"),
         struct="cortado_phases_t",
         fields={"top": tops, "phase": tuple(Layer("cortado_conv2d_t", part.fields) for part in parts)},
         scratch=scratch,

@@ -13,8 +13,8 @@
  *   __dsp      cores with the DSP instructions (those with vector instructions have them too)
  *   __mve      cores with vector instructions (MVE)
  *
- * Convolution variants need no more than `weights`: a stream that src/cortado/packing.py packs for them, aligned to 4
- * bytes, which holds weights, biases and factors in the order they are read. The input offset is folded into the biases;
+ * Convolution variants need no more than `weights`: a stream that the compiler packs for them, aligned to 4 bytes, which
+ * holds weights, biases and factors in the order they are read. The input offset is folded into the biases;
  * in_offset, bias, multiplier and shift are not looked at. `scratch` is aligned to 4 bytes; functions such as
  * cortado_conv2d_s8__dsp_scratch say how many it has. No kernel reads or writes outside its buffers.
  */
@@ -107,7 +107,8 @@ void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const
 void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 /* For 1 to 15 channels. */
 void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-/* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, little padding and no clamp: see packing.py. */
+/* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, dilation 1,
+ * at most one column of padding on each side, no clamp but [-128, 127], and right shifts only. */
 void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
@@ -268,14 +269,14 @@ void cortado_maximum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n
  * below diff_min (which is <= 0) give -128. May be in place. */
 typedef struct {
     int32_t in_multiplier, in_shift, diff_min;
-    const int32_t *exp_table; /* __table, __mve: exp of the differences 0, -1, ... down to diff_min, then a 0; at most
+    const int32_t *exp_table; /* softmax_table: exp of the differences 0, -1, ... down to diff_min, then a 0; at most
                                  256 entries */
 } cortado_softmax_t;
 
 void cortado_softmax_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 /* The same bits from a table made at compile time: faster, and no exponential in the program. */
-void cortado_softmax_s8__table(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
-void cortado_softmax_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+void cortado_softmax_table_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+void cortado_softmax_table_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */

@@ -13,6 +13,8 @@
 #error "assemble this file with the core's flags, such as -mcpu=cortex-m4 -mthumb (CMake: CMAKE_ASM_FLAGS)"
 #endif
 
+#include "cortado_isa.h"
+
 #if defined(__thumb__)
     .syntax unified
     .thumb
@@ -26,7 +28,7 @@
 \name:
     .endm
 
-#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+#if CORTADO_SMALL_CORE
 
 /* Scales r0. r4 and r5 the signed lower and upper half of the multiplier, r8 shift word, r9 offset, r12 2^14; r1 to r3
  * are lost. Four 16-bit products: see cortado_mul_high. */

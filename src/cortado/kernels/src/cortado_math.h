@@ -5,6 +5,8 @@
 #ifndef CORTADO_MATH_H
 #define CORTADO_MATH_H
 
+#include "cortado_isa.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -12,15 +14,6 @@
  * not to try: what is worth vector instructions here is written with them. */
 #if defined(__ARM_FEATURE_MVE) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-tree-vectorize", "no-tree-slp-vectorize")
-#endif
-
-/* Cores without a long multiply, a divide or unaligned access (Armv6-M, Armv8-M Baseline). */
-#ifndef CORTADO_SMALL_CORE /* may be set by hand, to test that code elsewhere */
-#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
-#define CORTADO_SMALL_CORE 1
-#else
-#define CORTADO_SMALL_CORE 0
-#endif
 #endif
 
 /* A function whose calls are cheaper than copies of it. */

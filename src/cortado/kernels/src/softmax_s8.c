@@ -6,7 +6,7 @@
 #include "cortado_softmax.h"
 
 /* exp(v) as Q31 for v <= 0 with 5 integer bits: a polynomial around -1/8 for the part within a quarter, then one
- * factor exp(-2^i) for every higher bit. */
+ * factor exp(-2^i / 4) for every bit i above. */
 static int32_t exp_negative(int32_t v)
 {
     static const int32_t factors[] = {1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242};

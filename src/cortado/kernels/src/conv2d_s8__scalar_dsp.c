@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Convolution, four pixels at a time: see conv_tile_s8__scalar_dsp.h.
+ */
+#include "conv_tile_s8__scalar_dsp.h"
+
+/* Where the kernel reads: the group's first channel, and its channels per tap. */
+typedef struct {
+    const cortado_conv2d_t *L;
+    const int8_t *const *rows;
+    int32_t first, depth;
+} source_t;
+
+static inline const int8_t *tap(const source_t *S, const int8_t *row, int32_t x)
+{
+    const cortado_conv2d_t *L = S->L;
+    return (row != NULL && x >= 0 && x < L->in_w ? row + x * L->in_c : L->zero) + S->first;
+}
+
+/* Windows from column `left` on, inside the image and without gaps, are one run of bytes per row. */
+static inline int one_run(const cortado_conv2d_t *L, int32_t left, int32_t last)
+{
+    return L->dilation_w == 1 && L->groups == 1 && left >= 0 && last + L->kernel_w <= L->in_w;
+}
+
+#if defined(CORTADO_LANE)
+
+/* The windows of two pixels, which start at columns left and left + step. */
+static void lay_out_pair(const source_t *S, int32_t left, int32_t step, int32_t *to, int32_t words)
+{
+    const cortado_conv2d_t *L = S->L;
+    const int run = one_run(L, left, left + step);
+    for (int32_t ky = 0; ky < L->kernel_h; ky++) {
+        const int8_t *row = S->rows[ky];
+        if (run && row != NULL) {
+            const int8_t *x0 = row + left * L->in_c;
+            to = cortado_conv_tile_pack(to, words, x0, x0 + step * L->in_c, L->kernel_w * S->depth);
+            continue;
+        }
+        for (int32_t kx = 0, x = left; kx < L->kernel_w; kx++, x += L->dilation_w) {
+            to = cortado_conv_tile_pack(to, words, tap(S, row, x), tap(S, row, x + step), S->depth);
+        }
+    }
+}
+
+static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t size, int32_t *x)
+{
+    const int32_t words = pixels > 2 ? 2 : 1, stride = S->L->stride_w;
+    (void)size;
+    for (int32_t i = 0; i < words; i++) {
+        /* An odd last pixel fills the pair with itself. */
+        lay_out_pair(S, left + 2 * i * stride, 2 * i + 1 < pixels ? stride : 0, x + i, words);
+    }
+}
+
+#else
+
+/* n bytes as products of one pixel; or, without words, as bytes. */
+static CORTADO_ONCE void *put(void *at, int32_t words, const int8_t *from, int32_t n)
+{
+    int8_t *to = at;
+    if (words != 0) {
+        return cortado_conv_tile_expand_s8__dsp(at, words, from, n);
+    }
+    for (; n >= 4; n -= 4) {
+        cortado_store4(to, cortado_load4(from));
+        to += 4;
+        from += 4;
+    }
+    for (; n > 0; n--) {
+        *to++ = *from++;
+    }
+    return to;
+}
+
+/* The window of one pixel. */
+static CORTADO_ONCE void gather(const source_t *S, int32_t left, void *to, int32_t words)
+{
+    const cortado_conv2d_t *L = S->L;
+    const int run = one_run(L, left, left);
+    for (int32_t ky = 0; ky < L->kernel_h; ky++) {
+        const int8_t *row = S->rows[ky];
+        if (run && row != NULL) {
+            to = put(to, words, row + left * L->in_c, L->kernel_w * S->depth);
+            continue;
+        }
+        for (int32_t kx = 0, x = left; kx < L->kernel_w; kx++, x += L->dilation_w) {
+            to = put(to, words, tap(S, row, x), S->depth);
+        }
+    }
+}
+
+static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t size, int32_t *x)
+{
+    const int32_t words = pixels > 2 ? 4 : 2;
+    /* Products come by fours: taps of other sizes are gathered as bytes first, behind the group. */
+    const int direct = S->depth % 4 == 0;
+    int32_t *const window = x + (words >> 1) * cortado_round4(size);
+    for (int32_t i = 0; i < words; i++) {
+        if (i < pixels || direct) {
+            gather(S, left + cortado_min(i, pixels - 1) * S->L->stride_w, direct ? x + i : window, direct ? words : 0);
+        }
+        if (!direct) {
+            cortado_conv_tile_expand_s8__dsp(x + i, words, (const int8_t *)window, size);
+        }
+    }
+}
+
+#endif
+
+void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out,
+                                           void *scratch)
+{
+    const int32_t channels = L->out_c / L->groups;
+    const int32_t together = L->lean != 0 ? 2 : 4;
+    source_t source = {L, rows, 0, L->in_c / L->groups};
+    const int32_t size = L->kernel_h * L->kernel_w * source.depth;
+    cortado_conv_tile_t block = {L->weights,    cortado_round4(size), channels, L->out_c,
+                             L->out_offset, L->act_min,           L->act_max};
+    for (int32_t group = 0; group < L->groups; group++) {
+        const int8_t *next = block.stream;
+        for (int32_t x = 0; x < L->out_w; x += together) {
+            const int32_t n = cortado_min(L->out_w - x, together);
+            lay_out(&source, x * L->stride_w - L->pad_left, n, size, scratch);
+            next = cortado_conv_tile(&block, scratch, n, out + x * L->out_c);
+        }
+        block.stream = next;
+        source.first += source.depth;
+        out += channels;
+    }
+}

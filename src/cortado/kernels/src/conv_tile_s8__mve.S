@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cortado_conv_tile1_s8__mve and cortado_conv_tile2_s8__mve of conv_tile_s8__mve.h.
+ *
+ *   const int8_t *cortado_conv_tile1_s8__mve(const cortado_conv_tile_mve_t *M, const int8_t *x, int8_t *out)
+ *   const int8_t *cortado_conv_tile2_s8__mve(const cortado_conv_tile_mve_t *M, const int8_t *x0, const int8_t *x1, int8_t *out0,
+ *                                    int8_t *out1)
+ *
+ * VMLADAVA sums into an even core register: r0, r2, r4, r6 are the four channels of the first pixel, r8, r10, r12, lr
+ * those of the second. r5 is the stream, r9 the channels left, r11 the output offset.
+ */
+#include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
+
+#define M_STREAM 0
+#define M_BLOCKS 4
+#define M_REST 8
+#define M_CHANNELS 12
+#define M_OFFSET 16
+#define M_LOW 20
+
+/* Frame: how often the loop of two blocks runs, twice, and one more if it starts with its second block (negative: there
+ * is no block at all); rest, x0, x1, out0, out1. */
+#define LOOPS 0
+#define REST 4
+#define X 8
+#define OUT 16
+#define FRAME 24
+
+/* One channel: its products with one or two pixels. \op is vmladav (the first time) or vmladava. */
+    .macro channel op, weights, sum0, sum1, pixels
+    \op\().s8 \sum0, q0, \weights
+    .if \pixels == 2
+    \op\().s8 \sum1, q1, \weights
+    .endif
+    .endm
+
+/* Sixteen products of all four channels. */
+    .macro block op, pixels
+    vldrb.8 q0, [r1], #16
+    .if \pixels == 2
+    vldrb.8 q1, [r3], #16
+    .endif
+    vldrb.8 q2, [r5], #16
+    channel \op, q2, r0, r8, \pixels
+    vldrb.8 q3, [r5], #16
+    channel \op, q3, r2, r10, \pixels
+    vldrb.8 q2, [r5], #16
+    channel \op, q2, r4, r12, \pixels
+    vldrb.8 q3, [r5], #16
+    channel \op, q3, r6, lr, \pixels
+    .endm
+
+/* Fewer than sixteen, r7: the pixels' bytes past the end are zeros, so the weights' don't matter. */
+    .macro rest pixels
+    vctp.8  r7
+    .if \pixels == 2
+    vpstt
+    vldrbt.8 q0, [r1]
+    vldrbt.8 q1, [r3]
+    .else
+    vpst
+    vldrbt.8 q0, [r1]
+    .endif
+    vldrb.8 q2, [r5]
+    add     r5, r5, r7
+    channel vmladava, q2, r0, r8, \pixels
+    vldrb.8 q3, [r5]
+    add     r5, r5, r7
+    channel vmladava, q3, r2, r10, \pixels
+    vldrb.8 q2, [r5]
+    add     r5, r5, r7
+    channel vmladava, q2, r4, r12, \pixels
+    vldrb.8 q3, [r5]
+    add     r5, r5, r7
+    channel vmladava, q3, r6, lr, \pixels
+    .endm
+
+    .macro zero_sums pixels
+    mov     r0, #0
+    mov     r2, #0
+    mov     r4, #0
+    mov     r6, #0
+    .if \pixels == 2
+    mov     r8, #0
+    mov     r10, #0
+    mov     r12, #0
+    mov     lr, #0
+    .endif
+    .endm
+
+/* The sums to outputs; all four channels of a pixel are a vector. Ties go away from zero: negative values are decremented
+ * before the shift. */
+    .macro finish pixels
+    vmov    d0, r0, r2
+    vmov    d1, r4, r6
+    .if \pixels == 2
+    vmov    d2, r8, r10
+    vmov    d3, r12, lr
+    .endif
+    vldrb.8 q2, [r5], #16
+    vldrb.8 q3, [r5], #16
+    vldrb.8 q4, [r5], #16
+    vadd.i32 q0, q0, q2
+    .if \pixels == 2
+    vadd.i32 q1, q1, q2
+    .endif
+    vqrdmulh.s32 q0, q0, q3
+    vshr.s32 q2, q0, #31
+    .if \pixels == 2
+    vqrdmulh.s32 q1, q1, q3
+    vshr.s32 q3, q1, #31
+    .endif
+    vadd.i32 q0, q0, q2
+    vrshl.s32 q0, q0, q4
+    vadd.i32 q0, q0, r11
+    .if \pixels == 2
+    vadd.i32 q1, q1, q3
+    vrshl.s32 q1, q1, q4
+    vadd.i32 q1, q1, r11
+    .endif
+    ldrd    r1, r3, [sp, #OUT]
+    vctp.32 r9
+    vmax.s32 q0, q0, q6
+    vmin.s32 q0, q0, q7
+    .if \pixels == 2
+    vmax.s32 q1, q1, q6
+    vmin.s32 q1, q1, q7
+    vpstt
+    vstrbt.32 q0, [r1], #4
+    vstrbt.32 q1, [r3], #4
+    .else
+    vpst
+    vstrbt.32 q0, [r1], #4
+    .endif
+    strd    r1, r3, [sp, #OUT]
+    subs    r9, r9, #4
+    .endm
+
+    .macro enter
+    push    {r4-r11, lr}
+    vpush   {d8-d15}
+    sub     sp, sp, #FRAME
+    .endm
+
+    .macro load_layer
+    ldrd    r5, r7, [r0, #M_STREAM]
+    ldr     r1, [r0, #M_REST]
+    subs    r7, r7, #1
+    and     r2, r7, #1
+    it      pl
+    addpl   r7, r7, r2, lsl #1
+    strd    r7, r1, [sp, #LOOPS]
+    ldrd    r9, r11, [r0, #M_CHANNELS]
+    ldrd    r1, r3, [r0, #M_LOW]
+    vdup.32 q6, r1
+    vdup.32 q7, r3
+    .endm
+
+    .macro all_channels pixels
+1:  ldrd    r1, r3, [sp, #X]
+    ldr     r7, [sp, #LOOPS]
+    asrs    r7, r7, #1
+    bmi     5f
+    block   vmladav, \pixels
+    bcs     7f
+    cbz     r7, 3f
+2:  block   vmladava, \pixels
+7:  block   vmladava, \pixels
+    subs    r7, r7, #1
+    bne     2b
+3:  ldr     r7, [sp, #REST]
+    cbz     r7, 4f
+6:  rest    \pixels
+4:  finish  \pixels
+    bgt     1b
+    mov     r0, r5
+    add     sp, sp, #FRAME
+    vpop    {d8-d15}
+    pop     {r4-r11, pc}
+5:  ldr     r7, [sp, #REST]
+    zero_sums \pixels
+    b       6b
+    .endm
+
+    function cortado_conv_tile1_s8__mve
+    enter
+    str     r1, [sp, #X]
+    str     r2, [sp, #OUT]
+    load_layer
+    all_channels 1
+    .size   cortado_conv_tile1_s8__mve, . - cortado_conv_tile1_s8__mve
+
+    function cortado_conv_tile2_s8__mve
+    ldr     r12, [sp]
+    enter
+    strd    r1, r2, [sp, #X]
+    strd    r3, r12, [sp, #OUT]
+    load_layer
+    all_channels 2
+    .size   cortado_conv_tile2_s8__mve, . - cortado_conv_tile2_s8__mve
+#endif
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack, "", %progbits
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CORTADO_ISA(cortado_conv_tile2_s8) and CORTADO_ISA(cortado_conv_tile4_s8) in C, for machines that conv_tile_s8__scalar_dsp.S has no code for: the same sums from the same stream.
+ */
+#include "conv_tile_s8__scalar_dsp.h"
+
+#if !defined(__thumb__)
+
+/* Channels that share their products in the stream. */
+#define TOGETHER (CORTADO_SMALL_CORE ? 1 : 2)
+
+static const int8_t *word(const int8_t *stream, int32_t *value)
+{
+    memcpy(value, stream, sizeof *value);
+    return stream + sizeof *value;
+}
+
+/* The sum of one pixel and one of the channels that lie together in `weights`. */
+static int32_t sum_of(const cortado_conv_tile_t *B, const int32_t *x, int32_t words, int32_t pixel, const int8_t *weights)
+{
+    int32_t sum = 0;
+    for (int32_t k = 0; k < B->depth; k++) {
+        const int32_t both = x[k * words + pixel / 2];
+        const int32_t lower = cortado_shl(both, 32 - CORTADO_LANE) >> (32 - CORTADO_LANE);
+        sum += (pixel % 2 == 0 ? lower : (both - lower) >> CORTADO_LANE) * weights[k * TOGETHER];
+    }
+    return sum;
+}
+
+static void finish(const cortado_conv_tile_t *B, int32_t sum, int32_t multiplier, int32_t shifts, int8_t *out)
+{
+    const int32_t left = shifts & 0xFF, right = (shifts >> 8) & 0xFF;
+#if CORTADO_SMALL_CORE
+    /* The halves of the multiplier are signed: the upper one is one more where the lower one is negative. */
+    multiplier = (int32_t)(((uint32_t)multiplier & 0xFFFF0000u) + (uint32_t)(int16_t)multiplier);
+    const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left);
+#else
+    const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left - 1);
+#endif
+    *out = (int8_t)cortado_clamp(v + B->offset, B->low, B->high);
+}
+
+static const int8_t *block(const cortado_conv_tile_t *B, const int32_t *x, int32_t words, int32_t pixels, int8_t *out)
+{
+    const int8_t *stream = B->stream;
+    for (int32_t oc = 0; oc < B->channels; oc += TOGETHER) {
+        int32_t bias[2] = {0, 0}, multiplier, shifts;
+        const int8_t *weights;
+        for (int32_t i = 0; i < TOGETHER && !CORTADO_SMALL_CORE; i++) {
+            stream = word(stream, &bias[i]);
+        }
+        weights = stream;
+        stream += B->depth * TOGETHER;
+        if (CORTADO_SMALL_CORE) {
+            stream = word(stream, &bias[0]);
+        }
+        for (int32_t i = 0; i < TOGETHER; i++) {
+            stream = word(word(stream, &multiplier), &shifts);
+            for (int32_t pixel = 0; pixel < pixels && oc + i < B->channels; pixel++) {
+                const int32_t sum = bias[i] + sum_of(B, x, words, pixel, weights + i);
+                finish(B, sum, multiplier, shifts, out + pixel * B->stride + oc + i);
+            }
+        }
+    }
+    return stream;
+}
+
+const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out)
+{
+    return block(B, x, 1, pixels, out);
+}
+
+const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out)
+{
+    return block(B, x, 2, pixels, out);
+}
+
+#else
+typedef int cortado_conv_tile_is_assembly; /* an empty translation unit is not C */
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Softmax with vector instructions and its exponentials in a table.
+ */
+#include "cortado.h"
+
+#if defined(__ARM_FEATURE_MVE)
+#include "cortado_softmax.h"
+
+int32_t cortado_softmax_largest_s8__mve(const int8_t *in, int32_t n);
+int32_t cortado_softmax_sum_s8__mve(const int8_t *in, int32_t n, const int32_t *table, const int32_t limits[2]);
+void cortado_softmax_outputs_s8__mve(const int8_t *in, int8_t *out, int32_t n, const int32_t *table, const int32_t factors[4]);
+
+void cortado_softmax_table_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n)
+{
+    for (; rows > 0; rows--, in += n, out += n) {
+        int32_t factors[4], shift;
+        factors[0] = cortado_softmax_largest_s8__mve(in, n);
+        factors[1] = cortado_softmax_last(L->diff_min);
+        factors[2] = cortado_softmax_scale(cortado_softmax_sum_s8__mve(in, n, L->exp_table, factors), &shift);
+        factors[3] = -shift;
+        cortado_softmax_outputs_s8__mve(in, out, n, L->exp_table, factors);
+    }
+}
+#else
+typedef int cortado_softmax_needs_mve; /* an empty translation unit is not C */
+#endif
