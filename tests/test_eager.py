@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.ao.nn.quantized as quantized_modules
 from torch import nn
-from torch.ao.quantization import FakeQuantize
+from torch.ao.quantization import DeQuantStub, FakeQuantize, QuantStub
 from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -287,6 +287,10 @@ def test_fake_quantization_in_forward_is_refused() -> None:
     function = Function(lambda model, x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127))
     with pytest.raises(CortadoError, match=rf"aten\.fake_quantize_per_tensor_affine.* at .*{NOT_TAKEN}"):
         prepare(function, images()[0], images())
+
+
+def test_stubs_are_no_quantized_modules() -> None:
+    prepare(nn.Sequential(QuantStub(), nn.Conv2d(4, 4, 1), DeQuantStub()), images()[0], images())
 
 
 # ---- exported programs -------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Random networks from nn.Module to the same bits everywhere: reference, host C, boards, ExecuTorch's runtime.
 
+The reference itself is held to the network, run eagerly.
+
 All of them run on this machine, built with sanitizers; every so manieth also runs on the boards, as the release build
 with every store checked and as the build that checks itself, and as a .pte on ExecuTorch's runtime.
 What fails is printed as Python: see random_networks.py for how to build it again.
@@ -13,6 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis import strategies as st
+from torch.utils._pytree import tree_leaves
 
 from cortado import runner
 from cortado.api import Model, Options, prepare
@@ -71,6 +74,7 @@ class Campaign:
         model = prepare(Network(recipe), recipe.batches(1)[0], recipe.batches(3), name="random")
         samples = unseen(recipe)
         check_layout(model, samples)
+        check_float(model, recipe)
         on_boards = number % self.boards_every == 0
         for target in BOARDS if on_boards else ["cortex-m4"]:
             folder = self.folder / f"{number}-{target}"
@@ -98,6 +102,24 @@ def check_layout(model: Model, samples: Samples) -> None:
         inputs = [torch.from_numpy(value) for value in sample]
         for moved, still in zip(*(reference_outputs(graph, inputs) for graph in graphs), strict=True):
             assert torch.equal(moved, still)
+
+
+def check_float(model: Model, recipe: Recipe) -> None:
+    """The integers are as close to the network itself, run eagerly, as PT2E's quantized graph is.
+
+    `prepare` has held the graph behind both to the network on the calibration data; here it is data it has not seen.
+    """
+    network = Network(recipe).eval()
+    program = model.quantized.program()
+    CortexMPassManager(program, PIPELINE).transform()
+    graph = lowered_graph(program)
+    for batch in recipe.batches(2, seed=1):
+        with torch.no_grad():
+            wanted = network(*(value.clone() for value in batch))
+            quantized = tree_leaves(model.quantized.converted(*batch))
+        for want, other, found in zip(wanted, quantized, reference_outputs(graph, batch), strict=True):
+            steps = (want.abs().max() / 64) ** 2  # a few steps of int8
+            assert ((want - found) ** 2).mean() <= 4 * ((want - other) ** 2).mean() + steps
 
 
 def check_here(artifact: Artifact, samples: Samples) -> None:

@@ -40,7 +40,7 @@ class Eager:
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         with torch.no_grad(), RightKernels():
             result = self._model(*(value.clone() for value in inputs))
-        return [value for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
+        return [value.detach() for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
 
     def check(self, where: str, inputs: Sequence[Tensor], found: Any, suspects: Sequence[str]) -> None:
         """Refuses a graph that gives other outputs than the module; `suspects` are its calls that may be why."""

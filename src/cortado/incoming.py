@@ -12,9 +12,16 @@ from torch.fx import GraphModule
 from cortado.errors import CortadoError
 from cortado.graph import describe
 
-# Where the modules and tensors of quantized models come from, and the operators they call.
-_PACKAGES = ("torch.ao.nn.", "torch.nn.quantized.", "torch.nn.quantizable.", "torch.nn.intrinsic.", "torchao.")
-_OBSERVERS = ("torch.ao.quantization.", "torch.quantization.")
+# Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules
+# are not among them: they compute in float.
+_PACKAGES = (
+    "torch.ao.nn.quantized.",
+    "torch.ao.nn.intrinsic.quantized.",
+    "torch.ao.nn.sparse.quantized.",
+    "torch.ao.quantization.fake_quantize",
+    "torch.ao.quantization.observer",
+    "torchao.",
+)
 _NAMESPACES = ("quantized", "quantized_decomposed", "torchao", "_quantized")
 _ADVICE = (
     "quantized models are not taken yet (it would be quantized a second time); give the float model, which Cortado "
@@ -72,21 +79,17 @@ def check_modules(model: torch.nn.Module) -> None:
     """Before torch.export, which stumbles over the packed weights of quantized modules."""
     for name, module in model.named_modules():
         where = f"module '{name}'" if name else "the model"
-        kind = _kind(module)
-        if _is_quantized_module(kind):
+        if _is_of_quantization(module):
+            kind = f"{type(module).__module__}.{type(module).__qualname__}"
             raise CortadoError(f"{where} is a {kind}, part of a quantized model; {_ADVICE}")
         for attribute, value in _tensors(module):
-            if value.is_quantized or type(value).__module__.startswith("torchao."):
-                found = str(value.dtype) if value.is_quantized else _kind(value)
+            if value.is_quantized or _is_of_quantization(value):
+                found = str(value.dtype) if value.is_quantized else type(value).__qualname__
                 raise CortadoError(f"'{attribute}' of {where} is quantized ({found}); {_ADVICE}")
 
 
-def _kind(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _is_quantized_module(kind: str) -> bool:
-    return (kind.startswith(_PACKAGES) and "quantiz" in kind) or kind.startswith(_OBSERVERS)
+def _is_of_quantization(value: object) -> bool:
+    return any(base.__module__.startswith(_PACKAGES) for base in type(value).__mro__)
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -104,5 +107,4 @@ def check_calls(module: GraphModule) -> None:
 def _quantizes(target: Any) -> bool:
     if not isinstance(target, OpOverload):
         return False
-    name = target._schema.name.rpartition("::")[2]
-    return target.namespace in _NAMESPACES or "quantize" in name
+    return target.namespace in _NAMESPACES or (target.namespace == "aten" and "quantize" in target._schema.name)
