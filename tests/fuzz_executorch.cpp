@@ -2,13 +2,15 @@
  *
  * Calls the registered cortex_m operators with right arguments, and with arguments that one change made wrong.
  *
- *     fuzz_executorch CASES SEED CHANGES
+ *     fuzz_executorch CASES SEED CHANGES [TARGET]
  *
- * CASES holds calls and their exact results. Each call is made as it is, and its result compared; then CHANGES times
+ * CASES holds calls and their exact results; TARGET is the core whose limits they are held to. Each call is made as it is, and its result compared; then CHANGES times
  * with something changed: another number, list, shape, type, order of dimensions, a null pointer, another kind of
  * value, too few values. A kernel may compute something then, or refuse with an error code; a sanitizer sees whether
  * it touches what it must not. Prints "calls N refused N"; the exit code is 1 if a right call is refused or wrong.
  */
+#include "arm_limits.h"
+
 #include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/kernel/kernel_includes.h>
 #include <executorch/runtime/kernel/operator_registry.h>
@@ -33,6 +35,8 @@ using executorch::runtime::BoxedEvalueList;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::KernelRuntimeContext;
+
+std::string last_message; /* that the library logged */
 
 [[noreturn]] void fail(const std::string &why)
 {
@@ -388,7 +392,7 @@ void check_right(const Call &call)
 {
     std::vector<uint8_t> result;
     if (make_call(call, call.arguments.size(), result) != Error::Ok) {
-        fail(call.name + ": a right call was refused");
+        fail(call.name + ": a right call was refused: " + last_message);
     }
     if (result != call.arguments.back().data) {
         fail(call.name + ": a right call gave a wrong result");
@@ -399,16 +403,20 @@ void check_right(const Call &call)
 
 /* The library logs every refusal; here they are the point. */
 extern "C" void et_pal_emit_log_message(et_timestamp_t, et_pal_log_level_t, const char *, const char *, size_t,
-                                        const char *, size_t)
+                                        const char *message, size_t length)
 {
+    last_message.assign(message, length);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fail("usage: fuzz_executorch CASES SEED CHANGES");
+    if (argc != 4 && argc != 5) {
+        fail("usage: fuzz_executorch CASES SEED CHANGES [TARGET]");
     }
     executorch::runtime::runtime_init();
+    if (argc == 5 && cortado_cortex_m_target(argv[4]) != 0) {
+        fail(std::string(argv[4]) + " is no target");
+    }
     Changer changer(static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10)));
     const long changes = std::strtol(argv[3], nullptr, 10);
     size_t calls = 0, refused = 0;

@@ -25,14 +25,17 @@ from hypothesis import strategies as st
 import cases
 from cortado import executorch_host, zoo
 from cortado.api import Model, prepare
-from cortado.emit_pte import ALIGNMENT, RUNTIME_LIMITS, Edge, Pte, bundle_pte, emit_pte, share_values, to_edge
+from cortado.emit_pte import ALIGNMENT, Edge, Pte, bundle_pte, emit_pte, share_values, to_edge
 from cortado.errors import CortadoError
 from cortado.executorch_host import ADAPTER, HEADER, KERNELS, operator_header, registered_operators, run_pte
 from cortado.lowered import LoweredGraph, lowered_graph, reference_outputs
 from cortado.op import Call, LinearWeights, Operator, Place, registry
+from cortado.ops._height_one import is_wrong_on_mve
+from cortado.ops.pad import looks_channels_last
 from cortado.passes import CortexMPassManager
 from cortado.pte_reader import OPERATOR_ARGUMENTS, IoQParams, read_pte
-from cortado.target import from_target_string
+from cortado.runtime_limits import RUNTIME_LIMITS
+from cortado.target import Isa, from_target_string
 from test_networks import MOST_PTE_BYTES
 
 # Networks and programs are made once per worker: these tests stay together on one.
@@ -72,6 +75,25 @@ def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
     return copy.deepcopy([arguments for arguments in drawn if not clipped or arguments["ceil_mode"]])
 
 
+def draw_legal(operator: Operator, count: int, target: str) -> list[dict[str, Any]]:
+    """Those that the compiler makes for a target: what Arm's kernels can't do is lowered in another way."""
+    found = [arguments for arguments in draw(operator, count) if _is_legal(operator, arguments, target)]
+    assert len(found) >= count // 4
+    return found
+
+
+def _is_legal(operator: Operator, arguments: Mapping[str, Any], target: str) -> bool:
+    if operator.base == "quantized_linear" and Isa.MVE in from_target_string(target).isas:
+        return arguments["kernel_sum"] is not None
+    limit = RUNTIME_LIMITS.get(operator.name)
+    rewritten = operator.base in ("transpose", "pad", "quantized_add", "quantized_mul")
+    return limit is None or rewritten or limit(_shaped(operator, arguments)) is None
+
+
+def _shaped(operator: Operator, arguments: Mapping[str, Any]) -> Call:
+    return Call(operator, {name: cases._shapes(value) for name, value in arguments.items()}, ())
+
+
 def by_name(name: str) -> Operator:
     return registry().operators[name]
 
@@ -96,7 +118,7 @@ def check_cases(work: Sequence[cases.Case], target: str, flags: Sequence[str] = 
 @pytest.mark.host
 @pytest.mark.parametrize("operator", IN_PTE, ids=lambda op: op.base)
 def test_operator_equals_reference(operator: Operator) -> None:
-    check_cases([(operator, arguments) for arguments in draw(operator, 12)], ANY)
+    check_cases([(operator, arguments) for arguments in draw_legal(operator, 12, ANY)], ANY)
 
 
 @pytest.mark.host
@@ -104,7 +126,7 @@ def test_operator_equals_reference(operator: Operator) -> None:
 @pytest.mark.parametrize("target", [SCALAR, DSP, MVE])
 @pytest.mark.parametrize("operator", IN_PTE, ids=lambda op: op.base)
 def test_operator_equals_reference_long(operator: Operator, target: str) -> None:
-    drawn = draw(operator, 80)
+    drawn = draw_legal(operator, 80, target)
     for start in range(0, len(drawn), 40):
         check_cases([(operator, arguments) for arguments in drawn[start : start + 40]], target)
 
@@ -176,12 +198,12 @@ def test_linear_means_the_same_to_readers_of_either_bias() -> None:
     linear = by_name("cortex_m::quantized_linear")
     both = [a for a in draw(linear, 24) if a["bias"] is not None and a["kernel_sum"] is not None]
     assert both
-    work = [(linear, {**a, **gone}) for a in both for gone in ({}, {"bias": None}, {"kernel_sum": None})]
-    pte, inputs = emit_cases(work)
-    found = run_pte(pte.data, [inputs])[0]
-    for first, second, third in zip(found[::3], found[1::3], found[2::3], strict=True):
-        np.testing.assert_array_equal(first, second)
-        np.testing.assert_array_equal(first, third)
+    check_cases([(linear, arguments) for arguments in both], ANY)
+    for target, read, unread in ((MVE, "kernel_sum", "bias"), (DSP, "bias", "kernel_sum")):
+        check_cases([(linear, {**arguments, unread: None}) for arguments in both], target)
+        pte, inputs = emit_cases([(linear, {**both[0], read: both[0][read] + 1})], ANY)
+        with pytest.raises(CortadoError, match="cores with MVE read it, others read the bias"):
+            run_pte(pte.data, [inputs])
 
 
 def per_tensor(target: str, without: str | None = None) -> torch.export.ExportedProgram:
@@ -198,15 +220,14 @@ def per_tensor(target: str, without: str | None = None) -> torch.export.Exported
 @pytest.mark.host
 def test_one_file_for_all_cores_means_the_same_on_each() -> None:
     samples = [[tensor.numpy() for tensor in sample] for sample in zoo.get("deep_autoencoder").calibration(3, seed=5)]
-    config = from_target_string(ANY)
     both, scalar, mve = (per_tensor(ANY, without) for without in (None, "kernel_sum", "bias"))
-    assert len(emit_pte(both, config, {}).data) <= 286_000
+    assert len(emit_pte(both, from_target_string(ANY), {}).data) <= 286_000
     assert len(emit_pte(per_tensor(MVE), from_target_string(MVE), {}).data) <= 279_000
     wanted = [reference_outputs(lowered_graph(both), [torch.from_numpy(x) for x in sample]) for sample in samples]
-    for program in (both, scalar, mve):
+    for program, target in ((both, ANY), (scalar, SCALAR), (mve, MVE)):
         calls = [node for node in program.graph.nodes if "kernel_sum" in node.kwargs]
         assert len(calls) == 10
-        found = run_pte(emit_pte(program, config, {}).data, samples)
+        found = run_pte(emit_pte(program, from_target_string(target), {}).data, samples)
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got[0], want[0].numpy())
 
@@ -295,7 +316,8 @@ def test_outputs_of_calls_are_never_shared() -> None:
 def test_empty_scratch_runs() -> None:
     """A pointwise layer on a core without DSP needs no scratch: the argument is a tensor of 0 elements."""
     conv = by_name("cortex_m::quantized_conv2d_nhwc")
-    pointwise = [a for a in draw(conv, 60) if tuple(a["weight"].shape[1:3]) == (1, 1) and a["padding"] == [0, 0]]
+    drawn = draw_legal(conv, 60, SCALAR)
+    pointwise = [a for a in drawn if tuple(a["weight"].shape[1:3]) == (1, 1) and a["padding"] == [0, 0]]
     work = [(conv, arguments) for arguments in pointwise[:4]]
     pte, _ = emit_cases(work, SCALAR)
     method = read_pte(pte.data).method("forward")
@@ -315,13 +337,15 @@ def test_c_only_operators_are_refused_with_their_reason() -> None:
 
 
 def test_limits_of_the_runtime_are_named() -> None:
-    """What ExecuTorch's own kernels can't do is in Pte.limits; Cortado's library can do it."""
+    """What ExecuTorch's own kernels can't do is in Pte.limits; Cortado's library refuses it as they do."""
     depthwise = by_name("cortex_m::quantized_depthwise_conv2d_nhwc")
     arguments = draw(depthwise, 1)[0]
     arguments["input"] = torch.cat([arguments["input"], arguments["input"]])
     work = [(depthwise, arguments)]
-    assert "found a batch of" in emit_cases(work)[0].limits[0]
-    check_cases(work, ANY)
+    pte, inputs = emit_cases(work)
+    assert "found a batch of" in pte.limits[0]
+    with pytest.raises(CortadoError, match="found a batch of 2"):
+        run_pte(pte.data, [inputs])
 
 
 # ---- for ExecuTorch's tools ----------------------------------------------------------------------------------------
@@ -335,7 +359,8 @@ from cortado.emit_pte import register_operators
 from cortado.executorch_host import operator_library
 register_operators()
 folder = sys.argv[1]
-ctypes.CDLL(str(operator_library()), mode=ctypes.RTLD_GLOBAL)
+library = ctypes.CDLL(str(operator_library()), mode=ctypes.RTLD_GLOBAL)
+assert library.cortado_cortex_m_target(b"cortex-m55") == 0
 module = portable_lib._load_for_executorch(f"{folder}/model.pte", enable_etdump=True)
 module.forward([torch.load(f"{folder}/input.pt")])
 module.write_etdump_result_to_file(f"{folder}/model.etdump")
@@ -478,16 +503,22 @@ def _argument(value: Any) -> bytes:
     return struct.pack("<B", LIST) + _packed("q", value)
 
 
-def _call(operator: Operator, arguments: Mapping[str, Any], *, twin: bool = False) -> bytes:
-    """A call with its exact result; `twin`: of the operator whose images are named NCHW and stored NHWC."""
+def _call(
+    operator: Operator, arguments: Mapping[str, Any], *, twin: bool = False, target: str = MVE, more: int = 0
+) -> bytes:
+    """A call with its exact result, and so much more scratch than the target needs.
+
+    `twin`: of the operator whose images are named NCHW and stored NHWC.
+    """
     order = (0, 2, 3, 1) if twin else None
     shapes = {name: cases._shapes(value) for name, value in arguments.items()}
     result = operator.reference(**arguments)
     scratch: dict[str, int] = {}
     if operator.scratch_names:
         call = Call(operator, shapes, tuple(result.shape))
-        sizes = operator.pte_scratch(call, from_target_string(MVE).backends[0])
-        scratch = dict(zip(operator.scratch_names, sizes, strict=True))
+        sizes = [operator.pte_scratch(call, backend) for backend in from_target_string(target).backends]
+        worst = [max(column) + more for column in zip(*sizes, strict=True)]
+        scratch = dict(zip(operator.scratch_names, worst, strict=True))
     parts = []
     for name in operator.argument_names:
         if name in scratch:
@@ -501,11 +532,19 @@ def _call(operator: Operator, arguments: Mapping[str, Any], *, twin: bool = Fals
     return _packed("c", [bytes([byte]) for byte in name]) + struct.pack("<I", len(parts)) + b"".join(parts)
 
 
-def _is_in_contract(operator: Operator, arguments: Mapping[str, Any]) -> bool:
-    """Whether the call may stand in a .pte as it is, or is first written in another way."""
-    limit = RUNTIME_LIMITS.get(operator.name)
-    shapes = {name: cases._shapes(value) for name, value in arguments.items()}
-    return limit is None or limit(Call(operator, shapes, ())) is None
+def _as_written(operator: Operator, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The arguments as they stand in a .pte for MVE; None where the call is written in another way."""
+    call, limit = _shaped(operator, arguments), RUNTIME_LIMITS.get(operator.name)
+    if not _is_legal(operator, arguments, MVE) or (limit is not None and limit(call) is not None):
+        return None
+    if operator.base == "pad":
+        zeros = [0] * (4 - arguments["input"].dim())
+        lists = {name: zeros + arguments[name] for name in ("pre_pad", "post_pad")}
+        return None if looks_channels_last(call.shape("input")) else {**arguments, **lists}
+    if operator.base in ("quantized_conv2d_nhwc", "quantized_depthwise_conv2d_nhwc"):
+        depth = call.shape("weight")[3] if operator.base == "quantized_conv2d_nhwc" else 1
+        return None if is_wrong_on_mve(call, depth) else arguments
+    return arguments
 
 
 def _write_calls(path: Path, count: int) -> int:
@@ -513,7 +552,8 @@ def _write_calls(path: Path, count: int) -> int:
     calls = []
     for operator in registry().operators.values():
         if operator.namespace == "cortex_m" and operator.samples is not None:
-            drawn = [arguments for arguments in draw(operator, count) if _is_in_contract(operator, arguments)]
+            written = (_as_written(operator, arguments) for arguments in draw(operator, count))
+            drawn = [arguments for arguments in written if arguments is not None]
             calls += [_call(operator, arguments) for arguments in drawn]
             if operator.base.endswith("_nhwc"):
                 calls += [_call(operator, arguments, twin=True) for arguments in drawn]
@@ -525,7 +565,7 @@ def _fuzz(tmp_path: Path, count: int, changes: int, seed: int) -> None:
     source = Path(__file__).parent / "fuzz_executorch.cpp"
     program = executorch_host.build_program([source], "fuzz_executorch", SANITIZED)
     calls = _write_calls(tmp_path / "calls.bin", count)
-    command = [str(program), str(tmp_path / "calls.bin"), str(seed), str(changes)]
+    command = [str(program), str(tmp_path / "calls.bin"), str(seed), str(changes), MVE]
     environment = {"ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
@@ -552,7 +592,7 @@ def test_little_stack_means_scratch_or_temp_allocator(monkeypatch: pytest.Monkey
     monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # what the wheel's libraries keep until the end
     depthwise = by_name("cortex_m::quantized_depthwise_conv2d_nhwc")
     plain = {"depth_multiplier": 1, "dilation": [1, 1]}  # CMSIS-NN has a vector kernel for these, with scratch
-    layers = [a for a in draw(depthwise, 200) if all(a[name] == value for name, value in plain.items())]
+    layers = [a for a in draw_legal(depthwise, 200, SCALAR) if all(a[name] == value for name, value in plain.items())]
     wide = [a for a in layers if a["input"].shape[3] > 32 and any(a["padding"])]
     assert wide
     work = [(depthwise, wide[0])]

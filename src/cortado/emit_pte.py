@@ -7,10 +7,9 @@ The ExportedProgram is built directly in the edge dialect, with ExecuTorch's ver
 import copy
 import io
 import json
-import math
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from operator import getitem
@@ -28,14 +27,14 @@ from cortado.errors import CortadoError
 from cortado.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.memory import Buffer, Problem, plan, validate
 from cortado.numerics import QParams
-from cortado.op import Call, Operator, operator_of, overload, registry
+from cortado.op import Operator, operator_of, overload, registry, shaped_call
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.reshape import VIEW
-from cortado.passes.lower import shaped_call
 from cortado.portable import FLOAT, is_float
 from cortado.portable import operands as float_operands
 from cortado.pte_reader import METADATA_METHOD, IoQParams, metadata_text
+from cortado.runtime_limits import RUNTIME_LIMITS
 from cortado.target import CortexMTargetConfig
 
 METHOD = "forward"
@@ -53,7 +52,7 @@ class Pte:
     scratch_bytes: int  # the most that one call needs; they share their memory
     portable_operators: tuple[str, ...]
     metadata: Mapping[str, Any]
-    limits: tuple[str, ...] = ()  # calls that ExecuTorch's own kernels can't make: the file needs Cortado's
+    limits: tuple[str, ...] = ()  # which runtimes can't run the file, and why
     etrecord: bytes | None = field(default=None, repr=False)
 
 
@@ -151,50 +150,11 @@ def c_only(program: ExportedProgram) -> list[str]:
     return refused
 
 
-def _rank_4(call: Call) -> str | None:
-    rank = len(call.shape("input"))
-    return f"takes at most rank 4, found rank {rank}" if rank > 4 else None
-
-
-def _batch_1(call: Call) -> str | None:
-    batch = call.shape("input")[0]
-    return f"takes one image at a time, found a batch of {batch}" if batch > 1 else None
-
-
-def _has_bias(call: Call) -> str | None:
-    grouped = call.shape("input")[3] != call.shape("weight")[3]
-    return "needs a bias when it is grouped" if grouped and call["bias"] is None else None
-
-
-def _plain_pool(call: Call) -> str | None:
-    plain = not call["ceil_mode"] and list(call["dilation"]) == [1, 1]
-    return None if plain else "knows neither ceil_mode nor dilation"
-
-
-def _equal_shapes(call: Call) -> str | None:
-    mine, other = call.shape("self"), call.shape("other")
-    return None if mine == other else f"takes equal shapes, found {list(mine)} and {list(other)}"
-
-
-def _equal_or_per_channel(call: Call) -> str | None:
-    mine, other = call.shape("self"), call.shape("other")
-    ranked = len(mine) > 1 and len(other) > 1 and mine[1] == other[1]
-    if mine == other or (ranked and mine[1] in (math.prod(mine), math.prod(other))):
-        return None
-    return f"takes equal shapes or one value per element of dimension 1, found {list(mine)} and {list(other)}"
-
-
-RUNTIME_LIMITS: Mapping[str, Callable[[Call], str | None]] = {
-    "cortex_m::transpose": _rank_4,
-    "cortex_m::pad": _rank_4,
-    "cortex_m::quantized_depthwise_conv2d_nhwc": _batch_1,
-    "cortex_m::quantized_conv2d_nhwc": _has_bias,
-    "cortex_m::quantized_max_pool2d_nhwc": _plain_pool,
-    "cortex_m::quantized_add": _equal_or_per_channel,
-    "cortex_m::quantized_mul": _equal_or_per_channel,
-    "cortex_m::quantized_div": _equal_shapes,
-}
-"""Calls that ExecuTorch 1.5.1's own kernels can't make, and why. Cortado's operator library can make them."""
+UNEVEN_SCRATCH = (
+    "its scratch tensors have the largest size over SCALAR, DSP and MVE: an ExecuTorch runtime built with "
+    "CORTEX_M_ENABLE_RUNTIME_CHECKS compares sizes for equality and refuses this file; compile for one core to use "
+    "such a runtime"
+)
 
 
 # ---- edge dialect --------------------------------------------------------------------------------------------
@@ -205,7 +165,8 @@ def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
     builder = _EdgeBuilder(program, target)
     for node in program.graph_module.graph.nodes:
         builder.copy(node)
-    return Edge(_edge_program(program, builder.module), tuple(builder.calls), builder.scratch, tuple(builder.limits))
+    limits = (*builder.limits, *([UNEVEN_SCRATCH] if builder.uneven_scratch else []))
+    return Edge(_edge_program(program, builder.module), tuple(builder.calls), builder.scratch, limits)
 
 
 @dataclass(frozen=True)
@@ -233,6 +194,7 @@ class _EdgeBuilder:
         self.calls: list[str] = []
         self.limits: list[str] = []
         self.scratch = 0
+        self.uneven_scratch = False  # some call needs other sizes on one of the target's cores than on another
 
     def copy(self, node: Node) -> None:
         if is_float(node):
@@ -246,7 +208,8 @@ class _EdgeBuilder:
             return
         arguments = dict(torch.fx.node.map_arg(node.kwargs, lambda n: self.new[n]))
         add = partial(self._add, node)
-        self.new[node] = add(operator, **arguments) if operator.pte is None else operator.pte(arguments, add)
+        write = operator.pte
+        self.new[node] = add(operator, **arguments) if write is None else write(arguments, add, self.target)
         if shape(self.new[node]) != shape(node):
             raise CortadoError(f"{describe(node)} has shape {shape(node)}, and in the .pte {shape(self.new[node])}")
 
@@ -289,6 +252,7 @@ class _EdgeBuilder:
             self.limits.append(f"{describe(like)}: {operator.name} {limit}")
         sizes = [operator.pte_scratch(call, backend) for backend in self.target.backends]
         worst = [max(column) for column in zip(*sizes, strict=True)]
+        self.uneven_scratch |= len(set(sizes)) > 1
         self.scratch = max(self.scratch, sum(worst))
         scratch = {name: self._alloc(size, like) for name, size in zip(operator.scratch_names, worst, strict=True)}
         return self._call(operator, {**arguments, **scratch}, like, call.out_shape)

@@ -34,6 +34,7 @@ FLOAT_TEMP_BYTES = 1 << 20  # some of ExecuTorch's float kernels (topk) ask the 
 
 ADAPTER_SOURCES = (
     "arguments.cpp",
+    "arm_limits.cpp",
     "ops_convolution.cpp",
     "ops_elementwise.cpp",
     "ops_matmul.cpp",
@@ -155,7 +156,7 @@ def operator_library(flags: Sequence[str] = ()) -> Path:
 
 def runner_program(flags: Sequence[str] = ()) -> Path:
     """The program that runs a .pte; `flags` are added to the compiler's."""
-    return build_program([ADAPTER / "pte_runner.cpp"], "pte_runner", flags)
+    return build_program([ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c"], "pte_runner", flags)
 
 
 def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ()) -> Path:

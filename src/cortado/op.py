@@ -18,7 +18,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.errors import CortadoError, Reject
-from cortado.graph import Bound, bind
+from cortado.graph import Bound, bind, shape
 from cortado.numerics import QParams
 from cortado.target import Core, CortexMTargetConfig
 
@@ -201,6 +201,17 @@ class Call:
         return value.numpy()
 
 
+def shaped_call(operator: "Operator", arguments: Mapping[str, Any], out_shape: tuple[int, ...] = ()) -> Call:
+    """A Call of graph nodes that knows their shapes only."""
+    return Call(operator, {name: _shapes(value) for name, value in arguments.items()}, out_shape)
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_shapes(item) for item in value]
+    return shape(value) if isinstance(value, Node) else value
+
+
 # ---- the record ----------------------------------------------------------------------------------------------
 
 
@@ -229,8 +240,8 @@ class Operator:
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
-    # The same call in operators that a .pte may hold: pte(arguments, add) with add(operator, **arguments) -> Node.
-    pte: Callable[[Mapping[str, Any], Callable[..., Node]], Node] | None = None
+    # The same call in operators that a .pte may hold: pte(arguments, add, target); add(operator, **arguments) -> Node.
+    pte: Callable[[Mapping[str, Any], Callable[..., Node], CortexMTargetConfig], Node] | None = None
     places: frozenset[Place] = frozenset(Place)
     constraints: str = ""
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries

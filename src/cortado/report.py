@@ -15,7 +15,7 @@ from cortado.options import Options
 from cortado.portable import FloatOperator
 from cortado.program import Tensor
 from cortado.schedule import Planned, alternatives
-from cortado.target import CortexM, CortexMTargetConfig
+from cortado.target import CortexMTargetConfig
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def build_report(
         "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
         "pte_missing": list(pte_missing),
         "pte_limits": [] if pte is None else list(pte.limits),
-        "notes": _notes(target, pte),
+        "notes": [],
         "labels": None if labels is None else list(labels),
         "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
     }
@@ -120,17 +120,6 @@ def _without_bundle(graph: LoweredGraph) -> dict[str, Any]:
 def _port(name: str, node: str, value: Value) -> dict[str, Any]:
     layout = tuple(range(len(value.shape)))
     return _tensor(Tensor(name, node, node, value.shape, str(value.dtype).removeprefix("torch."), None, layout))
-
-
-def _notes(target: CortexMTargetConfig, pte: Pte | None) -> list[str]:
-    """What a user of the files should know."""
-    if pte is None or target.cpu is not CortexM.ANY:
-        return []
-    return [
-        "scratch buffers of the .pte have the largest size over SCALAR, DSP and MVE; an ExecuTorch runtime built with "
-        "CORTEX_M_ENABLE_RUNTIME_CHECKS compares for equality and rejects this file where the sizes differ: compile "
-        "for one core to use such a runtime"
-    ]
 
 
 def _timeline(planned: Planned) -> list[dict[str, Any]]:

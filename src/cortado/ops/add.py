@@ -222,7 +222,7 @@ ADD: Operator = Operator(
     rows=_binary.rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
-    pte=lambda arguments, add: _binary.in_pte(ADD, arguments, add),
+    pte=lambda arguments, add, target: _binary.in_pte(ADD, arguments, add),
     constraints="equal shapes or one value per channel; other shapes are expanded first",
     samples=samples,
 )

@@ -5,6 +5,7 @@ A weight that sees fewer input channels than there are makes the convolution gro
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,8 @@ from cortado.errors import CortadoError, Reject
 from cortado.graph import USER_INPUT, Bound, describe, shape
 from cortado.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
 from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
-from cortado.target import Core
+from cortado.ops import _height_one
+from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -189,6 +191,10 @@ def cmsis_layer(call: Call) -> dict[str, Any]:
         "activation_min": call["activation_min"],
         "activation_max": call["activation_max"],
     }
+
+
+def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+    return _height_one.in_pte(CONV2D, arguments, shape(arguments["weight"])[3], add, target)
 
 
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 Output channel c reads input channel c // depth_multiplier. NHWC input, weights [1, kh, kw, out_c].
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ from cortado.errors import Reject
 from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
 from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
-from cortado.ops import conv2d
+from cortado.ops import _height_one, conv2d
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED, Stream, Variant
-from cortado.target import Core
+from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -82,6 +83,13 @@ def from_grouped(call: Call) -> Call:
         "depth_multiplier": weight.shape[0] // call.shape("input")[3],
     }
     return Call(DEPTHWISE, arguments, call.out_shape)
+
+
+def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+    """On MVE CMSIS-NN runs a layer with one input channel as an ordinary convolution, with the kernels of one."""
+    if shape(arguments["input"])[3] > 1:
+        return add(DEPTHWISE, **arguments)
+    return _height_one.in_pte(DEPTHWISE, arguments, 1, add, target)
 
 
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:

@@ -22,12 +22,12 @@ from cortado.op import (
     RowRule,
     Rows,
     SharedWith,
-    registry,
 )
+from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.target import Core
+from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -92,28 +92,28 @@ def lower(lowering: Lowering) -> Node:
 # ---- the .pte ------------------------------------------------------------------------------------------------
 
 
-def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
     """ExecuTorch's kernel has no windows that reach past the padding: the image grows by the smallest code."""
     source = arguments["input"]
     numbers = (arguments[name] for name in ("kernel_size", "stride", "padding"))
     grow = [_missing(*axis) for axis in zip(shape(source)[1:3], *numbers, strict=True)]
-    pad = registry().operators["cortex_m::pad"]
-    grown = add(pad, input=source, pre_pad=[0, 0, 0, 0], post_pad=[0, *grow, 0], pad_value=INT8_MIN)
+    border = {"input": source, "pre_pad": [0, 0, 0, 0], "post_pad": [0, *grow, 0], "pad_value": INT8_MIN}
+    grown = add(pad.PAD, **border)
     return add(MAX_POOL2D, **{**arguments, "input": grown, "ceil_mode": False})
 
 
-def _missing(size: int, kernel: int, stride: int, pad: int) -> int:
+def _missing(size: int, kernel: int, stride: int, border: int) -> int:
     """Rows that the last window of ceil_mode lacks."""
-    last = (pooled_size(size, kernel, stride, pad, ceil_mode=True) - 1) * stride
-    return max(0, last + kernel - (size + 2 * pad))
+    last = (pooled_size(size, kernel, stride, border, ceil_mode=True) - 1) * stride
+    return max(0, last + kernel - (size + 2 * border))
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
 def rows(call: Call) -> Rows:
-    taps, stride, pad, dilation = (call[name][0] for name in ("kernel_size", "stride", "padding", "dilation"))
-    return Rows((RowRule(taps, stride, pad, dilation),))
+    taps, stride, above, dilation = (call[name][0] for name in ("kernel_size", "stride", "padding", "dilation"))
+    return Rows((RowRule(taps, stride, above, dilation),))
 
 
 def kernel(call: Call, core: Core) -> Kernel:

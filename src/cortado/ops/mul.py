@@ -126,7 +126,7 @@ MUL: Operator = Operator(
     rows=_binary.rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
-    pte=lambda arguments, add: _binary.in_pte(MUL, arguments, add),
+    pte=lambda arguments, add, target: _binary.in_pte(MUL, arguments, add),
     constraints="equal shapes or one value per channel; other shapes are expanded first",
     samples=samples,
 )

@@ -1,6 +1,7 @@
 """out = the input with a border of one value; reflected, replicated and circular borders pick elements of the input."""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +13,9 @@ from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops._movement import MAX_LOOPS, relayout_lists, shared, six
 from cortado.ops.index_select import pick
+from cortado.ops.reshape import VIEW
 from cortado.ops.slice import take
-from cortado.target import Core
+from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
@@ -21,12 +23,25 @@ LONGEST_BORDER = 255  # rows above an image that a step of the C bundle can coun
 
 
 def reference(*, input: Tensor, pre_pad: list[int], post_pad: list[int], pad_value: int) -> Tensor:
-    sides = [width for dim in reversed(range(input.dim())) for width in (pre_pad[dim], post_pad[dim])]
+    before, after = (own(widths, input.dim()) for widths in (pre_pad, post_pad))
+    sides = [width for dim in reversed(range(input.dim())) for width in (before[dim], after[dim])]
     return torch.nn.functional.pad(input, sides, value=pad_value).contiguous()
 
 
+def own(widths: Sequence[int], rank: int) -> Sequence[int]:
+    """One width for each dimension. In the .pte zeros stand before them: see in_pte."""
+    return widths[len(widths) - rank :]
+
+
+def dimensions(call: Call) -> list[tuple[int, int, int]]:
+    """(size, before, after) of each dimension."""
+    sizes = call.shape("input")
+    before, after = (own(call[name], len(sizes)) for name in ("pre_pad", "post_pad"))
+    return list(zip(sizes, before, after, strict=True))
+
+
 def output_shape(call: Call) -> tuple[int, ...]:
-    return tuple(map(sum, zip(call.shape("input"), call["pre_pad"], call["post_pad"], strict=True)))
+    return tuple(map(sum, dimensions(call)))
 
 
 # ---- from aten -----------------------------------------------------------------------------------------------
@@ -94,6 +109,42 @@ def surround(lowering: Lowering, node: Node, widths: list[tuple[int, int]], valu
     return node
 
 
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def looks_channels_last(sizes: Sequence[int]) -> bool:
+    """Whether ExecuTorch's runtime takes a tensor in plain order for a channels-last one: then it permutes sizes."""
+    return len(sizes) == 4 and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
+
+
+def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+    """The runtime reads four widths whatever the rank. It guesses no layout for three dimensions: those without a
+    doubt are padded as they are, others as [channels, height, width], or the last two dimensions and then the first
+    two, each pair beside all others as one."""
+    source, value = arguments["input"], arguments["pad_value"]
+    sizes = shape(source)
+    widths = list(zip(*(own(arguments[name], len(sizes)) for name in ("pre_pad", "post_pad")), strict=True))
+
+    def pad(node: Node, widths: Sequence[tuple[int, int]]) -> Node:
+        if not any(map(any, widths)):
+            return node
+        lists = ([0] * (PTE_MAX_RANK - len(widths)) + [pair[side] for pair in widths] for side in (0, 1))
+        before, after = lists
+        return add(PAD, input=node, pre_pad=before, post_pad=after, pad_value=value)
+
+    def view(node: Node, *sizes: int) -> Node:
+        return add(VIEW, self=node, size=list(sizes))
+
+    if not looks_channels_last(sizes):
+        return pad(source, widths)
+    images, channels, height, width = sizes
+    out = [size + before + after for size, (before, after) in zip(sizes, widths, strict=True)]
+    if images == out[0] == 1:
+        return view(pad(view(source, channels, height, width), widths[1:]), *out)
+    inner = pad(view(source, images * channels, height, width), [(0, 0), *widths[2:]])
+    return view(pad(view(inner, images, channels, out[2] * out[3]), [*widths[:2], (0, 0)]), *out)
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -107,7 +158,7 @@ def rows(call: Call) -> Rows | None:
 
 def kernel(call: Call, core: Core) -> Kernel:
     first = 0 if rows(call) is None else 2
-    dims = list(zip(call.shape("input"), call["pre_pad"], call["post_pad"], strict=True))[first:]
+    dims = dimensions(call)[first:]
     while len(dims) > 1 and dims[-1][1:] == (0, 0):  # whole pixels are padding: longer runs
         size = dims.pop()[0]
         dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)

@@ -12,7 +12,7 @@ from cortado.numerics import Tensor
 from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
-from cortado.target import Core
+from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
@@ -60,7 +60,7 @@ def merged(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[i
     return [turns[position] for position in by_stride], [by_stride.index(position) for position in range(len(turns))]
 
 
-def pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+def pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
     """The runtime's kernel knows four dimensions; more are merged, or are left to the portable kernel."""
     source, perm = arguments["input"], arguments["perm"]
     if len(perm) <= PTE_MAX_RANK:

@@ -14,7 +14,7 @@ from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
 from cortado.ops.reshape import VIEW
-from cortado.target import Core
+from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -84,7 +84,7 @@ def match(bound: Bound) -> Any:
 # ---- the .pte ------------------------------------------------------------------------------------------------
 
 
-def pte(arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+def pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
     """The portable upsampling kernel reads NCHW; repeating two new dimensions is the same and moves whole pixels."""
     source, (down, right) = arguments["input"], arguments["factors"]
     n, h, w, c = shape(source)

@@ -25,7 +25,7 @@ from cortado.graph import (
     shape,
 )
 from cortado.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.op import Call, LinearWeights, Match, Operator, find, operator_of, overload, registry
+from cortado.op import LinearWeights, Match, Operator, find, operator_of, overload, registry, shaped_call
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
@@ -281,17 +281,6 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
         node.meta["qparams"] = like.meta["qparams"]
     copy_origin(like, node)
     return node
-
-
-def shaped_call(operator: Operator, arguments: dict[str, Any], out_shape: tuple[int, ...] = ()) -> Call:
-    """A Call that knows shapes only."""
-    return Call(operator, {name: _shapes(value) for name, value in arguments.items()}, out_shape)
-
-
-def _shapes(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_shapes(item) for item in value]
-    return shape(value) if isinstance(value, Node) else value
 
 
 def add_view(like: Node, mode: FakeTensorMode, node: Node, sizes: Sequence[int]) -> Node:

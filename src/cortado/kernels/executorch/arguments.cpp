@@ -121,12 +121,11 @@ Error resize_image(Tensor &out, Layout layout, const Image &image)
 
 Error read_pair(ArrayRef<int64_t> values, int64_t low, const char *name, Pair &pair)
 {
-    CORTADO_REQUIRE(between(static_cast<int64_t>(values.size()), 1, 2), InvalidArgument,
-                    "%s: found %zu numbers, expected 2", name, values.size());
+    CORTADO_REQUIRE(values.size() == 2, InvalidArgument, "%s: found %zu numbers, expected 2", name, values.size());
     for (const int64_t value : values) {
         CORTADO_REQUIRE(between(value, low, max_extent), InvalidArgument, "%s: found %" PRId64, name, value);
     }
-    pair = {static_cast<int32_t>(values[0]), static_cast<int32_t>(values[values.size() - 1])};
+    pair = {static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1])};
     return Error::Ok;
 }
 
@@ -177,8 +176,9 @@ Error check_fixed_points(const Tensor &multipliers, const Tensor &shifts, int32_
 {
     CORTADO_TRY(check_tensor(multipliers, ScalarType::Int, "requantize_multipliers"));
     CORTADO_TRY(check_tensor(shifts, ScalarType::Int, "requantize_shifts"));
-    CORTADO_REQUIRE(multipliers.numel() == channels && shifts.numel() == channels, InvalidArgument,
-                    "found %zu multipliers and %zu shifts, expected %" PRId32 " of each",
+    const bool listed = multipliers.dim() == 1 && shifts.dim() == 1;
+    CORTADO_REQUIRE(listed && multipliers.numel() == channels && shifts.numel() == channels, InvalidArgument,
+                    "found %zu multipliers and %zu shifts, expected %" PRId32 " of each in one dimension",
                     static_cast<size_t>(multipliers.numel()), static_cast<size_t>(shifts.numel()), channels);
     const int32_t *multiplier = multipliers.const_data_ptr<int32_t>(), *shift = shifts.const_data_ptr<int32_t>();
     for (int32_t i = 0; i < channels; i++) {

@@ -89,7 +89,7 @@ struct Window {
 Error read_image(const Tensor &tensor, Layout layout, const char *name, Image &image);
 Error resize_image(Tensor &out, Layout layout, const Image &image);
 
-/* Two numbers (or one for both) that are at least `low`. */
+/* Two numbers that are at least `low`. */
 Error read_pair(ArrayRef<int64_t> values, int64_t low, const char *name, Pair &pair);
 
 /* Height and width of what a window gives when it slides over an image. */

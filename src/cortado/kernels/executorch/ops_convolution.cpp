@@ -3,6 +3,7 @@
  * Convolutions: each output row is one call of a row kernel.
  */
 #include "arguments.h"
+#include "arm_limits.h"
 #include "cortado.h"
 #include "cortex_m_ops.h"
 #include "rows.h"
@@ -154,6 +155,11 @@ Error conv2d(KernelRuntimeContext &context, const Operands &t, Window window, co
     out.channels = static_cast<int32_t>(t.weight.size(0));
     CORTADO_TRY(check_rescaling(rescaling, out.channels));
     CORTADO_TRY(read_bias(t.bias, out.channels, "bias", layer.bias));
+    CORTADO_REQUIRE(layer.groups == 1 || layer.bias != nullptr, InvalidArgument,
+                    "bias: found none, and a convolution in groups needs one");
+    const auto depth = static_cast<int32_t>(t.weight.size(3));
+    CORTADO_TRY(check_convolution(in, window, depth));
+    CORTADO_TRY(check_scratch(t.scratch, convolution_scratch(in, out, window, depth), "scratch"));
     CORTADO_TRY(resize_image(t.out, t.layout, out));
     describe(layer, t, rescaling, window, in, out);
     if (is_pointwise(window) && layer.groups == 1) {
@@ -189,6 +195,8 @@ Error depthwise(KernelRuntimeContext &context, const Operands &t, Window window,
     out.channels = channels;
     CORTADO_TRY(check_rescaling(rescaling, channels));
     CORTADO_TRY(read_bias(t.bias, channels, "bias", layer.bias));
+    CORTADO_TRY(check_depthwise(in, out, window));
+    CORTADO_TRY(check_scratch(t.scratch, depthwise_scratch(in, out, window), "scratch"));
     CORTADO_TRY(resize_image(t.out, t.layout, out));
     describe(layer, t, rescaling, window, in, out);
     Workspace workspace(context, t.scratch);
@@ -212,7 +220,16 @@ Error spread(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int6
     return Error::Ok;
 }
 
-Error transpose_conv2d(KernelRuntimeContext &context, const Operands &t, Window window,
+Error check_transpose_scratch(const Operands &t, const Tensor &output_scratch, const Image &in, const Image &out,
+                              const Window &window)
+{
+    const TransposeScratch needed = transpose_scratch(in, out, window);
+    CORTADO_TRY(check_scratch(t.scratch, needed.sums, "scratch"));
+    return check_scratch(output_scratch, needed.weights, "output_scratch");
+}
+
+/* CMSIS-NN keeps reversed weights in output_scratch; Cortado's kernel needs nothing of the kind. */
+Error transpose_conv2d(KernelRuntimeContext &context, const Operands &t, const Tensor &output_scratch, Window window,
                        ArrayRef<int64_t> output_padding, const Rescaling &rescaling)
 {
     Image in, out;
@@ -221,6 +238,7 @@ Error transpose_conv2d(KernelRuntimeContext &context, const Operands &t, Window 
     CORTADO_TRY(read_image(t.input, t.layout, "input", in));
     CORTADO_TRY(check_weight(t.weight));
     CORTADO_TRY(read_groups(t.weight, in, layer.groups));
+    CORTADO_REQUIRE(layer.groups == 1, NotSupported, "weight: CMSIS-NN's transposed convolution knows no groups");
     CORTADO_TRY(read_pair(output_padding, 0, "output_padding", extra));
     window.kernel = {static_cast<int32_t>(t.weight.size(1)), static_cast<int32_t>(t.weight.size(2))};
     out.batch = in.batch;
@@ -229,6 +247,8 @@ Error transpose_conv2d(KernelRuntimeContext &context, const Operands &t, Window 
                        out.height));
     CORTADO_TRY(spread(in.width, window.kernel.w, window.stride.w, window.padding.w, window.dilation.w, extra.w,
                        out.width));
+    CORTADO_TRY(check_transpose(in, window, extra));
+    CORTADO_TRY(check_transpose_scratch(t, output_scratch, in, out, window));
     CORTADO_TRY(check_rescaling(rescaling, out.channels));
     CORTADO_TRY(read_bias(t.bias, out.channels, "bias", layer.bias));
     CORTADO_TRY(resize_image(t.out, t.layout, out));
@@ -301,10 +321,10 @@ CORTADO_DEPTHWISE(quantized_depthwise_conv2d_out, Layout::nchw)
                  Tensor &out)                                                                                         \
     {                                                                                                                 \
         Window window = {};                                                                                           \
-        (void)output_scratch; /* CMSIS-NN accumulates there; Cortado's kernel needs nothing of the kind */            \
         Error error = read_window(stride, padding, dilation, window);                                                 \
         if (error == Error::Ok) {                                                                                     \
-            error = transpose_conv2d(context, {layout, input, weight, bias, scratch, out}, window, output_padding,    \
+            error = transpose_conv2d(context, {layout, input, weight, bias, scratch, out}, output_scratch, window,    \
+                                     output_padding,                                                                  \
                                      {input_offset, output_offset, requantize_multipliers, requantize_shifts,         \
                                       activation_min, activation_max});                                               \
         }                                                                                                             \

@@ -3,8 +3,11 @@
  * Operators that work element by element, or along the last dimension.
  */
 #include "arguments.h"
+#include "arm_limits.h"
 #include "cortado.h"
 #include "cortex_m_ops.h"
+
+#include <executorch/runtime/core/exec_aten/util/dim_order_util.h>
 
 #include <cmath>
 
@@ -19,38 +22,46 @@ struct Spans {
     int32_t span, rounds, self_step, other_step;
 };
 
-/* Are there `channels` values, one for each element along dimension 1, with dimension 1 innermost in memory? */
+/* One value for each element along dimension 1, as the runtime knows it: rank 4 on both sides, and dimension 1 innermost
+ * in memory, by the order of dimensions or because the runtime takes the sizes for channels-last. */
 bool is_per_channel(const Tensor &tensor, const Tensor &one)
 {
-    if (tensor.dim() < 2 || tensor.size(1) != one.numel()) {
+    if (tensor.dim() != 4 || one.dim() != 4 || tensor.size(1) != one.size(1) || one.numel() != one.size(1)) {
         return false;
     }
-    size_t inner = 1; /* elements that lie between two neighbours along dimension 1 */
     const auto order = tensor.dim_order();
-    for (size_t i = order.size(); i-- > 0 && order[i] != 1;) {
-        inner *= static_cast<size_t>(tensor.size(order[i]));
-    }
-    return inner == 1;
+    return is_taken_for_channels_last(tensor) ||
+           executorch::runtime::is_channels_last_dim_order(order.data(), order.size());
+}
+
+/* Equal shapes, in the same order of dimensions. */
+Error pair_equal(const Tensor &self, const Tensor &other, Tensor &out)
+{
+    CORTADO_TRY(check_tensor(self, ScalarType::Char, "self"));
+    CORTADO_TRY(check_tensor(other, ScalarType::Char, "other"));
+    CORTADO_REQUIRE(self.sizes().equals(other.sizes()), NotSupported, "expected operands of equal shapes");
+    CORTADO_REQUIRE(self.dim_order().equals(other.dim_order()), NotSupported,
+                    "the operands' dimensions are in different orders");
+    return resize_like(out, ScalarType::Char, self);
 }
 
 /* Equal shapes, or one value per channel on one side. The output takes the larger one's shape. */
 Error pair_up(const Tensor &self, const Tensor &other, Tensor &out, Spans &spans)
 {
-    CORTADO_TRY(check_tensor(self, ScalarType::Char, "self"));
-    CORTADO_TRY(check_tensor(other, ScalarType::Char, "other"));
     const int32_t n = static_cast<int32_t>(self.numel()), m = static_cast<int32_t>(other.numel());
     if (self.sizes().equals(other.sizes())) {
-        CORTADO_REQUIRE(self.dim_order().equals(other.dim_order()), NotSupported,
-                        "the operands' dimensions are in different orders");
         spans = {n, 1, n, n};
-        return resize_like(out, ScalarType::Char, self);
+        return pair_equal(self, other, out);
     }
+    CORTADO_TRY(check_tensor(self, ScalarType::Char, "self"));
+    CORTADO_TRY(check_tensor(other, ScalarType::Char, "other"));
     if (n > m && is_per_channel(self, other)) {
         spans = {m, n / m, m, 0};
         return resize_like(out, ScalarType::Char, self);
     }
     CORTADO_REQUIRE(m > n && is_per_channel(other, self), NotSupported,
-                    "found operands of %zu and %zu elements, expected equal shapes or one value per channel",
+                    "found operands of %zu and %zu elements, expected equal shapes or, at rank 4, one value for each "
+                    "element of dimension 1",
                     static_cast<size_t>(n), static_cast<size_t>(m));
     spans = {n, m / n, 0, n};
     return resize_like(out, ScalarType::Char, other);
@@ -123,16 +134,28 @@ Error div(const Tensor &self, int64_t self_zero, const Tensor &other, int64_t ot
 {
     CORTADO_TRY(check_zero_points(self_zero, other_zero, out_zero));
     CORTADO_REQUIRE(std::isfinite(static_cast<float>(scale)), InvalidArgument, "output_scale is not a finite float");
-    CORTADO_REQUIRE(self.sizes().equals(other.sizes()), NotSupported, "expected operands of equal shapes");
+    CORTADO_TRY(pair_equal(self, other, out));
     const cortado_div_t layer = {static_cast<int32_t>(self_zero),
                                  static_cast<int32_t>(other_zero),
                                  static_cast<int32_t>(out_zero),
                                  static_cast<float>(scale),
                                  -128,
                                  127};
-    return for_each_span(self, other, out, [&](const int8_t *x, const int8_t *y, int8_t *to, int32_t n) {
-        cortado_div_s8(&layer, x, y, to, n);
-    });
+    cortado_div_s8(&layer, int8_data(self), int8_data(other), out.mutable_data_ptr<int8_t>(),
+                   static_cast<int32_t>(self.numel()));
+    return Error::Ok;
+}
+
+using Choose = void (*)(const int8_t *, const int8_t *, int8_t *, int32_t);
+
+/* The runtime's minimum and maximum look at the last four dimensions only. */
+Error choose(Choose kernel, const Tensor &self, const Tensor &other, Tensor &out)
+{
+    CORTADO_TRY(pair_equal(self, other, out));
+    CORTADO_REQUIRE(self.dim() <= 4, NotSupported, "found rank %zu, expected at most 4",
+                    static_cast<size_t>(self.dim()));
+    kernel(int8_data(self), int8_data(other), out.mutable_data_ptr<int8_t>(), static_cast<int32_t>(self.numel()));
+    return Error::Ok;
 }
 
 /* ---- One operand -------------------------------------------------------------------------------------------------- */
@@ -281,12 +304,12 @@ Tensor &quantized_div_out(KernelRuntimeContext &context, const Tensor &self, int
 
 Tensor &minimum_out(KernelRuntimeContext &context, const Tensor &self, const Tensor &other, Tensor &out)
 {
-    return finish(context, for_each_span(self, other, out, cortado_minimum_s8), out);
+    return finish(context, choose(cortado_minimum_s8, self, other, out), out);
 }
 
 Tensor &maximum_out(KernelRuntimeContext &context, const Tensor &self, const Tensor &other, Tensor &out)
 {
-    return finish(context, for_each_span(self, other, out, cortado_maximum_s8), out);
+    return finish(context, choose(cortado_maximum_s8, self, other, out), out);
 }
 
 Tensor &quantized_activation_out(KernelRuntimeContext &context, const Tensor &input, const Tensor &lut, Tensor &out)

@@ -3,10 +3,12 @@
  * Linear layers with one scale per tensor, and products of two activations.
  */
 #include "arguments.h"
+#include "arm_limits.h"
 #include "cortado.h"
 #include "cortex_m_ops.h"
 
 #include <algorithm>
+#include <cinttypes>
 
 namespace cortado {
 
@@ -86,20 +88,39 @@ Error read_linear(const Tensor &input, const Tensor &weights, Linear &linear, Te
     return check_plain(out, ScalarType::Char, "the output");
 }
 
-/* A program may carry the bias, or kernel_sum = bias + input_offset * (sum of the weights), or both: CMSIS-NN's DSP and
- * scalar kernels read the bias, its MVE kernel reads the sums. Here the bias is read if there is one. */
-Error read_sums(const std::optional<Tensor> &bias, const std::optional<Tensor> &kernel_sum, int64_t input_offset,
-                Linear &linear)
+/* Do the readers of the bias and of the sums see the same layer? */
+Error check_sums(const Linear &linear, const int8_t *weights, const int32_t *sums, int64_t input_offset)
+{
+    for (int32_t i = 0; i < linear.out_c; i++) {
+        const int64_t start = linear.bias == nullptr ? 0 : linear.bias[i];
+        const int64_t wanted = start + input_offset * sum(weights + int64_t(i) * linear.in_c, linear.in_c);
+        CORTADO_REQUIRE(sums[i] == wanted, InvalidArgument,
+                        "kernel_sum: found %" PRId32 " for output %" PRId32 ", expected %" PRId64
+                        ": cores with MVE read it, others read the bias",
+                        sums[i], i, wanted);
+    }
+    return Error::Ok;
+}
+
+/* CMSIS-NN's DSP and scalar kernels read the bias, its MVE kernel reads kernel_sum = bias + input_offset * (sum of the
+ * weights) instead. So does this; where the target stands for both kinds of core, the two have to mean the same. */
+Error read_sums(const std::optional<Tensor> &bias, const std::optional<Tensor> &kernel_sum, const int8_t *weights,
+                int64_t input_offset, Linear &linear)
 {
     const int32_t *sums = nullptr;
     CORTADO_TRY(read_bias(bias, linear.out_c, "bias", linear.bias));
     CORTADO_TRY(read_bias(kernel_sum, linear.out_c, "kernel_sum", sums));
     linear.layer.in_offset = static_cast<int16_t>(input_offset);
-    if (sums != nullptr && linear.bias == nullptr) {
-        CORTADO_REQUIRE(linear.filter_offset == 0, NotSupported, "kernel_sum with a filter_offset");
-        linear.layer.in_offset = 0;
-        linear.bias = sums;
+    if (!may_use_mve()) {
+        return Error::Ok;
     }
+    CORTADO_REQUIRE(sums != nullptr && linear.filter_offset == 0, InvalidArgument,
+                    "a linear layer on a core with MVE needs kernel_sum and a filter_offset of 0");
+    if (may_lack_mve()) {
+        return check_sums(linear, weights, sums, input_offset);
+    }
+    linear.layer.in_offset = 0;
+    linear.bias = sums;
     return Error::Ok;
 }
 
@@ -120,7 +141,7 @@ Error linear(const Tensor &input, const Tensor &weights, const std::optional<Ten
     CORTADO_TRY(check_fixed_point(multipliers[0], shifts[0]));
     CORTADO_TRY(read_linear(input, weights, linear, out));
     linear.filter_offset = static_cast<int32_t>(offsets.filter);
-    CORTADO_TRY(read_sums(bias, kernel_sum, offsets.input, linear));
+    CORTADO_TRY(read_sums(bias, kernel_sum, int8_data(weights), offsets.input, linear));
     linear.layer.in_c = linear.in_c;
     linear.layer.out_offset = static_cast<int16_t>(offsets.output);
     linear.layer.act_min = static_cast<int16_t>(offsets.activation_min);
@@ -134,7 +155,7 @@ Error linear(const Tensor &input, const Tensor &weights, const std::optional<Ten
 /* ---- batch_matmul ------------------------------------------------------------------------------------------------- */
 
 Error batch_matmul(const Tensor &lhs, int64_t lhs_offset, const Tensor &rhs, int64_t rhs_offset, int64_t out_zero,
-                   int64_t multiplier, int64_t shift, Tensor &out)
+                   int64_t multiplier, int64_t shift, const Tensor &scratch, Tensor &out)
 {
     CORTADO_TRY(check_plain(lhs, ScalarType::Char, "lhs"));
     CORTADO_TRY(check_plain(rhs, ScalarType::Char, "rhs_transposed"));
@@ -144,6 +165,7 @@ Error batch_matmul(const Tensor &lhs, int64_t lhs_offset, const Tensor &rhs, int
     CORTADO_TRY(check_negated_zero_point(rhs_offset, "rhs_zero_point"));
     CORTADO_TRY(check_zero_point(out_zero, "output_zero_point"));
     CORTADO_TRY(check_fixed_point(multiplier, shift));
+    CORTADO_TRY(check_scratch(scratch, {0, 0, 4 * int64_t(rhs.size(1))}, "scratch"));
     const SizesType sizes[] = {static_cast<SizesType>(lhs.size(0)), static_cast<SizesType>(lhs.size(1)),
                                static_cast<SizesType>(rhs.size(1))};
     CORTADO_TRY(resize(out, ScalarType::Char, ArrayRef<SizesType>(sizes, 3)));
@@ -189,10 +211,9 @@ Tensor &quantized_batch_matmul_out(KernelRuntimeContext &context, const Tensor &
                                    const Tensor &rhs_transposed, int64_t rhs_zero_point, int64_t output_zero_point,
                                    int64_t output_multiplier, int64_t output_shift, const Tensor &scratch, Tensor &out)
 {
-    (void)scratch;
     return finish(context,
                   batch_matmul(lhs, lhs_zero_point, rhs_transposed, rhs_zero_point, output_zero_point,
-                               output_multiplier, output_shift, out),
+                               output_multiplier, output_shift, scratch, out),
                   out);
 }
 

@@ -3,6 +3,7 @@
  * Average and maximum pooling: each output row is one call of a row kernel.
  */
 #include "arguments.h"
+#include "arm_limits.h"
 #include "cortado.h"
 #include "cortex_m_ops.h"
 #include "rows.h"
@@ -36,6 +37,7 @@ Error avg_pool2d(KernelRuntimeContext &context, Layout layout, const Tensor &inp
     Image in, out;
     CORTADO_TRY(read_image(input, layout, "input", in));
     CORTADO_TRY(slide(in, window, ceil_mode, out));
+    CORTADO_TRY(check_scratch(scratch, {0, 4 * int64_t(in.channels), 0}, "scratch"));
     CORTADO_TRY(resize_image(result, layout, out));
     const cortado_pool2d_t layer = describe(window, in, out, -128, 127);
     Workspace workspace(context, scratch);
@@ -59,7 +61,10 @@ Error max_pool2d(KernelRuntimeContext &context, Layout layout, const Tensor &inp
     CORTADO_TRY(check_bounds(pool.activation_min, pool.activation_max));
     CORTADO_REQUIRE(pool.input_zero_point == pool.output_zero_point, NotSupported,
                     "maximum pooling keeps the zero point, found two");
-    CORTADO_TRY(slide(in, window, pool.ceil_mode, out));
+    CORTADO_REQUIRE(!pool.ceil_mode, InvalidArgument, "ceil_mode: the runtime's maximum pooling has none");
+    CORTADO_REQUIRE(window.dilation.h == 1 && window.dilation.w == 1, InvalidArgument,
+                    "dilation: the runtime's maximum pooling has none");
+    CORTADO_TRY(slide(in, window, false, out));
     CORTADO_TRY(resize_image(result, layout, out));
     const cortado_pool2d_t layer = describe(window, in, out, pool.activation_min, pool.activation_max);
     Workspace workspace(context);

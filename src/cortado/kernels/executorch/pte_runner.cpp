@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs the method "forward" of a .pte on this machine's ExecuTorch runtime, as firmware would: the planned arena and
- * nothing else. The temp allocator is empty unless another size is asked for.
+ * nothing else. The temp allocator is empty unless another size is asked for. The operators ask of each call what Arm's
+ * kernels ask on the core that the file was compiled for.
  *
  *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES]
  *
  * INPUTS holds, for each sample, the bytes of each input, without gaps; OUTPUTS gets the same of each output. The exit
  * code is 0, or 1 with the reason on the last line of standard error; what the runtime logs comes before it.
  */
+#include "arm_limits.h"
+#include "pte_target.h"
+
 #include <executorch/extension/data_loader/buffer_data_loader.h>
 #include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/executor/method.h>
@@ -113,6 +117,16 @@ Block read_file(const char *path)
     return block;
 }
 
+/* The file says its target, unless Cortado did not write it. */
+void tell_target(const Block &file)
+{
+    char target[CORTADO_PTE_TARGET_SIZE];
+    if (cortado_pte_target(file.data, file.size, target, sizeof target) == CORTADO_PTE_OK &&
+        cortado_cortex_m_target(target) != 0) {
+        fail("the program was compiled for %s, which is no target that is known here", target);
+    }
+}
+
 std::vector<Block> planned_memory(const MethodMeta &meta)
 {
     std::vector<Block> memory;
@@ -210,6 +224,7 @@ int main(int argc, char **argv)
     }
     executorch::runtime::runtime_init();
     const Block file = read_file(argv[1]);
+    tell_target(file);
     BufferDataLoader loader(file.data, file.size);
     Program program = checked(Program::load(&loader, Program::Verification::InternalConsistency), "loading the program");
     const MethodMeta meta = checked(program.method_meta("forward"), "looking for the method 'forward'");
