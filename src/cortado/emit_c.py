@@ -599,13 +599,27 @@ def _declared(constant: _Constant) -> str:
     return f"extern const {_C_TYPES[str(data.dtype)]} {constant.name}[{data.size}];"
 
 
+_BYTE_TEXTS = [str(value) for value in (*range(128), *range(-128, 0))]  # by the byte that holds an int8
+_NUMBERS_A_LINE = 32
+_NUMBERS_A_PIECE = 1 << 16  # turned into text at once: a list of texts takes twenty times the memory of the text
+
+
 def _numbers(data: np.ndarray[Any, np.dtype[Any]]) -> str:
+    """The numbers of an array, so many to a line."""
     flat = data.reshape(-1)
-    if data.dtype == np.float32:
-        texts = [_float_text(float(value)) for value in flat]
+    pieces = (flat[start : start + _NUMBERS_A_PIECE] for start in range(0, flat.size, _NUMBERS_A_PIECE))
+    return ",\n".join(_lines(piece) for piece in pieces)
+
+
+def _lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
+    if piece.dtype == np.int8:
+        texts = [_BYTE_TEXTS[byte] for byte in piece.tobytes()]
+    elif piece.dtype == np.float32:
+        texts = [_float_text(float(value)) for value in piece]
     else:
-        texts = [_int_text(value) for value in flat.tolist()]
-    return ",\n".join(",".join(texts[i : i + 32]) for i in range(0, len(texts), 32))
+        texts = [_int_text(value) for value in piece.tolist()]
+    starts = range(0, len(texts), _NUMBERS_A_LINE)
+    return ",\n".join(",".join(texts[start : start + _NUMBERS_A_LINE]) for start in starts)
 
 
 def _fits(value: int, bits: int, what: str) -> int:

@@ -108,6 +108,18 @@ def _check_overlay(overlay: Overlay, names: set[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """The work of a search, and what it may do at most; `exhausted`: it ended there, and better may exist.
+
+    Work is counted in what a search looks at, never in seconds: the same problem ends the same way on every machine.
+    """
+
+    work: int
+    bound: int
+    exhausted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """An offset for every buffer. `lower_bound` is proven: no plan of the problem has a lower peak."""
 
@@ -115,6 +127,7 @@ class Plan:
     peak: int
     lower_bound: int
     optimal: bool
+    spent: Spent = Spent(0, 0, exhausted=False)
 
     @property
     def gap(self) -> int:

@@ -1,20 +1,22 @@
 """Which steps run together, row by row, and where their buffers lie: from a Program to a planned Program.
 
-A stage is a run of consecutive steps. Between two steps of a stage a tensor needs only a ring of a few rows. How many
-rows, which buffers never live together and how far a stage's output may lie over its input is found by running the
-stage's row loop (kernels/src/cortado_run.c) here, without data. Stage borders are searched with the planner's peak as
-the cost; the result computes exactly the same bits as layer by layer.
+A stage is a run of consecutive steps. Between two steps of a stage a tensor needs only a ring of a few rows (stages.py).
+Stage borders are searched with the planner's peak as the cost; the result computes exactly the same bits as layer by
+layer.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
 from cortado import branches, memory
-from cortado.memory import Effort, Overlay, Plan, Problem
+from cortado.memory import Effort, Overlay, Plan, Problem, Spent, Time
 from cortado.program import Port, Program, Stage, Step, Walk
+from cortado.stages import StageRun, StageRuns
 from cortado.target import Isa
 
 ALIGNMENT = 16
@@ -34,183 +36,6 @@ class Optimize(Enum):
     TIME = "time"  # layer by layer
 
 
-# ---- running a stage without data ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Link:
-    """An operand of step `consumer` that step `producer` of the same stage makes, or a tensor that was there before."""
-
-    consumer: int
-    producer: int | None
-    port: Port
-    group: int  # rows that the consumer makes with every call
-
-    def first_row(self, y: int) -> int:
-        """The oldest row that output row y reads."""
-        return max(0, self.port.rule.first(y))
-
-    def end_row(self, y: int) -> int:
-        """One past the newest row that the call reads which starts at output row y."""
-        return min(self.port.height, self.port.rule.first(y) + self.port.rule.span + self.group - 1)
-
-
-@dataclass
-class StageRun:
-    """What running a stage shows."""
-
-    rows: list[int]  # rows each step makes
-    rings: dict[str, int] = field(default_factory=dict)  # buffer -> rows it must hold
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)  # buffer -> first and last step while it is live
-    leads: dict[tuple[str, str], int] = field(default_factory=dict)  # (output, input) -> lead of an overlay
-    calls: list[tuple[int, int]] = field(default_factory=list)  # (step, row) in the order of execution
-
-
-class _Runner:
-    """The row loop of cortado_run.c: always the last step whose input rows are all there makes its next row."""
-
-    def __init__(self, steps: Sequence[Step], whole: Iterable[str], dying: Iterable[str]) -> None:
-        self.steps = steps
-        self.whole, self.dying = set(whole), set(dying)
-        made = {step.output: index for index, step in enumerate(steps)}
-        links = [
-            Link(index, made.get(port.source), port, step.group)
-            for index, step in enumerate(steps)
-            for port in step.inputs
-            if isinstance(port.source, str)
-        ]
-        self.needs: list[list[Link]] = [[] for _ in steps]
-        self.readers: dict[str, list[Link]] = {}
-        self.uses: list[list[int]] = [[] for _ in steps]  # step -> the steps that read its output, last first
-        for link in links:
-            self.readers.setdefault(str(link.port.source), []).append(link)
-            if link.producer is not None:
-                self.needs[link.consumer].append(link)
-                self.uses[link.producer].append(link.consumer)
-        for users in self.uses:
-            users.sort(reverse=True)
-        self.done = [0] * len(steps)
-        self.result = StageRun(rows=self._rows_needed())
-
-    def _rows_needed(self) -> list[int]:
-        """Rows nobody reads are not made."""
-        rows = [step.rows for step in self.steps]
-        for index in range(len(self.steps) - 1, -1, -1):
-            step = self.steps[index]
-            if step.output not in self.whole and step.kind is not Walk.ACCUMULATE:
-                readers = self.readers.get(step.output, [])
-                rows[index] = max((link.end_row(self._last_call(link, rows)) for link in readers), default=0)
-        return rows
-
-    @staticmethod
-    def _last_call(link: Link, rows: Sequence[int]) -> int:
-        """The row with which a reader's last call starts."""
-        return (rows[link.consumer] - 1) // link.group * link.group
-
-    def ready(self, index: int) -> bool:
-        y = self.done[index]
-        if y >= self.result.rows[index]:
-            return False
-        return all(self._made(link.producer) >= link.end_row(y) for link in self.needs[index])
-
-    def _made(self, producer: int | None) -> int:
-        """Rows of its output that a step has made: an accumulating step has none until it is through."""
-        assert producer is not None
-        done = self.done[producer]
-        if self.steps[producer].kind is Walk.ACCUMULATE:
-            return int(done == self.result.rows[producer])
-        return done
-
-    def run(self) -> StageRun:
-        index = len(self.steps) - 1
-        while index >= 0:
-            if self.ready(index):
-                self._call(index)
-                index = next((user for user in self.uses[index] if self.ready(user)), index)
-            else:
-                index -= 1
-        return self.result
-
-    def _call(self, index: int) -> None:
-        step, y = self.steps[index], self.done[index]
-        end = y + min(step.group, self.result.rows[index] - y)
-        self.result.calls.append((index, y))
-        if step.output in self.whole:
-            self._note_leads(step, end)
-        else:
-            readers = self.readers.get(step.output, [])
-            oldest = min((self._oldest(link) for link in readers), default=y)
-            rows = 1 if step.kind is Walk.ACCUMULATE else end - min(oldest, y)
-            # Rows of one call lie together: the ring turns between calls.
-            whole_calls = math.lcm(step.group, *(link.group for link in readers))
-            rows += -rows % whole_calls
-            self.result.rings[step.output] = max(self.result.rings.get(step.output, 1), rows)
-        self.done[index] = end
-
-    def _oldest(self, link: Link) -> int:
-        """The oldest row an operand's reader still needs."""
-        y = self.done[link.consumer]
-        return link.first_row(y) if y < self.result.rows[link.consumer] else 1 << 30
-
-    def _note_leads(self, step: Step, rows: int) -> None:
-        """`rows` output rows are there after this call: so many bytes must be dead in an input they may lie over."""
-        if step.images > 1:
-            return  # rows of the second image would be dead only after all of the first
-        end = step.image_bytes if step.kind is Walk.ACCUMULATE else rows * step.row_bytes
-        for name in self.dying:
-            links = self.readers.get(name, [])
-            if any(link.producer is not None for link in links) or not links:
-                continue
-            dead = min(self._dead_bytes(link) for link in links)
-            lead = 0 if self._in_place(step, name, links) else max(0, end - dead)
-            key = (step.output, name)
-            self.result.leads[key] = max(self.result.leads.get(key, 0), lead)
-
-    def _dead_bytes(self, link: Link) -> int:
-        port = link.port
-        if port.rule.stride == 0:
-            return 0
-        return min(self._oldest(link), port.height) * port.row_bytes
-
-    def _in_place(self, step: Step, name: str, links: list[Link]) -> bool:
-        """An elementwise kernel may write over the operand it reads, if nobody else reads that."""
-        mine = [port for port in step.inputs if port.source == name]
-        if step.kind is not Walk.ELEMENTS or len(links) != 1 or len(mine) != 1:
-            return False
-        return mine[0].rule.stride != 0 and mine[0].row_bytes == step.row_bytes  # not from int8 to float
-
-
-def spans_of(run: StageRun, runner: "_Runner") -> dict[str, tuple[int, int]]:
-    """For rings that one call fills: the range of steps that run between that call and the rows' last use."""
-    spans: dict[str, tuple[int, int]] = {}
-    live: dict[str, int] = {}  # buffer -> the newest row it holds
-    single = {step.output for step in runner.steps if run.rings.get(step.output) == step.group}
-    done = [0] * len(runner.steps)
-    for index, y in run.calls:
-        step = runner.steps[index]
-        done[index] = y + min(step.group, run.rows[index] - y)
-        if step.output in single:
-            live[step.output] = done[index] - 1
-        for name in list(live):
-            low, high = spans.get(name, (index, index))
-            spans[name] = (min(low, index), max(high, index))
-        for name, row in list(live.items()):
-            if all(
-                link.first_row(done[link.consumer]) > row or done[link.consumer] >= run.rows[link.consumer]
-                for link in runner.readers.get(name, [])
-            ):
-                del live[name]
-    return spans
-
-
-def run_stage(steps: Sequence[Step], whole: Iterable[str], dying: Iterable[str]) -> StageRun:
-    """`whole`: outputs that later stages read; `dying`: inputs that nothing reads afterwards."""
-    runner = _Runner(steps, whole, dying)
-    result = runner.run()
-    result.spans = spans_of(result, runner)
-    return result
-
-
 # ---- segments -------------------------------------------------------------------------------------------------
 
 
@@ -222,8 +47,17 @@ class Segment:
     last: int
     steps: tuple[Step, ...]
     run: StageRun
-    peak: int
     instructions: int  # what its row calls cost beside the work itself
+    floor: int  # bytes that it needs at least
+    planned: Callable[[], int]
+
+    @cached_property
+    def peak(self) -> int:
+        """The memory it needs while it runs, planned when it is asked for."""
+        return self.planned()
+
+    def fits(self, limit: int) -> bool:
+        return self.floor <= limit and self.peak <= limit
 
 
 @dataclass(frozen=True)
@@ -232,6 +66,7 @@ class _Uses:
 
     made: Mapping[str, int]
     last: Mapping[str, int]
+    number: Mapping[str, int]  # when it is made; inputs, which are all there at the start, have numbers below that
 
     @staticmethod
     def of(program: Program, steps: Sequence[Step]) -> "_Uses":
@@ -245,64 +80,109 @@ class _Uses:
                     last[port.source] = index
         for tensor in program.outputs:
             last[tensor.buffer] = len(steps)
-        return _Uses(made, last)
+        inputs = {tensor.buffer: -1 - position for position, tensor in enumerate(program.inputs)}
+        return _Uses(made, last, {**made, **inputs})
+
+
+Shape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
+"""A memory problem without names: sizes and lifetimes, and overlays by position."""
+
+
+class _Known:
+    """What is the same for equal stages, of all orders of a program and of its lean form: runs and peaks."""
+
+    def __init__(self) -> None:
+        self.runs = StageRuns()
+        self.peaks: dict[Shape, int] = {}
+        self.plans: dict[Problem, Plan] = {}
+        self.numbers: dict[Hashable, int] = {}
+
+    def number(self, item: Hashable) -> int:
+        """Equal things have equal numbers, which are quicker to compare."""
+        return self.numbers.setdefault(item, len(self.numbers))
+
+    def peak(self, buffers: Sequence[memory.Buffer], run: StageRun) -> int:
+        position = {buffer.name: index for index, buffer in enumerate(buffers)}
+        overlays = tuple((position[out], position[inp], lead) for (out, inp), lead in run.leads.items())
+        shape = tuple((buffer.size, buffer.start, buffer.end) for buffer in buffers), overlays
+        if shape not in self.peaks:
+            problem = Problem(tuple(buffers), tuple(_overlays(run)))
+            self.peaks[shape] = memory.plan(problem, effort=Effort.QUICK).peak
+        return self.peaks[shape]
+
+    def plan(self, problem: Problem) -> Plan:
+        if problem not in self.plans:
+            self.plans[problem] = memory.plan(problem)
+        return self.plans[problem]
+
+
+class _Form(NamedTuple):
+    """What of a step tells how a stage with it runs: the tensors it reads, its number without and with their makers."""
+
+    makers: tuple[int, ...]
+    bare: int
+    number: int
+    oldest: int  # of its makers
 
 
 class _Search:
-    """Segments of a program's steps and their costs; `runs` of the same steps may be shared."""
+    """Segments of a program's steps and their costs."""
 
-    def __init__(self, program: Program, runs: dict[tuple[int, int, int], StageRun]) -> None:
-        self.program, self.runs = program, runs
+    def __init__(self, program: Program, known: _Known) -> None:
+        self.program, self.known = program, known
         self.steps = program.steps
         self.uses = _Uses.of(program, self.steps)
         self.cache: dict[tuple[int, int, int], Segment] = {}
-        self.reach: dict[int, int] = {}
-        self.crossing = [self._crossing(border) for border in range(len(self.steps) + 1)]
-        self.ring_bytes = [self._ring_bytes(index) for index in range(len(self.steps))]
+        self.live = self._live_at_borders()
+        self.crossing = [sum(program.buffers[name].size for name in names) for names in self.live]
+        self.ring_bytes = self._ring_bytes()
+        self.reach = self._reaches()
+        self.wasteful = [0, *accumulate(_waste(step) > WORTH_A_GROUP for step in self.steps)]
+        self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
 
-    def _crossing(self, border: int) -> int:
-        """The bytes of the tensors that live across the border before this step: each has to be whole."""
-        sizes = self.program.buffers
-        names = [name for name, made in self.uses.made.items() if made < border <= self.uses.last[name]]
-        return sum(sizes[name].size for name in names)
+    def _live_at_borders(self) -> list[tuple[str, ...]]:
+        """The tensors that live across the border before each step, in the order they are made: each has to be whole."""
+        made: dict[int, list[str]] = {}
+        for name, step in self.uses.made.items():
+            made.setdefault(step, []).append(name)
+        live: list[str] = []
+        borders = []
+        for border in range(len(self.steps) + 1):
+            live = [name for name in (*live, *made.get(border - 1, ())) if self.uses.last[name] >= border]
+            borders.append(tuple(live))
+        return borders
 
-    def _ring_bytes(self, index: int) -> int:
-        """The least that a step's output takes inside a stage: the rows under a reader's window, if several."""
-        step = self.steps[index]
-        windows = [
-            min(port.height, port.rule.span)
-            for reader in self.steps[index + 1 : self.uses.last[step.output] + 1]
-            for port in reader.inputs
-            if port.source == step.output
-        ]
-        rows = max(windows, default=1)
-        return rows * step.row_bytes if rows > 1 else 0
+    def _ring_bytes(self) -> list[int]:
+        """The least that each step's output takes inside a stage: the rows under a reader's window, if several."""
+        rows = dict.fromkeys(self.uses.made, 1)
+        for step in self.steps:
+            for port in step.inputs:
+                if isinstance(port.source, str):
+                    rows[port.source] = max(rows[port.source], min(port.height, port.rule.span))
+        return [rows[step.output] * step.row_bytes if rows[step.output] > 1 else 0 for step in self.steps]
 
     def possible(self, first: int, last: int) -> bool:
         """Whether the steps [first, last] can run row by row together."""
-        return first == last or (last - first < LONGEST_STAGE and self._reach(first) >= last)
+        return first == last or (last - first < LONGEST_STAGE and self.reach[first] >= last)
 
-    def _reach(self, first: int) -> int:
-        """The last step that can join a stage that starts with `first`."""
-        if first not in self.reach:
-            last = first
-            while last + 1 < len(self.steps) and self._joins(first, last + 1):
-                last += 1
-            self.reach[first] = last
-        return self.reach[first]
+    def _reaches(self) -> list[int]:
+        """For each step the last one that can join a stage that starts with it."""
+        end = len(self.steps) - 1
+        reach = [end] * len(self.steps)
+        earliest = [self._joins_from(index) for index in range(len(self.steps))]
+        for first in range(end, -1, -1):
+            stops = (last for last in range(first + 1, min(first + LONGEST_STAGE, end) + 1) if earliest[last] > first)
+            reach[first] = next(stops, end + 1) - 1 if _by_rows(self.steps[first]) else first
+        return reach
 
-    def _joins(self, first: int, last: int) -> bool:
-        """Whether step `last` can run row by row with the steps before it."""
-        step = self.steps[last]
-        if step.kind is Walk.WHOLE or self.steps[first].kind is Walk.WHOLE:
-            return False
-        if step.images != 1 or self.steps[first].images != 1:
-            return False
-        made = {s.output: s for s in self.steps[first:last]}
-        sources = [
-            (made[port.source], port) for port in step.inputs if isinstance(port.source, str) and port.source in made
-        ]
-        return all(_same_rows(source, port) for source, port in sources)
+    def _joins_from(self, index: int) -> int:
+        """The earliest step with which a stage may start that this one joins: it must see its makers' rows."""
+        step, made = self.steps[index], self.uses.made
+        if not _by_rows(step):
+            return index
+        makers = [(made[port.source], port) for port in step.inputs if isinstance(port.source, str)]
+        odd = [maker for maker, port in makers if maker >= 0 and not _same_rows(self.steps[maker], port)]
+        return max(odd, default=-1) + 1
 
     def alone(self, index: int) -> Segment:
         return self.segment(index, index)
@@ -317,37 +197,78 @@ class _Search:
     def segments(self, first: int, last: int) -> Iterator[Segment]:
         """The stage [first, last] row by row, and with several rows a call where single rows waste much of a tile."""
         yield self.segment(first, last)
-        if first != last and any(_waste(step) > WORTH_A_GROUP for step in self.steps[first : last + 1]):
+        if first != last and self.wasteful[last + 1] > self.wasteful[first]:
             yield from (self.segment(first, last, group) for group in GROUPS)
 
     def _make(self, first: int, last: int, group: int) -> Segment:
         """A step alone takes all its rows at once where its kernel can."""
         steps = self.steps[first : last + 1]
         steps = (steps[0].collapsed(),) if len(steps) == 1 else tuple(step.grouped(group) for step in steps)
-        key = (first, last, group)
-        if key not in self.runs:
-            whole = [step.output for step in steps if self.uses.last[step.output] > last]
-            self.runs[key] = run_stage(steps, whole, self.dying(first, last))
-        run = self.runs[key]
-        problem = Problem(tuple(self._live(first, last, steps, run)), tuple(_overlays(run)))
+        dying = [name for name in self.live[first] if self.uses.last[name] <= last]
+        leaving = [name for name in self.live[last + 1] if self.uses.made[name] >= first]
+        structure = (group, self._structure(first, steps, dying), tuple([self.uses.made[n] - first for n in leaving]))
+        run = self.known.runs.run(structure, steps, leaving, dying)
         remainders = sum(_waste(step) * step.macs * per_mac(self.program) for step in steps)
         instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + int(remainders)
-        return Segment(first, last, steps, run, memory.plan(problem, effort=Effort.QUICK).peak, instructions)
+        passing = [name for name in self.live[first] if self.uses.last[name] > last]
+        rings = sum(rows * step.row_bytes for step, rows in _standing_rings(steps, run))
+        floor = rings + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))
 
-    def dying(self, first: int, last: int) -> list[str]:
-        """Tensors made before the stage whose last reader is in it."""
-        return [name for name, made in self.uses.made.items() if made < first and first <= self.uses.last[name] <= last]
+        def planned() -> int:
+            sizes = self.program.buffers
+            whole = [memory.Buffer(n, sizes[n].size, (0, 0), (1, 0), ALIGNMENT) for n in (*dying, *leaving)]
+            peak = self.known.peak(stage_buffers(0, steps, run) + whole, run)
+            return _beside(peak, [sizes[name].size for name in passing])
 
-    def _live(self, first: int, last: int, steps: Sequence[Step], run: StageRun) -> list[memory.Buffer]:
-        """Every buffer that is live while the stage runs, the stage being number 0."""
-        inner = stage_buffers(0, steps, run)
-        sizes = self.program.buffers
-        for name, made in self.uses.made.items():
-            outside = made < first and self.uses.last[name] >= first
-            leaves = first <= made <= last and self.uses.last[name] > last
-            if outside or leaves:
-                inner.append(memory.Buffer(name, sizes[name].size, (0, 0), (1, 0), ALIGNMENT))
-        return inner
+        return Segment(first, last, steps, run, instructions, floor, planned)
+
+    def _bytes(self, names: Iterable[str]) -> int:
+        return sum([self.program.buffers[name].size for name in names])
+
+    def _form(self, index: int, step: Step) -> _Form:
+        ports = [port for port in step.inputs if isinstance(port.source, str)]
+        makers = tuple([self.uses.number[str(port.source)] for port in ports])
+        read = tuple([(port.height, port.rule, port.row_bytes == step.row_bytes) for port in ports])
+        bare = self.known.number((step.kind, step.rows, step.images, read))
+        distances = tuple([index - maker for maker in makers])
+        return _Form(makers, bare, self.known.number((bare, distances)), min(makers, default=index))
+
+    def _structure(self, first: int, steps: Sequence[Step], dying: Sequence[str]) -> Hashable:
+        """All that tells how a stage runs: each step's rows, those it reads, and which step makes them.
+
+        Tensors from before the stage are told apart by when they are first read in it.
+        """
+        forms = [self._form(first, steps[0])] if len(steps) == 1 else self.forms[first : first + len(steps)]
+        outside: dict[int, int] = {}
+        found: list[Hashable] = []
+        for index, form in enumerate(forms, start=first):
+            if form.oldest >= first:
+                found.append(form.number)
+            else:
+                makers = [index - m if m >= first else -1 - outside.setdefault(m, len(outside)) for m in form.makers]
+                found.append((form.bare, *makers))
+        return tuple(found), tuple([outside[self.uses.number[name]] for name in dying])
+
+
+def _standing_rings(steps: Sequence[Step], run: StageRun) -> Iterator[tuple[Step, int]]:
+    """The rings that live as long as their stage: nothing shares a byte with them."""
+    for step in steps:
+        if step.output in run.rings and step.output not in run.spans:
+            yield step, run.rings[step.output]
+
+
+def _beside(peak: int, sizes: Sequence[int]) -> int:
+    """A stage's peak together with tensors that live before, while and after it runs: they lie below all else, or above.
+
+    Nothing shares a byte with them, so any plan can be rearranged that way; only the topmost keeps its odd end.
+    """
+    rests = [-size % ALIGNMENT for size in sizes]
+    room = sum(sizes) + sum(rests)
+    return min(room + peak, peak + -peak % ALIGNMENT + room - max(rests)) if sizes else peak
+
+
+def _by_rows(step: Step) -> bool:
+    return step.kind is not Walk.WHOLE and step.images == 1
 
 
 def _waste(step: Step) -> float:
@@ -402,17 +323,26 @@ def _closed(buffer: memory.Buffer, number: int, positions: int) -> memory.Buffer
 # ---- the search -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Choice:
-    """Stages up to some step: what their row calls cost and the highest of their peaks."""
+    """Stages up to some step: what their row calls cost, the highest of their peaks, and the last of them."""
 
-    instructions: int
-    peak: int
-    stages: tuple[Segment, ...]
+    instructions: int = 0
+    peak: int = 0
+    segment: Segment | None = None
+    before: "_Choice | None" = None
 
     def then(self, segment: Segment) -> "_Choice":
-        cost = self.instructions + segment.instructions
-        return _Choice(cost, max(self.peak, segment.peak), (*self.stages, segment))
+        return _Choice(self.instructions + segment.instructions, max(self.peak, segment.peak), segment, self)
+
+    @property
+    def stages(self) -> tuple[Segment, ...]:
+        found: list[Segment] = []
+        choice: _Choice | None = self
+        while choice is not None and choice.segment is not None:
+            found.append(choice.segment)
+            choice = choice.before
+        return tuple(reversed(found))
 
 
 def _cheapest(search: _Search, limit: int) -> _Choice | None:
@@ -420,22 +350,24 @@ def _cheapest(search: _Search, limit: int) -> _Choice | None:
 
     A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
     """
-    alone = [search.alone(index) for index in range(len(search.steps))]
-    over = [index for index, segment in enumerate(alone) if segment.peak > limit]
-    best: list[_Choice | None] = [_Choice(0, 0, ())]
+    over = -1  # the last step that is over the limit alone
+    best: list[_Choice | None] = [_Choice()]
     for last in range(len(search.steps)):
-        choices = []
-        before = best[last]
-        if before is not None and alone[last].peak <= limit:
-            choices.append(before.then(alone[last]))
+        before, alone = best[last], search.alone(last)
+        over = last if alone.peak > limit else over
+        chosen = before.then(alone) if before is not None and over != last else None
         if search.crossing[last + 1] <= limit:
-            choices += [before.then(segment) for before, segment in _longer(search, limit, best, over, last)]
-        best.append(min(choices, key=lambda choice: choice.instructions, default=None))
+            for start, segment in _longer(search, limit, best, over, last):
+                # What costs more is not even planned.
+                cost = start.instructions + segment.instructions
+                if (chosen is None or cost < chosen.instructions) and segment.fits(limit):
+                    chosen = start.then(segment)
+        best.append(chosen)
     return best[-1]
 
 
 def _longer(
-    search: _Search, limit: int, best: Sequence[_Choice | None], over: Sequence[int], last: int
+    search: _Search, limit: int, best: Sequence[_Choice | None], over: int, last: int
 ) -> Iterator[tuple[_Choice, Segment]]:
     """The stages of several steps that end with `last`, each with the best choice before it."""
     rings = 0
@@ -445,13 +377,13 @@ def _longer(
             return
         before = best[first]
         small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
-        if small and before is not None and any(first <= index <= last for index in over):
-            yield from ((before, segment) for segment in search.segments(first, last) if segment.peak <= limit)
+        if small and before is not None and first <= over:
+            yield from ((before, segment) for segment in search.segments(first, last))
 
 
 def _choose(search: _Search, optimize: Optimize, instructions: int) -> tuple[Segment, ...]:
     """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
-    layers = _Choice(0, 0, ())
+    layers = _Choice()
     for index in range(len(search.steps)):
         layers = layers.then(search.alone(index))
     if optimize is Optimize.TIME:
@@ -479,7 +411,7 @@ def _take_in_delays(search: _Search, stages: tuple[Segment, ...]) -> tuple[Segme
         if step.kind is Walk.ELEMENTS and len(sources) > 1 and min(sources) >= 0:
             covering = [segment for segment in stages if segment.last >= min(sources) and segment.first <= index]
             first, last = covering[0].first, covering[-1].last
-            if len(covering) > 1 and search.possible(first, last) and search.segment(first, last).peak <= limit:
+            if len(covering) > 1 and search.possible(first, last) and search.segment(first, last).fits(limit):
                 before = tuple(segment for segment in stages if segment.last < first)
                 after = tuple(segment for segment in stages if segment.first > last)
                 stages = (*before, search.segment(first, last), *after)
@@ -542,22 +474,36 @@ class _Choices:
     """All ways to run a program: in each order of its branches, and with the kernels that need less scratch."""
 
     program: Program
+    known: _Known = field(default_factory=_Known)
+    planned: dict[Optimize, "Planned"] = field(default_factory=dict)
 
     @cached_property
     def plain(self) -> list[_Search]:
-        return [_Search(one, {}) for one in branches.orders(self.program)]
+        return [_Search(one, self.known) for one in branches.orders(self.program).programs]
 
     @cached_property
     def lean(self) -> list[_Search]:
-        """Less scratch changes nothing in how a stage runs."""
-        return [_Search(_lean(search.program), search.runs) for search in self.plain]
+        return [_Search(_lean(search.program), self.known) for search in self.plain]
 
     def best(self, optimize: Optimize) -> "Planned":
+        if optimize not in self.planned:
+            self.planned[optimize] = self._best(optimize)
+        return self.planned[optimize]
+
+    def _best(self, optimize: Optimize) -> "Planned":
         """For the lowest peak, lean kernels are tried too."""
         searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
-        chosen = [(search, _choose(search, optimize, kernel_instructions(search.program))) for search in searches]
-        found = [_planned(self, search, segments) for search, segments in chosen]
-        return min(found, key=lambda planned: planned.plan.peak)
+        best: Planned | None = None
+        for search in searches:
+            segments = _choose(search, optimize, kernel_instructions(search.program))
+            staged, problem = _staged(search, segments)
+            if best is None or memory.lower_bound(problem) < best.plan.peak:
+                plan = self.known.plan(problem)
+                if best is None or plan.peak < best.plan.peak:
+                    best = Planned(self, staged, tuple(segment.run for segment in segments), problem, plan)
+        assert best is not None
+        memory.validate(best.problem, best.plan)
+        return best
 
 
 def _lean(program: Program) -> Program:
@@ -584,19 +530,17 @@ def alternatives(planned: Planned) -> dict[Optimize, Alternative]:
     return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
 
 
-def _planned(choice: _Choices, search: _Search, segments: Sequence[Segment]) -> Planned:
-    program = search.program
-    stages = [Stage(segment.steps) for segment in segments]
-    runs = tuple(segment.run for segment in segments)
+def _staged(search: _Search, segments: Sequence[Segment]) -> tuple[Program, Problem]:
+    """The program in these stages and the memory problem they pose."""
+    runs = [segment.run for segment in segments]
     rings = {name: rows for run in runs for name, rows in run.rings.items()}
     buffers = {
-        name: replace(buffer, rows=rings[name]) if name in rings else buffer for name, buffer in program.buffers.items()
+        name: replace(buffer, rows=rings[name]) if name in rings else buffer
+        for name, buffer in search.program.buffers.items()
     }
-    staged = replace(program, stages=tuple(stages), buffers=buffers)
-    problem = memory_problem(staged, runs, search.uses)
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
-    return Planned(choice, staged, runs, problem, plan)
+    stages = tuple(Stage(segment.steps) for segment in segments)
+    staged = replace(search.program, stages=stages, buffers=buffers)
+    return staged, memory_problem(staged, runs, search.uses)
 
 
 def memory_problem(program: Program, runs: Sequence[StageRun], uses: _Uses) -> Problem:
@@ -607,7 +551,7 @@ def memory_problem(program: Program, runs: Sequence[StageRun], uses: _Uses) -> P
         position += len(stage.steps)
 
     def stage_of(step: int) -> int:
-        return max(0, sum(start <= step for start in starts) - 1)
+        return max(0, bisect_right(starts, step) - 1)
 
     buffers: list[memory.Buffer] = []
     overlays: list[Overlay] = []

@@ -1,0 +1,210 @@
+"""How compile time and memory grow with the size of a network: CPU seconds by phase, peak memory, proven or not.
+
+    python benchmarks/scaling.py [--networks heads:64,inputs:300,...] [--target cortex-m4] [--limit 600] [--json]
+
+Each network is a family and its size, compiled in a process of its own; imports are not counted, the C compiler that
+measures the code is. A network that takes more than the limit of seconds is given up.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from _common import progress, table
+from torch import Tensor, nn
+
+DEFAULT = (
+    "heads:64,heads:128,inputs:300,pyramid:8,residual:100,residual:400,dense:16,dense:32,linear:100,convolution:100"
+)
+
+
+class Heads(nn.Module):
+    """Two-layer branches side by side on one trunk, each with an output of its own."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.trunk = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.heads = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1)) for _ in range(count)
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        shared = torch.relu(self.trunk(x))
+        return tuple(head(shared) for head in self.heads)
+
+
+class Inputs(nn.Module):
+    """A linear layer for each of many inputs, their results added up."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(count))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        values = [torch.relu(layer(x)) for layer, x in zip(self.layers, inputs, strict=True)]
+        total = values[0]
+        for value in values[1:]:
+            total = total + value
+        return total
+
+
+class Pyramid(nn.Module):
+    """ESPNet's block: dilated branches, each added to the one before it, all of them concatenated."""
+
+    def __init__(self, channels: int, branches: int = 5) -> None:
+        super().__init__()
+        width = channels // branches
+        self.reduce = nn.Conv2d(channels, width, 1)
+        self.branches = nn.ModuleList(
+            nn.Conv2d(width, width, 3, padding=2**k, dilation=2**k) for k in range(branches)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        reduced = self.reduce(x)
+        parts = [branch(reduced) for branch in self.branches]
+        sums = [parts[0]]
+        for part in parts[1:]:
+            sums.append(sums[-1] + part)
+        return torch.relu(x + torch.cat(sums, 1))
+
+
+class Residual(nn.Module):
+    """Two convolutions and a shortcut."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x + self.second(torch.relu(self.first(x))))
+
+
+class Dense(nn.Module):
+    """Each layer reads all that were made before it, concatenated."""
+
+    def __init__(self, channels: int, count: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(channels * (i + 1), channels, 1) for i in range(count))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = torch.cat([x, torch.relu(layer(x))], 1)
+        return x
+
+
+def heads(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Heads(size), (torch.randn(1, 3, 32, 32),)
+
+
+def inputs(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Inputs(size), tuple(torch.randn(1, 8) for _ in range(size))
+
+
+def pyramid(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    stem = nn.Conv2d(3, 20, 3, stride=2, padding=1)
+    return nn.Sequential(stem, *(Pyramid(20) for _ in range(size))), (torch.randn(1, 3, 64, 64),)
+
+
+def residual(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    stem = nn.Conv2d(3, 8, 3, padding=1)
+    return nn.Sequential(stem, *(Residual(8) for _ in range(size // 2))), (torch.randn(1, 3, 16, 16),)
+
+
+def dense(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), Dense(4, size)), (torch.randn(1, 3, 16, 16),)
+
+
+def linear(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """`size` million weights."""
+    return nn.Sequential(*(nn.Linear(5000, 5000) for _ in range(size // 25))), (torch.randn(1, 5000),)
+
+
+def convolution(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """`size` million weights, about."""
+    return nn.Sequential(*(nn.Conv2d(1664, 1664, 3, padding=1) for _ in range(size // 25))), (
+        torch.randn(1, 1664, 2, 2),
+    )
+
+
+FAMILIES: Mapping[str, Callable[[int], tuple[nn.Module, tuple[Tensor, ...]]]] = {
+    family.__name__: family for family in (heads, inputs, pyramid, residual, dense, linear, convolution)
+}
+
+
+def child(spec: str, target: str) -> dict[str, Any]:
+    """Compiles and writes one network."""
+    from cortado import api
+    from cortado.target import from_target_string
+
+    api.compile(nn.Linear(2, 2), (torch.zeros(1, 2),), target, [(torch.ones(1, 2),)], name="warm")
+    family, size = spec.split(":")
+    torch.manual_seed(0)
+    module, example = FAMILIES[family](int(size))
+    start = time.process_time()
+    model = api.prepare(module.eval(), example, [example], name=family)
+    compiled = model.compile(from_target_string(target))
+    compiled_at = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        compiled.save(Path(folder) / family)
+    end = time.process_time()
+    report = compiled.report()
+    return {
+        "network": spec,
+        "seconds": end - start,
+        "phases": {**report["compile_seconds"], "save": round(end - compiled_at, 3)},
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "arena_bytes": report["memory"]["arena_bytes"],
+        "optimal": report["memory"]["optimal"],
+        "search": report["memory"].get("search"),
+    }
+
+
+def measure(spec: str, target: str, limit: float) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--child", spec, "--target", target]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"network": spec, "seconds": None, "phases": {}}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=DEFAULT)
+    parser.add_argument("--target", default="cortex-m4")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds after which a network is given up")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(child(arguments.child, arguments.target)))
+        return
+    results = []
+    for spec in arguments.networks.split(","):
+        progress(spec)
+        results.append(measure(spec, arguments.target, arguments.limit))
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        return
+    phases = list(dict.fromkeys(phase for result in results for phase in result["phases"]))
+    header = ["network", "CPU s", *phases, "MB", "arena", "proven"]
+    rows = [
+        [r["network"], r["seconds"], *(r["phases"].get(p) for p in phases)]
+        + [r.get("megabytes"), r.get("arena_bytes"), {None: None, True: "yes", False: "no"}[r.get("optimal")]]
+        for r in results
+    ]
+    print(table(header, rows))
+
+
+if __name__ == "__main__":
+    main()
