@@ -1,0 +1,66 @@
+"""python -m fuzz: the campaign of `make fuzz`."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from fuzz.campaign import Wanted, run, write_repros
+from fuzz.journal import ROOT, Journal, fingerprint
+
+PHASES = "seconds for a network"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="fuzz", description="Random networks, compared everywhere they run.")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--networks", type=int, default=3000, help="networks on this machine")
+    parser.add_argument("--boards", type=int, help="of these, on emulated boards (a tenth)")
+    parser.add_argument("--ptes", type=int, help="of these, as a .pte (a third)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz", help="of the journal and the repros")
+    chosen = parser.parse_args(arguments)
+    wanted = Wanted(
+        first=chosen.seed,
+        networks=chosen.networks,
+        boards=chosen.networks // 10 if chosen.boards is None else chosen.boards,
+        ptes=chosen.networks // 3 if chosen.ptes is None else chosen.ptes,
+        jobs=chosen.jobs,
+    )
+    journal = Journal(chosen.folder / f"journal-{wanted.first}-{fingerprint()}.jsonl")
+    print(f"journal: {journal.path}, {len(journal.lines)} networks in it already", flush=True)
+    found = run(wanted, journal)
+    (chosen.folder / "summary.json").write_text(json.dumps(found, indent=2) + "\n")
+    repros = write_repros(found["bugs"], chosen.folder)
+    show(found)
+    for path in repros:
+        print(f"made small: {path}")
+    return 1 if found["bugs"] else 0
+
+
+def show(found: dict[str, Any]) -> None:
+    """The final table."""
+    first, last = found["seeds"]
+    print(
+        f"\nseeds {first} to {last}: {found['networks']} networks, {found['host']} on this machine, {found['pte']} .pte"
+    )
+    for board, count in found["boards"].items():
+        print(f"  {count:5} on {board}")
+    for name in ("layers", "calls"):
+        low, middle, high = found[name]
+        print(f"{name}: {low} to {high}, half of the networks at least {middle}")
+    for why, count in found["refused"].items():
+        print(f"  {count:5} refused: {why}")
+    for kind, covered in found["coverage"].items():
+        never = ", ".join(covered["never"]) or "none"
+        print(f"{kind}: {covered['met']} of {covered['claimed']} met; never: {never}")
+    for phase, seconds in found["seconds"].items():
+        print(f"  {seconds:6.2f} {PHASES}: {phase}")
+    for bug in found["bugs"]:
+        print(f"BUG seed {bug['seed']}: {bug['kind']}: {bug['what'].splitlines()[0][:200]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

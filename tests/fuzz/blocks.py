@@ -1,0 +1,9 @@
+"""Everything a random network is made of, by name: layers, movements, aten's own spellings, writes and views."""
+
+from fuzz.calls import CALLS
+from fuzz.layers import LAYERS
+from fuzz.movements import MOVEMENTS
+from fuzz.recipe import Block
+from fuzz.writes import WRITES
+
+BLOCKS: dict[str, Block] = {**LAYERS, **MOVEMENTS, **CALLS, **WRITES}

@@ -1,0 +1,103 @@
+"""What a campaign found out, a line of JSON for each network: it can stop at any time and go on later."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cortado.emit_c import KERNELS
+from cortado.op import registry
+
+ROOT = Path(__file__).parent.parent.parent
+SUFFIXES = {".py", ".c", ".h", ".S", ".cpp", ".ld"}
+
+
+def fingerprint() -> str:
+    """Of everything that the outcome of a seed depends on: after a change a campaign starts anew."""
+    state = hashlib.sha256()
+    files = [*(ROOT / "src" / "cortado").rglob("*"), *Path(__file__).parent.glob("*")]
+    for path in sorted(path for path in files if path.suffix in SUFFIXES):
+        state.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return state.hexdigest()[:10]
+
+
+class Journal:
+    """The lines of one file, and room for more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.lines: list[dict[str, Any]] = list(_read(path)) if path.exists() else []
+
+    def add(self, lines: Iterable[dict[str, Any]]) -> None:
+        with self.path.open("a") as file:
+            for line in lines:
+                self.lines.append(line)
+                file.write(json.dumps(line) + "\n")
+
+    @property
+    def seeds(self) -> set[int]:
+        return {line["seed"] for line in self.lines}
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    """A line that was being written when the machine went down is left out."""
+    for line in path.read_text().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+# ---- in numbers ----------------------------------------------------------------------------------------------------
+
+
+def totals(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Counts of a journal, as they stand in docs/testing.md."""
+    lines = list(lines)
+    compiled = [line for line in lines if not line["refused"] and not line["kind"]]
+    return {
+        "networks": len(lines),
+        "host": sum(line["host"] for line in lines),
+        "boards": dict(sorted(Counter(line["board"] for line in lines if line["board"]).items())),
+        "pte": sum(line["pte"] for line in lines),
+        "refused": dict(Counter(line["refused"] for line in lines if line["refused"]).most_common()),
+        "bugs": [{key: line[key] for key in ("seed", "kind", "what")} for line in lines if line["kind"]],
+        "layers": _spread(line["layers"] for line in lines),
+        "calls": _spread(line["calls"] for line in compiled),
+        "seeds": [min((line["seed"] for line in lines), default=0), max((line["seed"] for line in lines), default=0)],
+        "coverage": coverage(lines),
+        "seconds": _seconds(lines),
+    }
+
+
+def _spread(values: Iterable[int]) -> list[int]:
+    """Least, median, most."""
+    found = sorted(values)
+    return [found[0], found[len(found) // 2], found[-1]] if found else [0, 0, 0]
+
+
+def _seconds(lines: list[dict[str, Any]]) -> dict[str, float]:
+    phases = {phase for line in lines for phase in line["seconds"]}
+    times = {phase: [line["seconds"][phase] for line in lines if phase in line["seconds"]] for phase in phases}
+    return {phase: round(sum(values) / len(values), 2) for phase, values in sorted(times.items())}
+
+
+def coverage(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of what Cortado claims: how much was met, and what never."""
+    known = registry()
+    claimed = {
+        "aten": {str(target) for target in (*known.patterns, *known.rewrites) if str(target).startswith("aten.")},
+        "operators": set(known.operators),
+        "kernels": {path.name for path in (KERNELS / "src").iterdir() if path.suffix in (".c", ".S")},
+    }
+    found = {}
+    for kind, names in claimed.items():
+        hits = Counter(name for line in lines for name in line[kind])
+        missed = sorted(names - set(hits))
+        beside = sorted(set(hits) - names)
+        counts = {name: hits[name] for name in sorted(names & set(hits))}
+        found[kind] = {"claimed": len(names), "met": len(counts), "never": missed, "beside": beside, "counts": counts}
+    return found

@@ -1,0 +1,288 @@
+"""What has to hold for every network, and how it is found out.
+
+Accuracy: torch running the user's own module is the truth. The captured graph in float is the same but for rounding;
+the integer reference is as close to it as PT2E's quantized graph is, but for the rounding of a code. Bits: the integer
+reference, the C bundle on this machine and on the boards, and the .pte on ExecuTorch's runtime give the same bytes.
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import GraphModule
+
+from cortado import checks, runner
+from cortado.api import Model, prepare
+from cortado.emit_c import Bundle, emit_c
+from cortado.emit_pte import c_only, emit_pte
+from cortado.errors import CortadoError
+from cortado.executorch_host import run_pte
+from cortado.lowered import LoweredGraph, lowered_graph, run_reference
+from cortado.op import LinearWeights
+from cortado.options import Options
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.program import Border, build_program
+from cortado.schedule import Optimize, Planned, schedule
+from cortado.target import Core, CortexMTargetConfig, from_target_string
+from fuzz.host import HostCase
+from fuzz.network import Network, eager
+from fuzz.recipe import Recipe, Tensor
+
+TARGETS = {
+    "cortex-m0plus": "mps2-an385",
+    "cortex-m4": "mps2-an386",
+    "cortex-m33": "mps2-an505",
+    "cortex-m55": "mps3-an547",
+    "cortex-m": "mps2-an500",
+}
+ANY_BOARDS = ("mps2-an500", "mps2-an385", "mps2-an386", "mps2-an505", "mps3-an547")
+TIMEOUT = 300.0  # by the clock, on a busy machine
+FLOAT_DB = 60.0  # of a captured graph: another order of sums, no more
+WORSE_DB = 3.0  # that the integer reference may be behind PT2E
+STEPS = 1.5  # of the output's scale, beside that: codes are rounded one by one
+
+
+class Kind(Enum):
+    """How a network can fail."""
+
+    CRASH = "an exception that is no CortadoError"
+    CAPTURE = "the captured graph computes something else than the module"
+    ACCURACY = "the integer reference is further from the module than PT2E's graph"
+    HOST = "the C bundle on this machine gives other bits, or a sanitizer found something"
+    BOARD = "the C bundle on a board gives other bits, or writes where it must not"
+    PTE = "the .pte on ExecuTorch's runtime gives other bits"
+    SLOW = "it did not finish in time"
+
+
+class Found(Exception):
+    """A bug."""
+
+    def __init__(self, kind: Kind, what: str) -> None:
+        super().__init__(what)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How a network is compiled: drawn from its seed."""
+
+    target: str = "cortex-m4"
+    board: str = "mps2-an386"
+    options: Options = Options()
+
+    @staticmethod
+    def draw(seed: int) -> "Choices":
+        rng = Random(seed + 1_000_000_007)
+        target = rng.choice(list(TARGETS))
+        options = Options(
+            optimize=rng.choice(list(Optimize)),
+            border=rng.choice(list(Border)),
+            linear=rng.choice(list(LinearWeights)),
+        )
+        return Choices(target, rng.choice(ANY_BOARDS) if target == "cortex-m" else TARGETS[target], options)
+
+    @property
+    def config(self) -> CortexMTargetConfig:
+        return from_target_string(self.target)
+
+
+# ---- a network on its way ------------------------------------------------------------------------------------------
+
+
+class Case:
+    """A network that was captured, quantized and lowered; raises CortadoError where Cortado refuses it."""
+
+    def __init__(self, recipe: Recipe, choices: Choices, name: str) -> None:
+        self.recipe, self.choices, self.name = recipe, choices, name
+        self.network = Network(recipe)
+        self.batches = recipe.batches(3)
+        self.model: Model = prepare(self.network, self.batches[0], self.batches, name=name)
+        options = choices.options
+        self.program = CortexMPassManager(
+            self.model.quantized.program(), PIPELINE, target_config=choices.config, linear=options.linear
+        ).transform()
+        self.graph: LoweredGraph = lowered_graph(self.program)
+
+    @cached_property
+    def samples(self) -> list[tuple[Tensor, ...]]:
+        """Inputs that calibration has not seen, some of them beyond its range."""
+        return [*self.recipe.batches(1, seed=1), *self.recipe.batches(1, scale=4.0, seed=2)]
+
+    @cached_property
+    def values(self) -> list[dict[str, Tensor]]:
+        """Every value of the integer reference, for each sample."""
+        return [run_reference(self.graph, sample) for sample in self.samples]
+
+    def planned(self, cores: tuple[Core, ...] | None) -> Planned:
+        options = self.choices.options
+        program = build_program(self.name, self.graph, self.choices.config, options.border, cores=cores)
+        return schedule(program, options.optimize)
+
+    @property
+    def has_pte(self) -> bool:
+        return not c_only(self.program)
+
+
+# ---- accuracy ------------------------------------------------------------------------------------------------------
+
+
+def check_accuracy(case: Case) -> float:
+    """The worst output's SQNR in decibels, of the integer reference against torch."""
+    truth = [eager(case.network, batch) for batch in case.batches]
+    check_capture(case, truth)
+    with torch.no_grad():
+        converted = [list(case.model.quantized.converted(*copies(batch))) for batch in case.batches]
+    integer = [run_reference(case.graph, batch) for batch in case.batches]
+    worst = math.inf
+    for position, name in enumerate(case.graph.outputs):
+        want = flat(sample[position] for sample in truth)
+        pt2e = rms(flat(sample[position] for sample in converted) - want)
+        ours = rms(flat(sample[name] for sample in integer) - want)
+        allowed = pt2e * 10 ** (WORSE_DB / 20) + STEPS * step_of(case.graph, name)
+        worst = min(worst, decibels(rms(want), ours))
+        if not ours <= allowed:
+            raise Found(
+                Kind.ACCURACY,
+                f"output {position}: {decibels(rms(want), ours):.1f} dB, PT2E {decibels(rms(want), pt2e):.1f} dB "
+                f"(error {ours:.3g}, allowed {allowed:.3g})",
+            )
+    return worst
+
+
+def check_capture(case: Case, truth: Sequence[Sequence[Tensor]]) -> None:
+    """In all samples: where a function jumps, rounding may decide a single one."""
+    plain = without_quantization(case.model.quantized.converted)
+    with torch.no_grad():
+        found = [list(plain(*copies(batch))) for batch in case.batches]
+    for position in range(len(truth[0])):
+        pairs = [(got[position], want[position]) for got, want in zip(found, truth, strict=True)]
+        if any(got.shape != want.shape for got, want in pairs):
+            raise Found(Kind.CAPTURE, f"output {position} has shape {list(pairs[0][0].shape)}")
+        best = max(decibels(rms(want), rms(got - want)) for got, want in pairs)
+        if best < FLOAT_DB:
+            raise Found(Kind.CAPTURE, f"output {position}: the captured graph in float has {best:.1f} dB")
+
+
+def without_quantization(converted: GraphModule) -> GraphModule:
+    """The float graph that was quantized: what PT2E's graph is without its quantize and dequantize calls."""
+    module = copy.deepcopy(converted)
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and "quantized_decomposed" in str(node.target):
+            node.replace_all_uses_with(node.args[0])
+            module.graph.erase_node(node)
+    module.recompile()
+    return module
+
+
+def copies(batch: Sequence[Tensor]) -> list[Tensor]:
+    return [value.clone() for value in batch]
+
+
+def flat(values: Any) -> Tensor:
+    return torch.cat([value.detach().reshape(-1).double() for value in values])
+
+
+def rms(value: Tensor) -> float:
+    return float(value.double().square().mean().sqrt())
+
+
+def decibels(signal: float, noise: float) -> float:
+    if noise == 0:
+        return 200.0
+    return 20 * math.log10(signal / noise) if signal > 0 else -200.0
+
+
+def step_of(graph: LoweredGraph, name: str) -> float:
+    """The scale of the codes behind an output; an output that is no dequantized value has none."""
+    call = graph.by_name.get(name)
+    return float(call.arguments.get("scale", 0.0)) if call is not None else 0.0
+
+
+# ---- bits ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A C bundle with what it is fed and what it must give."""
+
+    planned: Planned
+    bundle: Bundle
+    info: runner.BundleInfo
+    feeds: list[list[np.ndarray]]
+    expected: list[list[np.ndarray]]
+
+
+def bundled(case: Case, cores: tuple[Core, ...] | None = None) -> Bundled:
+    planned = case.planned(cores)
+    program = planned.program
+
+    def tensors(group: Sequence[Any]) -> tuple[runner.IO, ...]:
+        return tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
+
+    def arrays(group: Sequence[Any]) -> list[list[np.ndarray]]:
+        return [[values[tensor.node].numpy() for tensor in group] for values in case.values]
+
+    info = runner.BundleInfo(case.name, case.choices.config, tensors(program.inputs), tensors(program.outputs))
+    return Bundled(planned, emit_c(planned), info, arrays(program.inputs), arrays(program.outputs))
+
+
+def host_case(case: Case) -> tuple[HostCase, bytes]:
+    """The network for host.py, and the bytes it must give."""
+    made = bundled(case, cores=(Core.PORTABLE,))
+    expected = b"".join(np.ascontiguousarray(value).tobytes() for sample in made.expected for value in sample)
+    sizes = [tuple(tensor.bytes for tensor in group) for group in (made.info.inputs, made.info.outputs)]
+    return HostCase(case.name, made.bundle.files, made.feeds, *sizes), expected
+
+
+def check_board(case: Case) -> Bundled:
+    """The release build on an emulated board, every store checked."""
+    made = bundled(case)
+    table = checks.as_json(made.planned)
+    calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
+    rules = runner.StoreRules(tuple(table["steps"]), calls)
+    with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
+        runner.write_files(Path(folder), made.bundle.files)
+        with failing(Kind.BOARD):
+            result = runner.run_bundle(
+                Path(folder), made.info, made.feeds, case.choices.board, count=False, stores=rules, timeout=TIMEOUT
+            )
+    require_equal(Kind.BOARD, result.samples, made.expected, case.choices.board)
+    return made
+
+
+def check_pte(case: Case) -> None:
+    pte = emit_pte(case.program, case.choices.config, {"model": case.name}, etrecord=False)
+    feeds = [[value.numpy() for value in sample] for sample in case.samples]
+    expected = [[values[name].numpy() for name in case.graph.outputs] for values in case.values]
+    with failing(Kind.PTE):
+        found = run_pte(pte.data, feeds)
+    require_equal(Kind.PTE, found, expected, "executorch")
+
+
+@contextmanager
+def failing(kind: Kind) -> Iterator[None]:
+    """What was compiled has to run: an error here is no refusal."""
+    try:
+        yield
+    except CortadoError as error:
+        raise Found(kind, str(error)) from error
+
+
+def require_equal(
+    kind: Kind, got: Sequence[Sequence[np.ndarray]], expected: Sequence[Sequence[np.ndarray]], where: str
+) -> None:
+    for sample, (found, wanted) in enumerate(zip(got, expected, strict=True)):
+        for position, (a, b) in enumerate(zip(found, wanted, strict=True)):
+            if a.shape != b.shape or a.tobytes() != np.ascontiguousarray(b).tobytes():
+                differ = int((a != b).sum()) if a.shape == b.shape else -1
+                raise Found(kind, f"{where}: output {position} of sample {sample}, {differ} of {b.size} values differ")
