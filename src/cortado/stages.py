@@ -102,7 +102,9 @@ class _Runner:
         rows = [step.rows for step in self.steps]
         for index in range(len(self.steps) - 1, -1, -1):
             if not self.whole[index] and self.steps[index].kind is not Walk.ACCUMULATE:
-                ends = [link.window[self._last_call(link, rows)][1] for link in self.readers[index] if rows[link.consumer]]
+                ends = [
+                    link.window[self._last_call(link, rows)][1] for link in self.readers[index] if rows[link.consumer]
+                ]
                 rows[index] = max(ends, default=0)
         return rows
 
