@@ -13,13 +13,15 @@
  *   __dsp      cores with the DSP instructions (those with vector instructions have them too)
  *   __mve      cores with vector instructions (MVE)
  *
- * Convolution variants need no more than `weights`: a stream that the compiler packs for them, aligned to 4 bytes, which
- * holds weights, biases and factors in the order they are read. The input offset is folded into the biases;
+ * Convolution variants need no more than `weights`: a stream that the compiler packs for them, aligned to 4 bytes,
+ * which holds weights, biases and factors in the order they are read. The input offset is folded into the biases;
  * in_offset, bias, multiplier and shift are not looked at. `scratch` is aligned to 4 bytes; functions such as
  * cortado_conv2d_s8__dsp_scratch say how many it has. No kernel reads or writes outside its buffers.
  */
 #ifndef CORTADO_H
 #define CORTADO_H
+
+#include "cortado_offsets.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -106,7 +108,8 @@ void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *co
 void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 /* For 1 to 15 channels. */
-void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out,
+                                   void *scratch);
 /* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, dilation 1,
  * at most one column of padding on each side, no clamp but [-128, 127], and right shifts only. */
 void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
@@ -225,6 +228,16 @@ typedef struct {
     int32_t act_min, act_max;
 } cortado_add_t;
 
+CORTADO_AT(cortado_add_t, a_zero, CORTADO_ADD_A_ZERO);
+CORTADO_AT(cortado_add_t, a_multiplier, CORTADO_ADD_A_ZERO + 4);
+CORTADO_AT(cortado_add_t, a_shift, CORTADO_ADD_A_ZERO + 8);
+CORTADO_AT(cortado_add_t, b_zero, CORTADO_ADD_A_ZERO + 12);
+CORTADO_AT(cortado_add_t, out_zero, CORTADO_ADD_OUT_ZERO);
+CORTADO_AT(cortado_add_t, out_multiplier, CORTADO_ADD_OUT_ZERO + 4);
+CORTADO_AT(cortado_add_t, out_shift, CORTADO_ADD_OUT_ZERO + 8);
+CORTADO_AT(cortado_add_t, act_min, CORTADO_ADD_ACT_MIN);
+CORTADO_AT(cortado_add_t, act_max, CORTADO_ADD_ACT_MIN + 4);
+
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. */
 void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
@@ -242,6 +255,14 @@ typedef struct {
     int32_t out_zero, out_multiplier, out_shift;
     int32_t act_min, act_max;
 } cortado_mul_t;
+
+CORTADO_AT(cortado_mul_t, a_zero, CORTADO_MUL_A_ZERO);
+CORTADO_AT(cortado_mul_t, b_zero, CORTADO_MUL_A_ZERO + 4);
+CORTADO_AT(cortado_mul_t, out_zero, CORTADO_MUL_A_ZERO + 8);
+CORTADO_AT(cortado_mul_t, out_multiplier, CORTADO_MUL_A_ZERO + 12);
+CORTADO_AT(cortado_mul_t, out_shift, CORTADO_MUL_A_ZERO + 16);
+CORTADO_AT(cortado_mul_t, act_min, CORTADO_MUL_A_ZERO + 20);
+CORTADO_AT(cortado_mul_t, act_max, CORTADO_MUL_A_ZERO + 24);
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. */

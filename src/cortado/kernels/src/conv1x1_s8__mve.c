@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1x1 convolution and linear layers with vector instructions, two pixels at a time: see conv_tile_s8__mve.h.
+ *
+ * Tile: 2 pixels x 4 channels. Scratch: none.
  */
 #include "conv_tile_s8__mve.h"
 

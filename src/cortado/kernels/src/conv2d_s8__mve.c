@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Convolution with vector instructions, two pixels at a time: see conv_tile_s8__mve.h.
+ *
+ * Tile: 2 pixels x 4 channels. Scratch: 2 windows of bytes.
  */
 #include "conv_tile_s8__mve.h"
 
@@ -60,7 +62,8 @@ void cortado_conv2d_s8__mve(const cortado_conv2d_t *L, const int8_t *const rows[
     const int32_t channels = L->out_c / L->groups;
     const int32_t depth = L->in_c / L->groups, row_bytes = L->kernel_w * depth, size = L->kernel_h * row_bytes;
     source_t source = {L, rows, 0, depth, row_bytes};
-    cortado_conv_tile_mve_t group = cortado_conv_tile_mve(L->weights, size, channels, L->out_offset, L->act_min, L->act_max);
+    cortado_conv_tile_mve_t group =
+        cortado_conv_tile_mve(L->weights, size, channels, L->out_offset, L->act_min, L->act_max);
     int8_t *const second = (int8_t *)scratch + size;
     for (int32_t g = 0; g < L->groups; g++) {
         const int8_t *next = group.stream;
@@ -72,7 +75,8 @@ void cortado_conv2d_s8__mve(const cortado_conv2d_t *L, const int8_t *const rows[
                 next = cortado_conv_tile1_s8__mve(&group, x0, to);
                 break;
             }
-            next = cortado_conv_tile2_s8__mve(&group, x0, window(&source, left + L->stride_w, second), to, to + L->out_c);
+            const int8_t *x1 = window(&source, left + L->stride_w, second);
+            next = cortado_conv_tile2_s8__mve(&group, x0, x1, to, to + L->out_c);
             left += 2 * L->stride_w;
             to += 2 * L->out_c;
         }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Convolution, four pixels at a time: see conv_tile_s8__scalar_dsp.h.
+ *
+ * Tile: 4 pixels (lean: 2) x 1 channel, without DSP but with a long multiply 2. Scratch: 4 windows unpacked, 8 bytes
+ * per product (lean: 4), with DSP and taps that are no multiple of 4 a window of bytes more.
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
@@ -109,22 +112,22 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
 #endif
 
 void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out,
-                                           void *scratch)
+                                    void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
     const int32_t together = L->lean != 0 ? 2 : 4;
     source_t source = {L, rows, 0, L->in_c / L->groups};
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
-    cortado_conv_tile_t block = {L->weights,    cortado_round4(size), channels, L->out_c,
-                             L->out_offset, L->act_min,           L->act_max};
+    cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), channels, L->out_c,
+                                L->out_offset, L->act_min,           L->act_max};
     for (int32_t group = 0; group < L->groups; group++) {
-        const int8_t *next = block.stream;
+        const int8_t *next = tile.stream;
         for (int32_t x = 0; x < L->out_w; x += together) {
             const int32_t n = cortado_min(L->out_w - x, together);
             lay_out(&source, x * L->stride_w - L->pad_left, n, size, scratch);
-            next = cortado_conv_tile(&block, scratch, n, out + x * L->out_c);
+            next = cortado_conv_tile(&tile, scratch, n, out + x * L->out_c);
         }
-        block.stream = next;
+        tile.stream = next;
         source.first += source.depth;
         out += channels;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 3x3 depthwise convolution with DSP instructions: see depthwise3x3_row_s8__dsp.h.
+ *
+ * Tile: 1 channel x the whole row. Scratch: none.
  */
 #include "depthwise3x3_row_s8__dsp.h"
 
