@@ -310,8 +310,8 @@ typedef struct {
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
-/* Normalization by a group's own mean and variance (or, not `centered`, by its mean square): a sample is `groups` groups
- * of `channels` * `pixels` values. With n values in a group,
+/* Normalization by a group's own mean and variance (or, not `centered`, by its mean square): a sample is `groups`
+ * groups of `channels` * `pixels` values. With n values in a group,
  *   variance = shifted(n * sum(q^2) - sum^2, variance_shift) + epsilon = mantissa * 4^x, mantissa in [2^30, 2^32)
  *   out = clamp((high(d * high(scale[c] * root)) + offset[c]) >> fraction_bits), d = (n * q - sum) * 2^(exponent - x),
  * where root = 2^45 / sqrt(mantissa), and high(a * b) = (a * b + 2^30) >> 31. May be in place. */

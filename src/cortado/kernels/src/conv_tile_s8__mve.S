@@ -187,6 +187,7 @@
 .Lblocks_done_\@:
     ldr     r7, [sp, #REST]
     cbz     r7, .Lfinish_\@
+    /* Here also from below, where there is no block. */
 .Lrest_\@:
     rest    \pixels
 .Lfinish_\@:

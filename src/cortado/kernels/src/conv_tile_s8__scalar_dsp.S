@@ -341,6 +341,7 @@
     /* One turn: four bytes to two words. */
 .Lexpand_load:
     ldr     r12, [r2], #4
+    /* Here also from below, with the last four, of which the first 1 to 3 were bytes. */
 .Lexpand_four:
     sxtb16  r4, r12
     sxtb16  r12, r12, ror #8

@@ -125,6 +125,7 @@
     sxtb    r12, r12
     cmp     lr, #0
     bne     .Lrow_0_missing
+    /* Here also from below, where rows are missing. */
 .Lrow_weights_ready:
     strd    r11, r12, [sp, #OLDEST]
     str     r2, [sp, #BIAS]
@@ -168,6 +169,7 @@
     b       .Lrow_stride2_output
 .Lrow_stride2_first:
     strd    r10, r11, [sp, #OUT]
+    /* Here also from below, for the pixel at the edge. */
 .Lrow_stride2_output:
     output
     strb    r10, [r12]
