@@ -4,7 +4,7 @@
  * of the stack. port_board.c provides it on an emulated board, port_host.c on the development machine.
  *
  * What a program says is a sequence of records: one byte for the kind, four for the length (the lowest first), and
- * the data. The last one is its exit code; a program that ends without it has failed. records.py reads them.
+ * the data. The last one is its exit code; a program that ends without it has failed.
  */
 #ifndef CORTADO_PORT_H
 #define CORTADO_PORT_H

@@ -120,8 +120,8 @@ def _one_window(call: Call, core: Core) -> tuple[str, str, tuple[str, ...]]:
     """How rows are summed, how the sums become means, and their sources."""
     if core is Core.MVE:
         vector = packing.fits_means_mve(math.prod(call["kernel_size"]))
-        means = ("cortado_means_s8__mve", ()) if vector else ("cortado_means_s8", ("sum_rows_s8.c",))
-        return "cortado_sum_rows_s8__mve", means[0], ("pool16_s8__mve.S", *means[1])
+        means = ("cortado_means_s8__mve", "means_s8__mve.S") if vector else ("cortado_means_s8", "sum_rows_s8.c")
+        return "cortado_sum_rows_s8__mve", means[0], ("sum_rows_s8__mve.S", means[1])
     if core is Core.DSP:
         return "cortado_sum_rows_s8__dsp", "cortado_means_s8", ("sum_rows_s8.c", "sum_rows_s8__dsp.c")
     return "cortado_sum_rows_s8", "cortado_means_s8", ("sum_rows_s8.c",)

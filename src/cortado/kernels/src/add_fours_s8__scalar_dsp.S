@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CORTADO_ISA(cortado_add_fours_s8) of add_fours_s8__scalar_dsp.h.
+ * Addition on cores with a long multiply, four elements at a time: add_fours_s8__scalar_dsp.h.
  *
- *   void CORTADO_ISA(cortado_add_fours_s8)(const cortado_add_fours_t *S, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+ *   void cortado_add_fours_s8(const cortado_add_fours_t *F, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+ *
+ * Tile: 4 elements. Scratch: none.
+ *
+ *   r0 right shift, between them F   r1 a   r2 b   r3 out   r4 to r7 four sums   r8 multiplier   r9 shift word
+ *   r10 b's element, later the output's zero   r11 what to add to an operand   r12 four bytes (DSP)   lr free
  */
+#include "add_fours_s8__scalar_dsp.h"
 #include "cortado_asm.h"
 
 #if defined(__thumb__) && !CORTADO_SMALL_CORE
 
-/* Frame: S, saved registers, end of the output where n was passed. */
-#define SUM 0
-#define OUT_END 40
-
-#define S_OUT 16
-#define B_ZERO 32
+/* Frame. */
+#define LAYER 0    /* F, as it was passed */
+#define OUT_END 40 /* where n was passed, behind the saved registers */
 
 /* Byte \number, on DSP cores of r12, with r11 added. */
     .macro operand acc, number, from
@@ -29,12 +32,14 @@
 #endif
     .endm
 
+/* The next four bytes in r12, on DSP cores. */
     .macro four_bytes from
 #if defined(__ARM_FEATURE_DSP)
     ldr     r12, [\from], #4
 #endif
     .endm
 
+/* Adds (b - zero) << 19. */
     .macro add_half sum, number
     operand r10, \number, r2
     add     \sum, \sum, r10, lsl #19
@@ -45,7 +50,9 @@
     ldr     r4, [sp, #OUT_END]
     add     r4, r4, r3
     str     r4, [sp, #OUT_END]
-1:  ldr     r0, [sp, #SUM]
+    /* One turn: four elements. a is scaled, half of b is added, and their sum is scaled. */
+.Lfours:
+    ldr     r0, [sp, #LAYER]
     four_bytes r1
     ldm     r0, {r0, r8, r9, r11}
     operand r4, 0, r1
@@ -56,14 +63,14 @@
     scale   r6, #0
     operand r7, 3, r1
     scale   r7, #0
-    ldr     r0, [sp, #SUM]
+    ldr     r0, [sp, #LAYER]
     four_bytes r2
-    ldr     r11, [r0, #B_ZERO]
+    ldr     r11, [r0, #FOURS_B_ZERO]
     add_half r4, 0
     add_half r5, 1
     add_half r6, 2
     add_half r7, 3
-    add     r0, r0, #S_OUT
+    add     r0, r0, #FOURS_OUT
     ldm     r0, {r0, r8-r10}
     scale   r4, r10
     scale   r5, r10
@@ -79,7 +86,7 @@
     strb    r6, [r3], #1
     strb    r7, [r3], #1
     cmp     r3, r0
-    bne     1b
+    bne     .Lfours
     pop     {r0, r4-r11, pc}
     .size   CORTADO_ISA(cortado_add_fours_s8), . - CORTADO_ISA(cortado_add_fours_s8)
 #endif

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Addition of two tensors of one shape, with any factors.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
 #include "cortado.h"
 #include "cortado_math.h"
 
@@ -11,8 +16,8 @@ static int8_t add_one(const cortado_add_t *L, int32_t a, int32_t b)
     return (int8_t)cortado_clamp(v, L->act_min, L->act_max);
 }
 
-/* The factors that operators have: b's is 1/2 exactly, and no shift is to the left. So b becomes (b - b_zero) << 19, and
- * the product of a's difference d, which has 9 bits, needs no long multiply:
+/* The factors that operators have: b's is 1/2 exactly, and no shift is to the left. So b becomes (b - b_zero) << 19,
+ * and the product of a's difference d, which has 9 bits, needs no long multiply:
  * floor((d * 2^20 * m + 2^30) / 2^31) = d * high * 2^5 + floor((d * low + 2^10) / 2^11) for m = high * 2^16 + low. */
 static void add_half(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
 {
@@ -39,8 +44,9 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
             return;
         }
         if (is_half(L->a_multiplier, L->a_shift)) {
-            const cortado_add_t swapped = {L->b_zero,   L->b_multiplier,   L->b_shift,   L->a_zero,  L->a_multiplier, L->a_shift,
-                                           L->out_zero, L->out_multiplier, L->out_shift, L->act_min, L->act_max};
+            const cortado_add_t swapped = {L->b_zero,   L->b_multiplier,   L->b_shift,   L->a_zero,  L->a_multiplier,
+                                           L->a_shift,  L->out_zero,       L->out_multiplier, L->out_shift,
+                                           L->act_min,  L->act_max};
             add_half(&swapped, b, a, out, n);
             return;
         }

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Addition with vector instructions, four elements at a time.
+ * Addition with vector instructions.
  *
  *   void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
  *
- * b has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19. a has a factor of at most 1/2, and the
- * output is shifted right.
+ * Tile: 4 elements. Scratch: none.
+ *
+ * b has the factor 1/2 exactly, so its (q - zero) << 20 becomes (q - zero) << 19. a has a factor of at most 1/2, and
+ * the output is shifted right.
+ *
+ *   r0 L   r1 a   r2 b   r3 out   r4 -a_zero << 20   r5, r6 a's multiplier and shift   r7 2^19   r8 -b_zero << 19
+ *   r9 output multiplier   r10 output shift   r11 output zero point   r12 n
+ *   q0 a, then sums   q1 b   q2 what rounds   q4 2^20   q5 a's shift   q6, q7 limits
  */
 #include "cortado_asm.h"
+#include "cortado_offsets.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-#define OUT_ZERO 24
-#define ACT_MIN 36
-#define N 100
+#define N 100 /* where n was passed, behind the saved registers */
 
-/* r1 a, r2 b, r3 out; r4 -a_zero << 20, r5 and r6 a's multiplier and shift, r7 2^19, r8 -b_zero << 19, r9 output
- * multiplier, r10 output shift, r11 output zero point; q4 2^20, q5 a's shift, q6 and q7 limits. */
     function cortado_add_s8__mve
     push    {r4-r11, lr}
     vpush   {d8-d15}
-    ldm     r0, {r4-r7}
+    ldm     r0, {r4-r7} /* from CORTADO_ADD_A_ZERO, which is 0, to b_zero */
     mov     r8, r7
     mov     r12, #0x100000
     mov     r7, #0x80000
@@ -30,14 +33,17 @@
     rsb     r8, r8, #0
     lsl     r4, r4, #20
     lsl     r8, r8, #19
-    ldrd    r10, r11, [r0, #ACT_MIN]
+    ldrd    r10, r11, [r0, #CORTADO_ADD_ACT_MIN]
     vdup.32 q6, r10
     vdup.32 q7, r11
-    ldrd    r11, r9, [r0, #OUT_ZERO]
-    ldr     r10, [r0, #OUT_ZERO + 8]
+    ldrd    r11, r9, [r0, #CORTADO_ADD_OUT_ZERO]
+    ldr     r10, [r0, #CORTADO_ADD_OUT_ZERO + 8]
     ldr     r12, [sp, #N]
-    wlstp.32 lr, r12, 2f
-1:  vldrb.s32 q0, [r1], #4
+    wlstp.32 lr, r12, .Ladd_return
+    /* One turn: four elements. a is scaled, half of b is added, and their sum is scaled; ties go away from zero:
+     * negative values are decremented before a right shift. */
+.Ladd_four:
+    vldrb.s32 q0, [r1], #4
     vldrb.s32 q1, [r2], #4
     vmlas.s32 q0, q4, r4
     vqrdmulh.s32 q0, q0, r5
@@ -55,8 +61,9 @@
     vmax.s32 q0, q0, q6
     vmin.s32 q0, q0, q7
     vstrb.32 q0, [r3], #4
-    letp    lr, 1b
-2:  vpop    {d8-d15}
+    letp    lr, .Ladd_four
+.Ladd_return:
+    vpop    {d8-d15}
     pop     {r4-r11, pc}
     .size   cortado_add_s8__mve, . - cortado_add_s8__mve
 #endif

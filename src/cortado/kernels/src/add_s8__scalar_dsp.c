@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Addition, four elements at a time: see add_fours_s8__scalar_dsp.h.
+ *
+ * Tile: 4 elements. Scratch: none.
  */
 #include "add_fours_s8__scalar_dsp.h"
 

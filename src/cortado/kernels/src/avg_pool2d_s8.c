@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Average pooling, one output row: per pixel, four channels at a time where their sums fit.
+ *
+ * Tile: 1 pixel x 4 channels. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_sums4.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Average pooling with DSP instructions: four channels at a time, in sums of 16 bits.
+ *
+ * Tile: 1 pixel x 4 channels. Scratch: none.
  */
 #include "cortado.h"
 

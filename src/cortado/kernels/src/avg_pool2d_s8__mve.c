@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Average pooling with vector instructions: sixteen channels at a time, in sums of 16 bits.
+ *
+ * Tile: 1 pixel x 16 channels. Scratch: none.
  */
 #include "pool16_s8__mve.h"
 

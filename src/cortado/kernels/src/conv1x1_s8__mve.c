@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1x1 convolution and linear layers with vector instructions, two pixels at a time: see conv_tile_s8__mve.h.
+ *
+ * Tile: 2 pixels x 4 channels. Scratch: none.
  */
 #include "conv_tile_s8__mve.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-void cortado_conv1x1_s8__mve(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch)
+void cortado_conv1x1_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                             void *scratch)
 {
     const cortado_conv_tile_mve_t layer =
         cortado_conv_tile_mve(L->weights, L->in_c, L->out_c, L->out_offset, L->act_min, L->act_max);

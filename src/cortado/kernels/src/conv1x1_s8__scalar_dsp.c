@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * 1x1 convolution, four pixels at a time: see conv_tile_s8__scalar_dsp.h.
+ *
+ * Tile: 4 pixels x 1 channel, without DSP but with a long multiply 2. Scratch: 4 pixels unpacked, 8 bytes per input
+ * channel; for up to two pixels 4.
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
 /* Lays out up to four pixels; those that make a group whole are copies of the last one. */
-static void lay_out(const cortado_conv1x1_t *L, const int8_t *in, int32_t pixels, int32_t *x)
+static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
 #if defined(CORTADO_LANE)
     const int32_t words = pixels > 2 ? 2 : 1;
@@ -21,15 +24,15 @@ static void lay_out(const cortado_conv1x1_t *L, const int8_t *in, int32_t pixels
 #endif
 }
 
-void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
-                                            void *scratch)
+void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                     void *scratch)
 {
-    const cortado_conv_tile_t block = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,
-                                   L->out_offset, L->act_min,              L->act_max};
+    const cortado_conv_tile_t tile = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,
+                                      L->out_offset, L->act_min,              L->act_max};
     while (pixels > 0) {
         const int32_t n = cortado_min(pixels, 4);
         lay_out(L, in, n, scratch);
-        cortado_conv_tile(&block, scratch, n, out);
+        cortado_conv_tile(&tile, scratch, n, out);
         pixels -= n;
         in += n * L->in_c;
         out += n * L->out_c;

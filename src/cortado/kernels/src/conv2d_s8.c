@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Convolution, one output row: a tile of 2 pixels x 2 output channels at a time.
+ *
+ * Tile: 2 pixels x 2 channels. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_math.h"

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Convolution, four pixels at a time: see conv_tile_s8__scalar_dsp.h.
+ *
+ * Tile: 4 pixels (lean: 2) x 1 channel, without DSP but with a long multiply 2. Scratch: 4 windows unpacked, 8 bytes
+ * per product (lean: 4), with DSP and taps that are no multiple of 4 a window of bytes more.
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
 /* Where the kernel reads: the group's first channel, and its channels per tap. */
 typedef struct {
-    const cortado_conv2d_t *L;
+    const cortado_conv2d_packed_t *L;
     const int8_t *const *rows;
     int32_t first, depth;
 } source_t;
 
 static inline const int8_t *tap(const source_t *S, const int8_t *row, int32_t x)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     return (row != NULL && x >= 0 && x < L->in_w ? row + x * L->in_c : L->zero) + S->first;
 }
 
 /* Windows from column `left` on, inside the image and without gaps, are one run of bytes per row. */
-static inline int one_run(const cortado_conv2d_t *L, int32_t left, int32_t last)
+static inline int one_run(const cortado_conv2d_packed_t *L, int32_t left, int32_t last)
 {
     return L->dilation_w == 1 && L->groups == 1 && left >= 0 && last + L->kernel_w <= L->in_w;
 }
@@ -28,7 +31,7 @@ static inline int one_run(const cortado_conv2d_t *L, int32_t left, int32_t last)
 /* The windows of two pixels, which start at columns left and left + step. */
 static void lay_out_pair(const source_t *S, int32_t left, int32_t step, int32_t *to, int32_t words)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     const int run = one_run(L, left, left + step);
     for (int32_t ky = 0; ky < L->kernel_h; ky++) {
         const int8_t *row = S->rows[ky];
@@ -76,7 +79,7 @@ static CORTADO_ONCE void *put(void *at, int32_t words, const int8_t *from, int32
 /* The window of one pixel. */
 static CORTADO_ONCE void gather(const source_t *S, int32_t left, void *to, int32_t words)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     const int run = one_run(L, left, left);
     for (int32_t ky = 0; ky < L->kernel_h; ky++) {
         const int8_t *row = S->rows[ky];
@@ -108,23 +111,23 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
 
 #endif
 
-void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out,
-                                           void *scratch)
+void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                    void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
     const int32_t together = L->lean != 0 ? 2 : 4;
     source_t source = {L, rows, 0, L->in_c / L->groups};
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
-    cortado_conv_tile_t block = {L->weights,    cortado_round4(size), channels, L->out_c,
-                             L->out_offset, L->act_min,           L->act_max};
+    cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), channels, L->out_c,
+                                L->out_offset, L->act_min,           L->act_max};
     for (int32_t group = 0; group < L->groups; group++) {
-        const int8_t *next = block.stream;
+        const int8_t *next = tile.stream;
         for (int32_t x = 0; x < L->out_w; x += together) {
             const int32_t n = cortado_min(L->out_w - x, together);
             lay_out(&source, x * L->stride_w - L->pad_left, n, size, scratch);
-            next = cortado_conv_tile(&block, scratch, n, out + x * L->out_c);
+            next = cortado_conv_tile(&tile, scratch, n, out + x * L->out_c);
         }
-        block.stream = next;
+        tile.stream = next;
         source.first += source.depth;
         out += channels;
     }

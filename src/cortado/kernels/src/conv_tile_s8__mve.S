@@ -1,31 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cortado_conv_tile1_s8__mve and cortado_conv_tile2_s8__mve of conv_tile_s8__mve.h.
+ * All output channels of one pixel or two with vector instructions: conv_tile_s8__mve.h.
  *
- *   const int8_t *cortado_conv_tile1_s8__mve(const cortado_conv_tile_mve_t *M, const int8_t *x, int8_t *out)
- *   const int8_t *cortado_conv_tile2_s8__mve(const cortado_conv_tile_mve_t *M, const int8_t *x0, const int8_t *x1, int8_t *out0,
- *                                    int8_t *out1)
+ *   const int8_t *cortado_conv_tile1_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out)
+ *   const int8_t *cortado_conv_tile2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1,
+ *                                            int8_t *out0, int8_t *out1)
  *
- * VMLADAVA sums into an even core register: r0, r2, r4, r6 are the four channels of the first pixel, r8, r10, r12, lr
- * those of the second. r5 is the stream, r9 the channels left, r11 the output offset.
+ * Tile: 1 or 2 pixels x 4 channels. Scratch: none.
+ *
+ * The stream, for each four channels a, b, c, d; those that make a four whole are zeros:
+ *
+ *   | a 16 | b 16 | c 16 | d 16 |  `blocks` times: sixteen products of each channel
+ *   | a r | b r | c r | d r |      the `rest`, r < 16 products of each
+ *   | biases 4 x 4 | multipliers 4 x 4 | shifts 4 x 4, negative: to the right |
+ *
+ * VMLADAVA sums into an even core register:
+ *
+ *   r0, r2, r4, r6 channels a to d of the first pixel   r8, r10, r12, lr of the second
+ *   r1, r3 x of the first and second pixel, later their outputs   r5 stream   r7 turns left, or the rest
+ *   r9 channels left   r11 output offset   q0, q1 x   q2, q3 weights   q6, q7 low and high
  */
+#include "conv_tile_s8__mve.h"
 #include "cortado_asm.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-#define M_STREAM 0
-#define M_BLOCKS 4
-#define M_REST 8
-#define M_CHANNELS 12
-#define M_OFFSET 16
-#define M_LOW 20
-
-/* Frame: how often the loop of two blocks runs, twice, and one more if it starts with its second block (negative: there
- * is no block at all); rest, x0, x1, out0, out1. */
-#define LOOPS 0
-#define REST 4
-#define X 8
-#define OUT 16
+/* Frame. */
+#define LOOPS 0 /* how often the loop of two blocks runs, twice, and one more if it starts with its second block;
+                   negative: there is no block at all */
+#define REST 4  /* products after the blocks; written with LOOPS */
+#define X 8     /* x0, x1 */
+#define OUT 16  /* out0, out1 */
 #define FRAME 24
 
 /* One channel: its products with one or two pixels. \op is vmladav (the first time) or vmladava. */
@@ -77,6 +82,7 @@
     channel vmladava, q3, r6, lr, \pixels
     .endm
 
+/* No sums: for layers of fewer than sixteen products. */
     .macro zero_sums pixels
     mov     r0, #0
     mov     r2, #0
@@ -90,8 +96,8 @@
     .endif
     .endm
 
-/* The sums to outputs; all four channels of a pixel are a vector. Ties go away from zero: negative values are decremented
- * before the shift. */
+/* The sums to outputs, and the channels left, with flags; all four channels of a pixel are a vector. Ties go away from
+ * zero: negative values are decremented before the shift. */
     .macro finish pixels
     vmov    d0, r0, r2
     vmov    d1, r4, r6
@@ -138,50 +144,63 @@
     subs    r9, r9, #4
     .endm
 
+/* Saves what the caller wants back. */
     .macro enter
     push    {r4-r11, lr}
     vpush   {d8-d15}
     sub     sp, sp, #FRAME
     .endm
 
+/* From T, r0: the stream in r5, channels in r9, offset in r11, low and high in q6 and q7; fills the frame. */
     .macro load_layer
-    ldrd    r5, r7, [r0, #M_STREAM]
-    ldr     r1, [r0, #M_REST]
+    ldrd    r5, r7, [r0, #TILE_MVE_STREAM]
+    ldr     r1, [r0, #TILE_MVE_REST]
     subs    r7, r7, #1
     and     r2, r7, #1
     it      pl
     addpl   r7, r7, r2, lsl #1
     strd    r7, r1, [sp, #LOOPS]
-    ldrd    r9, r11, [r0, #M_CHANNELS]
-    ldrd    r1, r3, [r0, #M_LOW]
+    ldrd    r9, r11, [r0, #TILE_MVE_CHANNELS]
+    ldrd    r1, r3, [r0, #TILE_MVE_LOW]
     vdup.32 q6, r1
     vdup.32 q7, r3
     .endm
 
+/* The whole of both functions but their beginning. */
     .macro all_channels pixels
-1:  ldrd    r1, r3, [sp, #X]
+    /* One turn: four channels. */
+.Lchannels_\@:
+    ldrd    r1, r3, [sp, #X]
     ldr     r7, [sp, #LOOPS]
     asrs    r7, r7, #1
-    bmi     5f
+    bmi     .Lno_block_\@
     block   vmladav, \pixels
-    bcs     7f
-    cbz     r7, 3f
-2:  block   vmladava, \pixels
-7:  block   vmladava, \pixels
+    bcs     .Lsecond_block_\@
+    cbz     r7, .Lblocks_done_\@
+    /* One turn: two blocks of sixteen products of each channel. It may start with the second. */
+.Lblocks_\@:
+    block   vmladava, \pixels
+.Lsecond_block_\@:
+    block   vmladava, \pixels
     subs    r7, r7, #1
-    bne     2b
-3:  ldr     r7, [sp, #REST]
-    cbz     r7, 4f
-6:  rest    \pixels
-4:  finish  \pixels
-    bgt     1b
+    bne     .Lblocks_\@
+.Lblocks_done_\@:
+    ldr     r7, [sp, #REST]
+    cbz     r7, .Lfinish_\@
+    /* Here also from below, where there is no block. */
+.Lrest_\@:
+    rest    \pixels
+.Lfinish_\@:
+    finish  \pixels
+    bgt     .Lchannels_\@
     mov     r0, r5
     add     sp, sp, #FRAME
     vpop    {d8-d15}
     pop     {r4-r11, pc}
-5:  ldr     r7, [sp, #REST]
+.Lno_block_\@:
+    ldr     r7, [sp, #REST]
     zero_sums \pixels
-    b       6b
+    b       .Lrest_\@
     .endm
 
     function cortado_conv_tile1_s8__mve

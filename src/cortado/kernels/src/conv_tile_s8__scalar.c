@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CORTADO_ISA(cortado_conv_tile2_s8) and CORTADO_ISA(cortado_conv_tile4_s8) in C, for machines that conv_tile_s8__scalar_dsp.S has no code for: the same sums from the same stream.
+ * conv_tile_s8__scalar_dsp.S in C, for machines that it has no code for: the same sums from the same stream.
+ *
+ * Tile: 2 or 4 pixels; 1 channel at a time, without CORTADO_SMALL_CORE 2. Scratch: none of its own.
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
@@ -16,10 +18,11 @@ static const int8_t *word(const int8_t *stream, int32_t *value)
 }
 
 /* The sum of one pixel and one of the channels that lie together in `weights`. */
-static int32_t sum_of(const cortado_conv_tile_t *B, const int32_t *x, int32_t words, int32_t pixel, const int8_t *weights)
+static int32_t sum_of(const cortado_conv_tile_t *T, const int32_t *x, int32_t words, int32_t pixel,
+                      const int8_t *weights)
 {
     int32_t sum = 0;
-    for (int32_t k = 0; k < B->depth; k++) {
+    for (int32_t k = 0; k < T->depth; k++) {
         const int32_t both = x[k * words + pixel / 2];
         const int32_t lower = cortado_shl(both, 32 - CORTADO_LANE) >> (32 - CORTADO_LANE);
         sum += (pixel % 2 == 0 ? lower : (both - lower) >> CORTADO_LANE) * weights[k * TOGETHER];
@@ -27,7 +30,7 @@ static int32_t sum_of(const cortado_conv_tile_t *B, const int32_t *x, int32_t wo
     return sum;
 }
 
-static void finish(const cortado_conv_tile_t *B, int32_t sum, int32_t multiplier, int32_t shifts, int8_t *out)
+static void finish(const cortado_conv_tile_t *T, int32_t sum, int32_t multiplier, int32_t shifts, int8_t *out)
 {
     const int32_t left = shifts & 0xFF, right = (shifts >> 8) & 0xFF;
 #if CORTADO_SMALL_CORE
@@ -37,42 +40,44 @@ static void finish(const cortado_conv_tile_t *B, int32_t sum, int32_t multiplier
 #else
     const int32_t v = cortado_requant(sum, multiplier, right > 0 ? -right : left - 1);
 #endif
-    *out = (int8_t)cortado_clamp(v + B->offset, B->low, B->high);
+    *out = (int8_t)cortado_clamp(v + T->offset, T->low, T->high);
 }
 
-static const int8_t *block(const cortado_conv_tile_t *B, const int32_t *x, int32_t words, int32_t pixels, int8_t *out)
+static const int8_t *tile(const cortado_conv_tile_t *T, const int32_t *x, int32_t words, int32_t pixels, int8_t *out)
 {
-    const int8_t *stream = B->stream;
-    for (int32_t oc = 0; oc < B->channels; oc += TOGETHER) {
+    const int8_t *stream = T->stream;
+    for (int32_t oc = 0; oc < T->channels; oc += TOGETHER) {
         int32_t bias[2] = {0, 0}, multiplier, shifts;
         const int8_t *weights;
         for (int32_t i = 0; i < TOGETHER && !CORTADO_SMALL_CORE; i++) {
             stream = word(stream, &bias[i]);
         }
         weights = stream;
-        stream += B->depth * TOGETHER;
+        stream += T->depth * TOGETHER;
         if (CORTADO_SMALL_CORE) {
             stream = word(stream, &bias[0]);
         }
         for (int32_t i = 0; i < TOGETHER; i++) {
             stream = word(word(stream, &multiplier), &shifts);
-            for (int32_t pixel = 0; pixel < pixels && oc + i < B->channels; pixel++) {
-                const int32_t sum = bias[i] + sum_of(B, x, words, pixel, weights + i);
-                finish(B, sum, multiplier, shifts, out + pixel * B->stride + oc + i);
+            for (int32_t pixel = 0; pixel < pixels && oc + i < T->channels; pixel++) {
+                const int32_t sum = bias[i] + sum_of(T, x, words, pixel, weights + i);
+                finish(T, sum, multiplier, shifts, out + pixel * T->stride + oc + i);
             }
         }
     }
     return stream;
 }
 
-const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out)
+const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
+                                                 int8_t *out)
 {
-    return block(B, x, 1, pixels, out);
+    return tile(T, x, 1, pixels, out);
 }
 
-const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out)
+const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
+                                                 int8_t *out)
 {
-    return block(B, x, 2, pixels, out);
+    return tile(T, x, 2, pixels, out);
 }
 
 #else

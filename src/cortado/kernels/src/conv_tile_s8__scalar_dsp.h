@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The heart of convolution on cores without vector instructions: all output channels of up to four pixels, whose
- * inputs lie unpacked in scratch memory. Internal.
+ * The inner loop of convolution on cores without vector instructions: all output channels of a tile of up to four
+ * pixels, whose inputs lie unpacked in scratch memory. Internal. The stream it reads is described in
+ * conv_tile_s8__scalar_dsp.S.
  *
  * Three kinds of core, three ways to lay the pixels out (x[p][k] is product k of pixel p):
  *
@@ -13,12 +14,19 @@
  *   small   cores without a long multiply: the same with lanes of 16 bits in a 32-bit sum, which hold two products if
  *           no weight is -128. The tile adds each such sum to a total and its upper lane to a second total; the lower
  *           lane is what remains of the first.
- *
- * Weights, bias and factors come in one stream, packed at compile time in the order they are read.
  */
 #ifndef CONV_TILE_S8__SCALAR_DSP_H
 #define CONV_TILE_S8__SCALAR_DSP_H
 
+#include "cortado_isa.h"
+
+/* Members of cortado_conv_tile_t, for the assembly. */
+#define TILE_STREAM 0
+#define TILE_DEPTH 4
+#define TILE_CHANNELS 8
+#define TILE_STRIDE 12 /* offset, low and high are read with it */
+
+#if !defined(__ASSEMBLER__)
 #include "cortado.h"
 #include "cortado_math.h"
 
@@ -28,7 +36,6 @@
 #define CORTADO_LANE 23
 #endif
 
-/* conv_tile_s8__scalar_dsp.S knows these offsets. */
 typedef struct {
     const int8_t *stream;
     int32_t depth; /* products per output, a multiple of 4 */
@@ -37,17 +44,28 @@ typedef struct {
     int32_t offset, low, high;
 } cortado_conv_tile_t;
 
-/* One or two pixels; three or four. Return the stream after the last channel. */
-const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out);
-const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out);
+CORTADO_AT(cortado_conv_tile_t, stream, TILE_STREAM);
+CORTADO_AT(cortado_conv_tile_t, depth, TILE_DEPTH);
+CORTADO_AT(cortado_conv_tile_t, channels, TILE_CHANNELS);
+CORTADO_AT(cortado_conv_tile_t, stride, TILE_STRIDE);
+CORTADO_AT(cortado_conv_tile_t, offset, TILE_STRIDE + 4);
+CORTADO_AT(cortado_conv_tile_t, low, TILE_STRIDE + 8);
+CORTADO_AT(cortado_conv_tile_t, high, TILE_STRIDE + 12);
 
-static inline const int8_t *cortado_conv_tile(const cortado_conv_tile_t *B, const void *x, int32_t pixels, int8_t *out)
+/* One or two pixels; three or four. Return the stream after the last channel. */
+const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
+                                                 int8_t *out);
+const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
+                                                 int8_t *out);
+
+static inline const int8_t *cortado_conv_tile(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out)
 {
-    return pixels > 2 ? CORTADO_ISA(cortado_conv_tile4_s8)(B, x, pixels, out) : CORTADO_ISA(cortado_conv_tile2_s8)(B, x, pixels, out);
+    return pixels > 2 ? CORTADO_ISA(cortado_conv_tile4_s8)(T, x, pixels, out)
+                      : CORTADO_ISA(cortado_conv_tile2_s8)(T, x, pixels, out);
 }
 
-/* Lays out n products of one pixel (DSP, in conv_tile_s8__scalar_dsp.S) or of two; words is how many a group of pixels has, 2 or 4 (DSP), 1
- * or 2. */
+/* Lays out n products of one pixel (DSP, in assembly) or of two; words is how many a group of pixels has, 2 or 4
+ * (DSP), 1 or 2. */
 #if defined(CORTADO_LANE)
 static inline int32_t cortado_conv_tile_pair(const int8_t *x0, const int8_t *x1)
 {
@@ -78,4 +96,5 @@ int32_t *cortado_conv_tile_expand_s8__dsp(int32_t *to, int32_t words, const int8
 
 static inline int32_t cortado_round4(int32_t n) { return (n + 3) & ~3; }
 
+#endif
 #endif /* CONV_TILE_S8__SCALAR_DSP_H */

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs of bytes from one stride to another; bytes of any type.
+ *
+ * Tile: 1 run of bytes. Scratch: none.
+ */
 #include "cortado.h"
 
 #include <string.h>

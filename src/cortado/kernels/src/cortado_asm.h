@@ -2,9 +2,9 @@
  *
  * Macros for the assembly files. Internal.
  *
- * A channel's factors are two words. The multiplier: on small cores as two signed halves. The shift word: the left shift
- * in its lowest byte (one more where a long multiply's upper word is used), the right shift in the next one and, if there
- * is a right shift, the sign bit.
+ * A channel's factors are two words. The multiplier: on small cores as two signed halves. The shift word: the left
+ * shift in its lowest byte (one more where a long multiply's upper word is used), the right shift in the next one and,
+ * if there is a right shift, the sign bit.
  *
  * Rounding ties away from zero: a negative value with a right shift is decremented, then the carry of the shift is the
  * bit to round up by. Without a right shift the decrement is an addition of 0, which clears the carry.
@@ -67,12 +67,13 @@
 /* Limits r0 to [r10, r11]. */
     .macro limit_small
     cmp     r0, r10
-    bge     91f
+    bge     .Lnot_below_\@
     mov     r0, r10
-91: cmp     r0, r11
-    ble     92f
+.Lnot_below_\@:
+    cmp     r0, r11
+    ble     .Lnot_above_\@
     mov     r0, r11
-92:
+.Lnot_above_\@:
     .endm
 
 #else

@@ -10,8 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* GCC 12 vectorizes some loops for MVE wrongly (a select by a constant pattern of lanes takes all of one side), so it is
- * not to try: what is worth vector instructions here is written with them. */
+/* GCC 12 vectorizes some loops for MVE wrongly (a select by a constant pattern of lanes takes all of one side), so it
+ * is not to try: what is worth vector instructions here is written with them. */
 #if defined(__ARM_FEATURE_MVE) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-tree-vectorize", "no-tree-slp-vectorize")
 #endif
@@ -51,7 +51,8 @@ static inline void cortado_store4(int8_t *p, int32_t v)
 #endif
 }
 
-/* The last 1 to 3 bytes before a border, as the lowest of a word, and back. (Bytes one by one become a call of memcpy.) */
+/* The last 1 to 3 bytes before a border, as the lowest of a word, and back. (Bytes one by one become a call of
+ * memcpy.) */
 static inline int32_t cortado_load_few(const int8_t *p, int32_t n)
 {
     uint32_t v = 0;
@@ -149,7 +150,8 @@ static inline int32_t cortado_divide_round(int32_t sum, int32_t count)
     return (sum + (sum < 0 ? -half : half)) / count;
 }
 
-/* How to divide sums of `count` > 0 bytes by their number: small cores, which have no divide instruction, do it once. */
+/* How to divide sums of `count` > 0 bytes by their number: small cores, which have no divide instruction, do it
+ * once. */
 typedef struct {
     int32_t count;
     uint32_t inverse; /* 2^24 / count, rounded up */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums of four channels at once without DSP instructions: bytes plus 128 are unsigned, and two sums of them share a word.
- * Internal.
+ * Sums of four channels at once without DSP instructions: bytes plus 128 are unsigned, and two sums of them share a
+ * word. Internal.
  */
 #ifndef CORTADO_SUMS4_H
 #define CORTADO_SUMS4_H

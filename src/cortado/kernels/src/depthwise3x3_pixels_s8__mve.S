@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cortado_depthwise3x3_pixels_s8__mve of depthwise3x3_pixels_s8__mve.h.
+ * A run of pixels of a 3x3 depthwise convolution with vector instructions: depthwise3x3_pixels_s8__mve.h.
  *
  *   void cortado_depthwise3x3_pixels_s8__mve(const cortado_depthwise3x3_pixels_t *N, int8_t *out, int32_t pixels)
  *
- * Products of bytes are halfwords, those of the even channels and those of the odd ones apart. Two of them fit a halfword
- * (no weight is -128), so taps are added in pairs before they are widened. So the four vectors of sums hold
+ * Tile: 1 pixel x 16 channels, the nine taps in registers. Scratch: none.
+ *
+ * Products of bytes are halfwords, those of the even channels and those of the odd ones apart. Two of them fit a
+ * halfword (no weight is -128), so taps are added in pairs before they are widened. So the four vectors of sums hold
  *
  *   q4 channels 0, 4, 8, 12    q5 channels 2, 6, 10, 14    q6 channels 1, 5, 9, 13    q7 channels 3, 7, 11, 15
  *
- * and narrowing them the same way puts the channels back in order. The stream has, in that order, for each sixteen
- * channels: the biases, the weights tap by tap, and the multipliers and shifts of q4, of q5, of q6, of q7. All shifts are
- * to the right.
+ * and narrowing them the same way puts the channels back in order. The stream, for each sixteen channels, of which the
+ * last may overlap those before; all shifts are to the right:
+ *
+ *   | biases 16 x 4, in the order of q4 to q7 |
+ *   | weights 16, channels in order |  each of nine taps
+ *   | multipliers 4 x 4 | shifts 4 x 4 |  of q4, of q5, of q6, of q7
+ *
+ *   r0 to r8 taps   r9 stream   r10 out   r11 channels left   r12 N   lr free
+ *   q0 x, later odd products   q1 weights   q2 even products   q3 second weights   q4 to q7 sums
  */
 #include "cortado_asm.h"
+#include "depthwise3x3_pixels_s8__mve.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-#define N_CHANNELS 4
-#define N_OFFSET 8
-#define N_SKIP 20
-#define N_TAPS 32
-
-/* r0 to r8 the taps, r9 stream, r10 out, r11 channels left.
- * r12 N. Frame: the output offset as halfwords, low and high as bytes, pixels left. */
-#define OFFSET 0
-#define LOW 16
-#define HIGH 32
-#define PIXELS 48
+/* Frame. */
+#define OFFSET 0  /* the output offset as halfwords */
+#define LOW 16    /* as bytes */
+#define HIGH 32   /* as bytes */
+#define PIXELS 48 /* left */
 #define FRAME 56
 
 /* Adds the even products in q2 and the odd ones in q0. */
@@ -42,6 +45,7 @@
     vadd.i32 q7, q7, q0
     .endm
 
+/* The products of one tap: even in q2, odd in q0. */
     .macro one_tap tap
     vldrb.8 q0, [\tap], #16
     vldrb.8 q1, [r9], #16
@@ -78,8 +82,8 @@
     sub     sp, sp, #FRAME
     mov     r10, r1
     str     r2, [sp, #PIXELS]
-    ldrd    r3, r4, [r0, #N_OFFSET]
-    ldr     r5, [r0, #N_OFFSET + 8]
+    ldrd    r3, r4, [r0, #NINE_OFFSET]
+    ldr     r5, [r0, #NINE_OFFSET + 8]
     vdup.16 q0, r3
     vdup.8  q1, r4
     vdup.8  q2, r5
@@ -87,11 +91,15 @@
     vstrw.32 q1, [sp, #LOW]
     vstrw.32 q2, [sp, #HIGH]
     mov     r12, r0
-    add     r0, r0, #N_TAPS
+    add     r0, r0, #NINE_TAPS
     ldm     r0, {r0-r8}
-1:  ldrd    r9, r11, [r12]
-2:  cmp     r11, #16
-    bge     3f
+    /* One turn: one pixel. */
+.Lnine_pixel:
+    ldrd    r9, r11, [r12, #NINE_STREAM]
+    /* One turn: sixteen channels. */
+.Lnine_channels:
+    cmp     r11, #16
+    bge     .Lnine_sixteen_left
     /* Fewer than sixteen left: go back to the last sixteen. */
     rsb     lr, r11, #16
     sub     r0, r0, lr
@@ -104,7 +112,8 @@
     sub     r7, r7, lr
     sub     r8, r8, lr
     sub     r10, r10, lr
-3:  vldrb.8 q4, [r9], #16
+.Lnine_sixteen_left:
+    vldrb.8 q4, [r9], #16
     vldrb.8 q5, [r9], #16
     vldrb.8 q6, [r9], #16
     vldrb.8 q7, [r9], #16
@@ -133,9 +142,10 @@
     vmin.s8 q4, q4, q2
     subs    r11, r11, #16
     vstrb.8 q4, [r10], #16
-    bgt     2b
-    ldr     lr, [r12, #N_SKIP]
-    ldrd    r9, r11, [r12, #N_SKIP + 4]
+    bgt     .Lnine_channels
+    /* Each row of taps moves on to the next pixel. */
+    ldr     lr, [r12, #NINE_SKIP]
+    ldrd    r9, r11, [r12, #NINE_SKIP + 4]
     add     r0, r0, lr
     add     r1, r1, lr
     add     r2, r2, lr
@@ -148,7 +158,7 @@
     ldr     lr, [sp, #PIXELS]
     subs    lr, lr, #1
     str     lr, [sp, #PIXELS]
-    bne     1b
+    bne     .Lnine_pixel
     add     sp, sp, #FRAME
     vpop    {d8-d15}
     pop     {r4-r11, pc}

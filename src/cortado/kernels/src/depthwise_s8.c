@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Depthwise convolution, one output row, channel by channel.
+ *
+ * Tile: 1 pixel x 1 channel. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_math.h"

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Runs of bytes chosen by an index.
+ *
+ * Tile: 1 run of bytes. Scratch: none.
+ */
 #include "cortado.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The average over one window, an input row per call.
+ *
+ * Tile: that of the functions it is given. Scratch: a 32-bit sum per channel.
+ */
 #include "cortado.h"
 #include "cortado_math.h"
 

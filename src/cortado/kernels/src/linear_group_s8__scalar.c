@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CORTADO_ISA(cortado_linear_group_s8) in C, for machines that linear_group_s8__scalar_dsp.S has no code for.
+ * linear_group_s8__scalar_dsp.S in C, for machines that it has no code for: the same sums from the same stream.
+ *
+ * Tile: 1 pixel x 4 channels, with CORTADO_SMALL_CORE 3. Scratch: none.
  */
 #include "linear_group_s8__scalar_dsp.h"
 

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The heart of linear layers on cores without vector instructions: some output channels of one pixel, straight from the
- * input. Internal.
- *
- * The stream has, for each group of channels: the weights, then bias, multiplier and right shift less 1 of each channel.
- * Weights:
- *
- *   DSP     4 channels; of each, four at a time, padded with zeros
- *   long    4 channels, interleaved
- *   small   3 channels, one after the other
- *
- * Channels that make a group whole have weights of zero.
+ * The inner loop of linear layers on cores without vector instructions: some output channels of one pixel, straight
+ * from the input. Internal. The stream is described in linear_group_s8__scalar_dsp.S.
  */
 #ifndef LINEAR_GROUP_S8__SCALAR_DSP_H
 #define LINEAR_GROUP_S8__SCALAR_DSP_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Linear layers: a few channels of one pixel at a time, without scratch memory: see linear_group_s8__scalar_dsp.h.
+ *
+ * Tile: 1 pixel x 4 channels, on small cores 3. Scratch: none.
  */
 #include "linear_group_s8__scalar_dsp.h"
 
@@ -51,8 +53,8 @@ static const int8_t *add_products(const int8_t *x, const int8_t *stream, int32_t
 #endif
 }
 
-void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
-                                            void *scratch)
+void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                    void *scratch)
 {
     const int32_t channels = L->out_c, offset = L->out_offset, low = L->act_min, high = L->act_max;
     (void)scratch;

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Logarithm of softmax.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
 #include "cortado.h"
 #include "cortado_softmax.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Maximum pooling, one output row: per pixel, per channel, over the window inside the image.
+ *
+ * Tile: 1 pixel x 1 channel. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_math.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Maximum pooling with DSP instructions: four channels at a time.
+ *
+ * Tile: 1 pixel x 4 channels. Scratch: none.
  */
 #include "cortado.h"
 

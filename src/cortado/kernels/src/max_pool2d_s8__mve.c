@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Maximum pooling with vector instructions: sixteen channels at a time.
+ *
+ * Tile: 1 pixel x 16 channels. Scratch: none.
  */
 #include "pool16_s8__mve.h"
 

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The smaller of each two values.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
 #include "cortado.h"
 #include "cortado_math.h"
 

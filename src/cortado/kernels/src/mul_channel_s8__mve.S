@@ -1,33 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Multiplication with vector instructions, eight elements at a time.
+ * Multiplication with vector instructions, of every pixel of a by the channels of b.
  *
  *   void cortado_mul_channel_s8__mve(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n,
  *                                    int32_t channels)
  *
+ * Tile: 8 elements. Scratch: none.
+ *
  * Differences are halfwords and their products words, those of even and of odd elements apart; narrowing them the same
  * way puts them back in order. The output is shifted right.
+ *
+ *   r0 where b is read   r1 a   r2 b   r3 out   r4 -a_zero   r5 -b_zero   r6 output zero point   r7 multiplier
+ *   r8 shift   r9 elements left   r10 channels   r11 those left of this pixel
+ *   q0, q1 differences   q2, q0 even and odd products   q3, q4 limits
  */
 #include "cortado_asm.h"
+#include "cortado_offsets.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-#define N 56
+#define N 56 /* where n and channels were passed, behind the saved registers */
 
-/* r1 a, r2 b, r3 out; r4 -a_zero, r5 -b_zero, r6 output zero point, r7 multiplier, r8 shift; r9 elements left, r10
- * channels, r11 those left of this pixel, r0 where b is read; q3 and q4 limits. */
     function cortado_mul_channel_s8__mve
     push    {r3-r11, lr}
     vpush   {d8-d9}
-    ldm     r0, {r4-r10}
+    ldm     r0, {r4-r10} /* from CORTADO_MUL_A_ZERO, which is 0, to act_max */
     vdup.16 q3, r9
     vdup.16 q4, r10
     rsb     r4, r4, #0
     rsb     r5, r5, #0
     ldrd    r9, r10, [sp, #N]
-1:  mov     r0, r2
+    /* One turn: one pixel. */
+.Lmul_pixel:
+    mov     r0, r2
     mov     r11, r10
-2:  vctp.16 r11
+    /* One turn: up to eight channels. */
+.Lmul_eight:
+    vctp.16 r11
     vpstt
     vldrbt.s16 q0, [r1], #8
     vldrbt.s16 q1, [r0], #8
@@ -52,11 +61,12 @@
     vpst
     vstrbt.16 q2, [r3], #8
     subs    r11, r11, #8
-    bgt     2b
+    bgt     .Lmul_eight
+    /* r11 is how far the last eight went past the pixel, negated. */
     add     r1, r1, r11
     add     r3, r3, r11
     subs    r9, r9, r10
-    bgt     1b
+    bgt     .Lmul_pixel
     vpop    {d8-d9}
     pop     {r3-r11, pc}
     .size   cortado_mul_channel_s8__mve, . - cortado_mul_channel_s8__mve

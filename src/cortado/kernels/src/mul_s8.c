@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Multiplication of two tensors of one shape.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
 #include "cortado_mul.h"
 
 void cortado_mul_s8(const cortado_mul_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)

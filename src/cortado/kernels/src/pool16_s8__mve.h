@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inner loops of pooling with vector instructions, up to sixteen channels at a time. Internal. Described in pool16_s8__mve.S.
+ * The inner loops of pooling with vector instructions, up to sixteen channels at a time. Internal. Described in
+ * pool16_s8__mve.S.
  */
 #ifndef POOL16_S8__MVE_H
 #define POOL16_S8__MVE_H

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Real numbers to integers.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
 #include "cortado.h"
 #include "cortado_math.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Softmax with its exponentials in a table: differences of int8 values take at most 256 values.
+ *
+ * Tile: 1 element. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_softmax.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Softmax with vector instructions and its exponentials in a table.
+ *
+ * Tile: 16 or 4 elements. Scratch: none.
  */
 #include "cortado.h"
 
@@ -9,7 +11,8 @@
 
 int32_t cortado_softmax_largest_s8__mve(const int8_t *in, int32_t n);
 int32_t cortado_softmax_sum_s8__mve(const int8_t *in, int32_t n, const int32_t *table, const int32_t limits[2]);
-void cortado_softmax_outputs_s8__mve(const int8_t *in, int8_t *out, int32_t n, const int32_t *table, const int32_t factors[4]);
+void cortado_softmax_outputs_s8__mve(const int8_t *in, int8_t *out, int32_t n, const int32_t *table,
+                                     const int32_t factors[4]);
 
 void cortado_softmax_table_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Global average pooling, any number of rows at a time, four channels at a time.
+ *
+ * Tile: 4 channels. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_sums4.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Global average pooling with DSP instructions: four channels at a time, in sums of 16 bits that hold 256 pixels.
+ *
+ * Tile: 4 channels. Scratch: none.
  */
 #include "cortado.h"
 

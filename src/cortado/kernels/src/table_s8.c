@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Table lookup: any function of one value.
+ *
+ * Tile: 4 elements. Scratch: none.
+ */
 #include "cortado.h"
 
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Transposed convolution of whole images: which input row each tap row of an output row reads, row by row.
+ *
+ * Tile: 1 row. Scratch: a pointer per tap row.
  */
 #include "cortado.h"
 

@@ -5,6 +5,8 @@
  * Output pixel x is reached from input pixel j through tap kx where x + pad = j * stride + kx * dilation. The taps
  * that reach x are therefore an arithmetic progression: every stride / gcd(stride, dilation)-th tap, each time
  * dilation / gcd input pixels further left. So one division per pixel finds them all.
+ *
+ * Tile: 1 pixel x 1 channel. Scratch: none.
  */
 #include "cortado.h"
 #include "cortado_dot.h"

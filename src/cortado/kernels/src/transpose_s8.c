@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Permutation, and any other strided read.
+ *
+ * Tile: 1 run of elements. Scratch: none.
+ */
 #include "cortado.h"
 
 #include <string.h>

@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Upsampling by whole factors.
+ *
+ * Tile: 1 pixel. Scratch: none.
+ */
 #include "cortado.h"
 
 #include <string.h>

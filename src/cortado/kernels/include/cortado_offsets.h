@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where assembly finds the members of structures: every number stands once, in a header that C and assembly both read,
+ * and CORTADO_AT holds it to the structure when the C that uses it is compiled for Arm. (Elsewhere pointers have other
+ * sizes, and there is no assembly.)
+ */
+#ifndef CORTADO_OFFSETS_H
+#define CORTADO_OFFSETS_H
+
+/* cortado_add_t: add_s8__mve.S reads a_zero to b_zero, out_zero to out_shift, and the clamp. */
+#define CORTADO_ADD_A_ZERO 0
+#define CORTADO_ADD_OUT_ZERO 24
+#define CORTADO_ADD_ACT_MIN 36
+
+/* cortado_mul_t: mul_channel_s8__mve.S reads all seven words at once. */
+#define CORTADO_MUL_A_ZERO 0
+
+#if !defined(__ASSEMBLER__)
+#include <stddef.h>
+
+/* Stops the compiler if `member` is not `offset` bytes into `type`: an array of a negative size is not C. */
+#if defined(__arm__)
+#define CORTADO_AT(type, member, offset) typedef char type##_##member##_at[offsetof(type, member) == (offset) ? 1 : -1]
+#else
+#define CORTADO_AT(type, member, offset) typedef char type##_##member##_at[1]
+#endif
+#endif
+
+#endif /* CORTADO_OFFSETS_H */
