@@ -430,6 +430,18 @@ BLOCKS: dict[str, Block] = {
         lambda shape, **options: nn.Linear(shape[-1], **options),
     ),
     "batch_norm": Block(image, no_options, layer(nn.BatchNorm2d)),
+    "layer_norm": Block(lambda shape: len(shape) >= 2, no_options, lambda shape: nn.LayerNorm(shape[-1])),
+    "rms_norm": Block(lambda shape: len(shape) >= 2, no_options, lambda shape: nn.RMSNorm(shape[-1])),
+    "group_norm": Block(
+        lambda shape: image(shape) and shape[2:] != (1, 1),
+        lambda rng, shape: dict(groups=one_of(rng, 1, math.gcd(shape[1], 2), shape[1])),
+        lambda shape, groups: nn.GroupNorm(groups, shape[1]),
+    ),
+    "instance_norm": Block(
+        lambda shape: image(shape) and shape[2:] != (1, 1),
+        lambda rng, shape: dict(affine=coin(rng)),
+        lambda shape, affine: nn.InstanceNorm2d(shape[1], affine=affine),
+    ),
     "prelu": Block(image, no_options, layer(nn.PReLU)),
     "max_pool2d": Block(image, max_pool, function(functional.max_pool2d)),
     "avg_pool2d": Block(image, avg_pool, function(functional.avg_pool2d)),

@@ -2,9 +2,10 @@
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 
 from cortado import checks, runner
+from cortado.accuracy import check_outputs
 from cortado.artifact import (
     CHECKS,
     EXAMPLE,
@@ -29,9 +31,9 @@ from cortado.artifact import (
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
-from cortado.errors import CortadoError, NotInteger
+from cortado.errors import CortadoError, CortadoWarning, NotInteger
 from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
-from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, run_reference, to_bytes
+from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
 from cortado.options import InputLayout, Options
 from cortado.page import build_page
@@ -78,18 +80,18 @@ class Compiled:
     example: Inputs
     options: Options
     data: Mapping[str, Any]
+    first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
         """The .pte with the example input and the outputs it must give."""
         expected = [value.numpy() for value in reference_outputs(graph, self.example)]
         return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
 
-    def _recorded(self, graph: LoweredGraph) -> bytes:
+    def _recorded(self) -> bytes:
         """What the bundle is fed for the example, and what it must give back."""
-        values = run_reference(graph, self.example)
         return npz_bytes(
             {
-                recorded_name(kind, position): values[tensor["node"]].numpy()
+                recorded_name(kind, position): self.first[tensor["node"]].numpy()
                 for kind in ("input", "output")
                 for position, tensor in enumerate(self.data[f"{kind}s"])
             }
@@ -113,7 +115,7 @@ class Compiled:
                 files[PTE_REFERENCE] = to_bytes(self.pte_graph)
         if self.graph is not None and self.planned is not None:
             files[REFERENCE] = to_bytes(self.graph)
-            files[EXPECTED] = self._recorded(self.graph)
+            files[EXPECTED] = self._recorded()
             files[CHECKS] = json.dumps(checks.as_json(self.planned))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
         files[PAGE] = build_page(self.data)
@@ -151,7 +153,6 @@ class Model:
 
     name: str
     quantized: Quantized
-    sample: Inputs
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
     progress: Progress
@@ -172,6 +173,12 @@ class Model:
             pte = None if programs.pte is None else emit_pte(programs.pte, target, facts, etrecord=options.etrecord)
         reported = graph or pte_graph
         assert reported is not None
+        nhwc = options.input_layout is InputLayout.NHWC
+        with clock.phase("check"):
+            runs = self.quantized.checked
+            if nhwc:
+                runs = tuple(replace(run, inputs=tuple(_nhwc(value) for value in run.inputs)) for run in runs)
+            kept = check_outputs(reported, runs)
         data = build_report(
             name=self.name,
             target=target,
@@ -184,8 +191,11 @@ class Model:
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
             float_operators=[] if programs.pte is None else float_operators(programs.pte),
+            warnings=kept.warnings,
         )
-        nhwc = options.input_layout is InputLayout.NHWC
+        for text in kept.warnings:
+            warnings.warn(f"{self.name}: {text}", CortadoWarning, stacklevel=2)
+        recorded = {tensor["node"] for tensor in (*data["inputs"], *data["outputs"])}
         return Compiled(
             name=self.name,
             target=target,
@@ -194,7 +204,8 @@ class Model:
             bundle=None if c is None else c.bundle,
             pte=pte,
             pte_graph=pte_graph,
-            example=tuple(_nhwc(value) for value in self.sample) if nhwc else self.sample,
+            example=runs[0].inputs,
+            first={node: value for node, value in kept.first.items() if node in recorded},
             options=options,
             data={**data, "prefix": c_identifier(self.name)},
         )
@@ -304,7 +315,6 @@ def prepare(
     return Model(
         name=chosen,
         quantized=quantized,
-        sample=batches[0],
         labels=None if labels is None else tuple(labels),
         seconds=clock.seconds,
         progress=progress,

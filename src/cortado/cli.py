@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from enum import IntEnum
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortado import __version__
-from cortado.errors import CortadoError, WrongResult
+from cortado.errors import CortadoError, CortadoWarning, WrongResult
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
@@ -304,6 +305,8 @@ def _compile(arguments: argparse.Namespace) -> None:
     finally:
         progress.stop()
     reports = [report for _, report in done]
+    for text in dict.fromkeys(f"{report['model']}: {line}" for report in reports for line in report["warnings"]):
+        print(f"warning: {text}", file=sys.stderr)
     if arguments.json:
         print(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))
     else:
@@ -348,7 +351,9 @@ def _compile_all(
     for target in targets:
         place = arguments.intermediates
         graphs = place / target.target_string if place is not None and len(targets) > 1 else place
-        result = model.compile(target, options, graphs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CortadoWarning)  # they are in the report, and told at the end
+            result = model.compile(target, options, graphs)
         compiled.append(replace(result, data={**result.data, **facts}))
     progress("write")
     return [(folder, dict(item.save(folder).report)) for folder, item in zip(folders, compiled, strict=True)]

@@ -9,6 +9,10 @@ class CortadoError(Exception):
     """The user's mistake or a missing tool: the CLI prints one message and exits 2."""
 
 
+class CortadoWarning(UserWarning):
+    """Something that works but that the user should look at; also in the report, under `warnings`."""
+
+
 class MissingTool(CortadoError):
     """A program this command needs is not installed; the message holds the command that installs it."""
 

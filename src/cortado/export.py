@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind, TensorArgument
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils import _pytree as pytree
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.canonical import canonicalize
@@ -25,11 +27,23 @@ from cortado.eager import Eager, RightKernels
 from cortado.errors import CortadoError
 from cortado.graph import describe, lift
 from cortado.incoming import check_calls, check_modules, evaluating, evaluation
-from cortado.quantizer import CortexMQuantizer, RangeObserver
+from cortado.ops._float import constant_data
+from cortado.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
 from cortado.writes import written
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
+
+
+CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
+
+
+@dataclass(frozen=True)
+class FloatRun:
+    """A calibration input and what the float model makes of it."""
+
+    inputs: Inputs
+    outputs: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,7 @@ class Quantized:
 
     converted: GraphModule
     example_inputs: Inputs
+    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
@@ -263,7 +278,7 @@ def _check_tensor(where: str, value: Any, example: Tensor) -> None:
 
 def quantize(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
-    module = captured.module
+    module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     canonicalize(module, example_inputs)
     with torch.no_grad(), _right_kernels(module):
@@ -271,10 +286,15 @@ def quantize(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequ
             captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
         prepared = _prepare(module)
         for number, batch in enumerate(batches):
-            captured.eager.check(f"calibration batch {number}", batch, prepared(*batch), writes)
-    _check_calibrated(prepared)
+            outputs = prepared(*batch)
+            captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
+            if number < CHECKED:
+                checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))
+    for node in prepared.graph.nodes:
+        if node.op == "call_module":
+            _check_observer(prepared, node)
     converted = convert_pt2e(prepared, fold_quantize=False)
-    return Quantized(converted=converted, example_inputs=tuple(example_inputs))
+    return Quantized(converted=converted, example_inputs=tuple(example_inputs), checked=tuple(checked))
 
 
 def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
@@ -287,15 +307,23 @@ def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any
     return RightKernels() if needed else contextlib.nullcontext()
 
 
-def _check_calibrated(prepared: GraphModule) -> None:
+def _check_observer(prepared: GraphModule, node: Node) -> None:
     """Single values that are not finite saturate; a tensor without any other has no range at all."""
-    for node in prepared.graph.nodes:
-        observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(observer, RangeObserver) and not observer.saw_finite:
-            raise CortadoError(
-                f"{describe(node.all_input_nodes[0])}: calibration gave NaN or infinity only, expected numbers to "
-                "choose a scale for; check the calibration data, and the weights before this call"
-            )
+    observer, source = prepared.get_submodule(str(node.target)), node.all_input_nodes[0]
+    if isinstance(observer, DerivedObserverOrFakeQuantize):
+        make_room_for_bias(constant_data(source), *observer.obs_or_fqs)
+    if not isinstance(observer, RangeObserver):
+        return
+    if not observer.saw_finite:
+        raise CortadoError(
+            f"{describe(source)}: calibration gave NaN or infinity only, expected numbers to choose a scale for; "
+            "check the calibration data, and the weights before this call"
+        )
+    if 0.0 < observer.largest < SMALLEST_SCALE * 256:
+        raise CortadoError(
+            f"{describe(source)}: no value of this tensor is above {observer.largest:g} on the calibration data, and "
+            f"the smallest step of an int8 tensor is {SMALLEST_SCALE:g}; scale the model so that its values are larger"
+        )
 
 
 def _prepare(module: GraphModule) -> GraphModule:

@@ -3,7 +3,7 @@
 import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -88,7 +88,18 @@ class _Single(torch.nn.Module):
 
     def forward(self, *tensors: Tensor) -> Any:
         given = iter(tensors)
-        return self.target(**pytree.tree_map_only(Node, lambda node: next(given), self.arguments))
+        arguments = pytree.tree_map_only(Node, lambda node: next(given), self.arguments)
+        return _rms_norm(**arguments) if self.target == torch.ops.aten.rms_norm.default else self.target(**arguments)
+
+
+def _rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name."""
+    dims = list(range(-len(normalized_shape), 0))
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    result = input * torch.rsqrt((input * input).mean(dims, keepdim=True) + eps)
+    return result if weight is None else result * weight
 
 
 def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:

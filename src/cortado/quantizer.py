@@ -26,9 +26,10 @@ from cortado.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION = "quantization_annotation"
 
-# A channel of near-zero weights must not get a scale so small that its int32 bias overflows.
-SMALLEST_WEIGHT_SCALE = 2.0**-20
-SMALLEST_ACTIVATION_SCALE = 2.0**-20
+# The product of two scales, that of a bias, is still a normal float32.
+SMALLEST_SCALE = 2.0**-60
+WEIGHT_MAX = 127
+BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
 # Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
 
@@ -59,6 +60,11 @@ class RangeObserver(MinMaxObserver):
     def saw_finite(self) -> bool:
         return bool(self.min_val <= self.max_val)
 
+    @property
+    def largest(self) -> float:
+        """The largest magnitude seen."""
+        return max(abs(float(self.min_val)), abs(float(self.max_val)))
+
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         scale, zero_point = super().calculate_qparams()
         zeros = (self.min_val == 0) & (self.max_val == 0)
@@ -67,7 +73,7 @@ class RangeObserver(MinMaxObserver):
 
 ACTIVATION = QuantizationSpec(
     dtype=torch.int8,
-    observer_or_fake_quant_ctr=RangeObserver.with_args(eps=SMALLEST_ACTIVATION_SCALE),
+    observer_or_fake_quant_ctr=RangeObserver.with_args(eps=SMALLEST_SCALE),
     quant_min=-128,
     quant_max=127,
     qscheme=torch.per_tensor_affine,
@@ -79,9 +85,9 @@ def weight_spec(axis: int) -> QuantizationSpec:
     """Weights stay within +-127: two int8 products then fit an int16."""
     return QuantizationSpec(
         dtype=torch.int8,
-        observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_WEIGHT_SCALE),
-        quant_min=-127,
-        quant_max=127,
+        observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),
+        quant_min=-WEIGHT_MAX,
+        quant_max=WEIGHT_MAX,
         qscheme=torch.per_channel_symmetric,
         ch_axis=axis,
     )
@@ -92,6 +98,15 @@ def _bias_qparams(observers: list[ObserverBase]) -> tuple[torch.Tensor, torch.Te
     weight_scale, _ = observers[1].calculate_qparams()
     scale = (input_scale * weight_scale).to(torch.float32)
     return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+
+def make_room_for_bias(bias: torch.Tensor, activation: ObserverBase, weight: ObserverBase) -> None:
+    """Weights of so small a scale that the bias would not fit 32 bits get a larger one: beside that bias the codes that
+    they lose can't be seen."""
+    input_scale, _ = activation.calculate_qparams()
+    least = bias.detach().abs().to(torch.float64) / (float(input_scale) * 2**BIAS_BITS)
+    largest: Any = weight.max_val
+    weight.max_val = torch.maximum(largest, (least * WEIGHT_MAX).to(largest.dtype))
 
 
 def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantizationSpec:

@@ -41,6 +41,7 @@ def build_report(
     pte_missing: Sequence[str],
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
+    warnings: Sequence[str],
 ) -> dict[str, Any]:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     return {
@@ -63,6 +64,7 @@ def build_report(
         "pte_missing": list(pte_missing),
         "pte_limits": [] if pte is None else list(pte.limits),
         "notes": [],
+        "warnings": list(warnings),
         "labels": None if labels is None else list(labels),
         "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
     }

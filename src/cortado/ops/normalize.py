@@ -46,7 +46,7 @@ def inverse_root(a: Tensor) -> Tensor:
     root = FIRST - _high(a, SLOPE)
     for _ in range(3):
         root = _high(root, (3 << 29) - (_high(_high(root, root), a) << 2)) << 1
-    return root.clamp(max=1 << 30)
+    return root.clamp(max=(1 << 30) - 1)
 
 
 def _bits(value: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def reference(
     variance = _shifted(variance, torch.tensor(variance_shift)) + epsilon
     power = (_bits(variance) - 31) >> 1
     root = inverse_root(_shifted(variance, -2 * power) >> 1)
-    left = torch.where(variance > 0, (exponent - power).clamp(max=31), 0)
+    left = torch.where(variance > 0, (exponent - power).clamp(max=30), 0)
     root = torch.where(variance > 0, root >> (-left).clamp(min=0), 0)
     deviations = (count * codes - middle) << left.clamp(min=0)
     factors, offsets = (

@@ -1,0 +1,72 @@
+"""What int8 keeps of a model's outputs on its own calibration data: outputs that lose their signal are told of."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from cortado.export import FloatRun
+from cortado.lowered import LoweredGraph, run_reference
+
+Tensor = torch.Tensor
+
+ENOUGH = 10.0  # decibels: below, what was rounded away is more than a tenth of the signal's power
+WORK = 2_000_000  # values that are computed, at most, beyond the first sample
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The reference's values for the first sample, and a warning for each output that has lost its signal."""
+
+    first: dict[str, Tensor]
+    warnings: tuple[str, ...]
+
+
+def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Kept:
+    """`runs` are calibration inputs, at least one, with the float model's outputs; how many are looked at depends on
+    the size of the network."""
+    size = sum(math.prod(value.shape) for value in graph.values.values())
+    first = run_reference(graph, runs[0].inputs)
+    found = [[first[name] for name in graph.outputs]]
+    for run in runs[1 : 1 + WORK // max(size, 1)]:
+        values = run_reference(graph, run.inputs)
+        found.append([values[name] for name in graph.outputs])
+    lines = []
+    for position, name in enumerate(graph.outputs):
+        pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(runs, found, strict=False)]
+        kept = decibels(pairs)
+        if kept < ENOUGH:
+            lines.append(f"{_tensor(graph, position, name)} keeps {_amount(kept)} of its signal: {_ADVICE}")
+    return Kept(first, tuple(lines))
+
+
+_ADVICE = (
+    "on the calibration data its int8 values differ from the float model's by more than a tenth of their power. Its "
+    "values, or those of a tensor before it, are too small beside the largest one of their tensor; "
+    "`cortado validate --per-layer` shows where"
+)
+
+
+def decibels(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """Signal to noise over (float, int8) outputs; values that are not finite in float have no signal."""
+    signal = noise = 0.0
+    for wanted, found in pairs:
+        finite = torch.isfinite(wanted)
+        wanted, found = wanted.to(torch.float64)[finite], found.to(torch.float64)[finite]
+        signal += float(wanted.square().sum())
+        noise += float((wanted - found).square().sum())
+    if noise == 0.0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0.0 else -math.inf
+
+
+def _tensor(graph: LoweredGraph, position: int, name: str) -> str:
+    """An output in the words of the model."""
+    call = graph.by_name.get(name)
+    module = f" of module '{call.module}'" if call is not None and call.module else ""
+    return f"output {position} ('{call.twin if call is not None and call.twin else name}'{module})"
+
+
+def _amount(kept: float) -> str:
+    return "nothing" if kept < 1 else f"{kept:.1f} dB"
