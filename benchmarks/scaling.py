@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import progress, table
 from torch import Tensor, nn
+
+from _common import progress, table
 
 DEFAULT = (
     "heads:64,heads:128,inputs:300,pyramid:8,residual:100,residual:400,dense:16,dense:32,linear:100,convolution:100"
@@ -63,9 +64,7 @@ class Pyramid(nn.Module):
         super().__init__()
         width = channels // branches
         self.reduce = nn.Conv2d(channels, width, 1)
-        self.branches = nn.ModuleList(
-            nn.Conv2d(width, width, 3, padding=2**k, dilation=2**k) for k in range(branches)
-        )
+        self.branches = nn.ModuleList(nn.Conv2d(width, width, 3, padding=2**k, dilation=2**k) for k in range(branches))
 
     def forward(self, x: Tensor) -> Tensor:
         reduced = self.reduce(x)

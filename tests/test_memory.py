@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -530,14 +531,30 @@ def test_plans_do_not_depend_on_the_process() -> None:
     assert first == plans_of_a_fresh_interpreter("2")
 
 
-def test_the_clock_ends_a_search_that_takes_far_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_at_its_bound_and_says_so() -> None:
     hard = random_problem(57)
-    ticks = itertools.count(step=10.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
-    plan = memory.plan(hard, seconds=1000.0)
+    plan = memory.plan(hard, seconds=0.05)
     memory.validate(hard, plan)
     assert not plan.optimal
-    assert next(ticks) == pytest.approx(1000.0 * memory._PATIENCE, rel=0.05)
+    assert plan.spent.exhausted
+    assert 0 < plan.spent.work <= plan.spent.bound == 0.05 * memory._WORK_PER_SECOND
+
+
+def test_a_crowd_counts_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placing buffers that all live together looks at all pairs: what is counted must be what is looked at."""
+    looked = 0
+    place = memory._place
+
+    def counted(model: memory._Model, *arguments: Any) -> Any:
+        nonlocal looked
+        looked += sum(map(len, model.near))
+        return place(model, *arguments)
+
+    monkeypatch.setattr(memory, "_place", counted)
+    crowd = [Buffer(f"b{k}", 100 + 37 * k % 64, (k % 3, 0), (300 + k % 5, 0), 1 << k % 5) for k in range(200)]
+    plan = memory.plan(Problem(tuple(crowd)), seconds=0.2)
+    memory.validate(Problem(tuple(crowd)), plan)
+    assert looked <= 2 * memory._USUAL_PAIRS * plan.spent.bound
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from cortado.schedule import (
     alternatives,
     kernel_instructions,
     per_mac,
-    run_stage,
     schedule,
 )
+from cortado.stages import run_stage
 from cortado.target import from_target_string
 
 M4 = from_target_string("cortex-m4")

@@ -43,7 +43,7 @@ from cortado.portable import float_operators
 from cortado.program import build_program
 from cortado.report import InC, build_report
 from cortado.runner import ArrayType
-from cortado.schedule import Planned, schedule
+from cortado.schedule import Planned, alternatives, schedule
 from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 
 Tensor = torch.Tensor
@@ -242,6 +242,8 @@ class Model:
             planned = schedule(build_program(self.name, graph, target, options.border), options.optimize)
             check_ram(planned, options)
             single = _single_targets(self.name, graph, target, options)
+        with clock.phase("plan alternatives"):
+            alternatives(planned)  # for the report, which finds them again
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("measure code"):

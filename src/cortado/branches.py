@@ -3,9 +3,9 @@
 Where a network forks, one branch may run before the other. The orders are weighed here by the bytes that live while the
 steps run one after the other; the schedule then compares the few that are left by the planner's true peak.
 
-The search follows all beginnings of an order at once, step by step, and of those with the same steps only the best. That
-is exact. Where more than STATES of equal length are left (many branches side by side), it starts again in a hurry: what
-frees memory at no price runs at once, and each length gets a fixed share of WORK.
+The search follows all beginnings of an order at once, step by step, and of those with the same steps only the best.
+That is exact. Where more than STATES of equal length are left (many branches side by side), it starts again in a hurry:
+what frees memory at no price runs at once, and each length gets a fixed share of WORK.
 """
 
 from collections.abc import Callable, Iterable

@@ -11,10 +11,8 @@ import enum
 import graphlib
 import io
 import itertools
-import math
 import operator
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -156,8 +154,7 @@ def lower_bound(problem: Problem) -> int:
 def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
     """Place every buffer, with a peak as low as the effort finds. The same problem always gives the same plan.
 
-    `seconds` is turned into a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one;
-    the clock ends a search only when it takes ten times as long.
+    `seconds` is turned into a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one.
     """
     models = [_Model(part, problem.overlays) for part in _time_parts(problem.buffers)]
     bounds = [_bound(model, effort is Effort.FULL) for model in models]
@@ -165,7 +162,7 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
     offsets = {buffer.name: 0 for buffer in problem.buffers}
     budget = _Budget(_QUICK_WORK)
     if effort is Effort.FULL:
-        budget = _Budget(int(seconds * _WORK_PER_SECOND), seconds * _PATIENCE)
+        budget = _Budget(int(seconds * _WORK_PER_SECOND))
     # The hardest stretch goes first: the others then only have to stay below its peak.
     for _, model in sorted(zip(bounds, models, strict=True), key=lambda pair: -pair[0]):
         found = _solve(model, goal, budget, effort)
@@ -173,7 +170,7 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
         goal = max(goal, found.placement.peak)
         offsets.update(zip(model.names, (at * model.unit for at in found.placement.at), strict=True))
     peak = max((offsets[b.name] + b.size for b in problem.buffers if b.size), default=0)
-    return Plan(offsets, peak, proven, peak == proven)
+    return Plan(offsets, peak, proven, peak == proven, Spent(budget.spent, budget.total, exhausted=peak != proven))
 
 
 def _time_parts(buffers: Iterable[Buffer]) -> list[list[Buffer]]:
@@ -229,6 +226,8 @@ class _Model:
         self._spans: dict[int, int] = {}
         self._leads = {(o.out, o.inp): _ceil_div(o.lead, self.unit) for o in overlays}
         self._sweep()
+        self.toll = max(1, sum(map(len, self.near)) // (_USUAL_PAIRS * len(self.near)))
+        """The work that looking at one buffer, and so at those it lives together with, counts as."""
         self.shift = self._find_shift()
         self.rank = self._find_rank()
         """Sorted by (offset + shift, rank), the buffers of any plan lie at their distances above all those before.
@@ -406,8 +405,8 @@ def _least_stack(blocks: list[tuple[int, int]]) -> int:
 
 _WORK_PER_SECOND = 150_000
 """Chosen so that a slow machine does a second's work in about a second; work is counted in buffers looked at."""
-_PATIENCE = 10
-"""The clock ends a full search after this many times the seconds asked for."""
+_USUAL_PAIRS = 40
+"""Buffers that live together with one buffer; where it is more, each buffer looked at counts as so much more work."""
 _QUICK_WORK = 1_500
 """Work of a quick plan after its first few orders: about a millisecond."""
 
@@ -419,11 +418,15 @@ class _OutOfWorkError(Exception):
 class _Budget:
     """Work left to do. Counted in steps, not in time, so that results don't depend on the machine."""
 
-    def __init__(self, work: int, seconds: float = math.inf) -> None:
+    def __init__(self, work: int) -> None:
         self.total = work
         self._left = work
         self._reserve = 0
-        self._deadline = time.monotonic() + seconds
+
+    @property
+    def spent(self) -> int:
+        """The work done, at most the total: what would have exceeded it was not done."""
+        return self.total - max(0, self._left)
 
     def allow(self, work: int) -> None:
         """Let the next phase spend at most this much."""
@@ -432,7 +435,7 @@ class _Budget:
     def spend(self, work: int) -> None:
         """Count work done; raises when the phase has no more."""
         self._left -= work
-        if self._left < self._reserve or time.monotonic() > self._deadline:
+        if self._left < self._reserve:
             raise _OutOfWorkError
 
 
@@ -593,7 +596,7 @@ def _restarts(
             if step % _WALK == 0:
                 order, current = starts[step // _WALK % len(starts)]
             trial = _move_one(model, order, current, rng)
-            budget.spend(2 * len(order))
+            budget.spend(2 * len(order) * model.toll)
             placement = _place(model, trial, current.peak)
             if placement is not None:
                 order, current = trial, placement
@@ -717,7 +720,7 @@ class _Search:
     def _fits(self, group: list[int], low: list[int], floor: int, last: int) -> bool:
         """Place a group above what is placed. `low` holds the lowest offsets that leaves; by (offset + shift, rank)
         none of them may come before (floor, last), the last one placed."""
-        self.budget.spend(len(group))
+        self.budget.spend(len(group) * self.model.toll)
         least = self._least(group, low, floor)
         if least is None or not self._room(group, least):
             return False

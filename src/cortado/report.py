@@ -85,6 +85,7 @@ def _with_bundle(c: InC) -> dict[str, Any]:
             "scratch_bytes": sum(step.scratch for step in program.steps),
             "lower_bound_bytes": plan.lower_bound,
             "optimal": plan.optimal,
+            "search": {name: asdict(spent) for name, spent in planned.spent.items()},
             "peak_buffers": [{"name": b.name, "bytes": b.size} for b in peak_buffers(planned.problem, plan)],
             "alternatives": {
                 optimize.value: {"arena_bytes": other.arena_bytes, "row_calls": other.row_calls}

@@ -1,6 +1,6 @@
 """Which steps run together, row by row, and where their buffers lie: from a Program to a planned Program.
 
-A stage is a run of consecutive steps. Between two steps of a stage a tensor needs only a ring of a few rows (stages.py).
+A stage is a run of consecutive steps. Between two steps of a stage a tensor needs only a ring of a few rows: stages.py.
 Stage borders are searched with the planner's peak as the cost; the result computes exactly the same bits as layer by
 layer.
 """
@@ -25,6 +25,7 @@ ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
 BALANCED_EXTRA = 0.10  # more instructions than layer by layer that `balanced` may spend
 LONGEST_STAGE = 64
 GROUPS = (2, 4)  # rows a call that are tried beside one
+ROW_CALLS = 1_000_000  # of stages that differ in structure, run without data to choose the stages of one order
 WORTH_A_GROUP = 0.1  # of a kernel's work done in vain when it makes single rows
 
 
@@ -47,6 +48,7 @@ class Segment:
     last: int
     steps: tuple[Step, ...]
     run: StageRun
+    structure: Hashable  # what it has in common with other stages that run alike
     instructions: int  # what its row calls cost beside the work itself
     floor: int  # bytes that it needs at least
     planned: Callable[[], int]
@@ -141,7 +143,7 @@ class _Search:
         self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
 
     def _live_at_borders(self) -> list[tuple[str, ...]]:
-        """The tensors that live across the border before each step, in the order they are made: each has to be whole."""
+        """The tensors that live across the border before each step, in the order of their making: all whole."""
         made: dict[int, list[str]] = {}
         for name, step in self.uses.made.items():
             made.setdefault(step, []).append(name)
@@ -194,11 +196,14 @@ class _Search:
             self.cache[key] = self._make(first, last, group)
         return self.cache[key]
 
-    def segments(self, first: int, last: int) -> Iterator[Segment]:
+    def segments(self, first: int, last: int, tally: "_Tally") -> Iterator[Segment]:
         """The stage [first, last] row by row, and with several rows a call where single rows waste much of a tile."""
-        yield self.segment(first, last)
-        if first != last and self.wasteful[last + 1] > self.wasteful[first]:
-            yield from (self.segment(first, last, group) for group in GROUPS)
+        wasteful = first != last and self.wasteful[last + 1] > self.wasteful[first]
+        for group in (1, *GROUPS) if wasteful else (1,):
+            if tally.allows((first, last, group)):
+                segment = self.segment(first, last, group)
+                tally.count((first, last, group), segment)
+                yield segment
 
     def _make(self, first: int, last: int, group: int) -> Segment:
         """A step alone takes all its rows at once where its kernel can."""
@@ -211,16 +216,16 @@ class _Search:
         remainders = sum(_waste(step) * step.macs * per_mac(self.program) for step in steps)
         instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + int(remainders)
         passing = [name for name in self.live[first] if self.uses.last[name] > last]
-        rings = sum(rows * step.row_bytes for step, rows in _standing_rings(steps, run))
-        floor = rings + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))
+        inner = stage_buffers(0, steps, run)
+        floor = _most_at_once(inner, len(steps)) + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))
 
         def planned() -> int:
             sizes = self.program.buffers
             whole = [memory.Buffer(n, sizes[n].size, (0, 0), (1, 0), ALIGNMENT) for n in (*dying, *leaving)]
-            peak = self.known.peak(stage_buffers(0, steps, run) + whole, run)
+            peak = self.known.peak(inner + whole, run)
             return _beside(peak, [sizes[name].size for name in passing])
 
-        return Segment(first, last, steps, run, instructions, floor, planned)
+        return Segment(first, last, steps, run, structure, instructions, floor, planned)
 
     def _bytes(self, names: Iterable[str]) -> int:
         return sum([self.program.buffers[name].size for name in names])
@@ -250,15 +255,17 @@ class _Search:
         return tuple(found), tuple([outside[self.uses.number[name]] for name in dying])
 
 
-def _standing_rings(steps: Sequence[Step], run: StageRun) -> Iterator[tuple[Step, int]]:
-    """The rings that live as long as their stage: nothing shares a byte with them."""
-    for step in steps:
-        if step.output in run.rings and step.output not in run.spans:
-            yield step, run.rings[step.output]
+def _most_at_once(buffers: Iterable[memory.Buffer], positions: int) -> int:
+    """The most bytes of a stage's rings and scratch, which share none, that live while one of its steps runs."""
+    change = [0] * (positions + 1)
+    for buffer in buffers:
+        change[buffer.start[1]] += buffer.size
+        change[buffer.end[1] if buffer.end[0] == 0 else positions] -= buffer.size
+    return max(accumulate(change))
 
 
 def _beside(peak: int, sizes: Sequence[int]) -> int:
-    """A stage's peak together with tensors that live before, while and after it runs: they lie below all else, or above.
+    """A stage's peak with tensors that live before, while and after it runs: they lie below all else, or above.
 
     Nothing shares a byte with them, so any plan can be rearranged that way; only the topmost keeps its odd end.
     """
@@ -303,8 +310,9 @@ def scratch_name(step: Step) -> str:
 def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[memory.Buffer]:
     """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
     buffers = []
+    makers = {step.output: step for step in steps}
     for name, rows in run.rings.items():
-        step = next(step for step in steps if step.output == name)
+        step = makers[name]
         first, last = run.spans.get(name, (0, len(steps) - 1))
         size = rows * step.row_bytes
         buffers.append(memory.Buffer(name, size, (number, first), (number, last + 1), ALIGNMENT))
@@ -345,7 +353,31 @@ class _Choice:
         return tuple(reversed(found))
 
 
-def _cheapest(search: _Search, limit: int) -> _Choice | None:
+class _Tally:
+    """The row calls that choosing stages costs; once they reach their bound, only stages that were seen are.
+
+    Counted from nothing for every choice, whatever is known from others: what is chosen does not depend on them.
+    """
+
+    def __init__(self) -> None:
+        self.work = 0
+        self.stages: set[tuple[int, int, int]] = set()
+        self.structures: set[Hashable] = set()
+        self.exhausted = False
+
+    def allows(self, stage: tuple[int, int, int]) -> bool:
+        allowed = self.work < ROW_CALLS or stage in self.stages
+        self.exhausted |= not allowed
+        return allowed
+
+    def count(self, stage: tuple[int, int, int], segment: Segment) -> None:
+        if stage not in self.stages:
+            self.stages.add(stage)
+            self.work += 1 if segment.structure in self.structures else len(segment.run.calls)
+            self.structures.add(segment.structure)
+
+
+def _cheapest(search: _Search, limit: int, tally: _Tally) -> _Choice | None:
     """The stages, each with a peak of at most `limit`, that make the fewest row calls.
 
     A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
@@ -357,7 +389,7 @@ def _cheapest(search: _Search, limit: int) -> _Choice | None:
         over = last if alone.peak > limit else over
         chosen = before.then(alone) if before is not None and over != last else None
         if search.crossing[last + 1] <= limit:
-            for start, segment in _longer(search, limit, best, over, last):
+            for start, segment in _longer(search, limit, best, over, last, tally):
                 # What costs more is not even planned.
                 cost = start.instructions + segment.instructions
                 if (chosen is None or cost < chosen.instructions) and segment.fits(limit):
@@ -367,7 +399,7 @@ def _cheapest(search: _Search, limit: int) -> _Choice | None:
 
 
 def _longer(
-    search: _Search, limit: int, best: Sequence[_Choice | None], over: int, last: int
+    search: _Search, limit: int, best: Sequence[_Choice | None], over: int, last: int, tally: _Tally
 ) -> Iterator[tuple[_Choice, Segment]]:
     """The stages of several steps that end with `last`, each with the best choice before it."""
     rings = 0
@@ -378,10 +410,10 @@ def _longer(
         before = best[first]
         small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
         if small and before is not None and first <= over:
-            yield from ((before, segment) for segment in search.segments(first, last))
+            yield from ((before, segment) for segment in search.segments(first, last, tally))
 
 
-def _choose(search: _Search, optimize: Optimize, instructions: int) -> tuple[Segment, ...]:
+def _choose(search: _Search, optimize: Optimize, instructions: int, tally: _Tally) -> tuple[Segment, ...]:
     """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
     layers = _Choice()
     for index in range(len(search.steps)):
@@ -394,7 +426,7 @@ def _choose(search: _Search, optimize: Optimize, instructions: int) -> tuple[Seg
     while low < best.peak:  # no limit below `low` is within reach, `best` is
         # Upwards first: a tight limit rules out most stages before they are looked at.
         limit = min(low + step, (low + best.peak - 1) // 2)
-        found = _cheapest(search, limit)
+        found = _cheapest(search, limit, tally)
         if found is None or (optimize is Optimize.BALANCED and found.instructions > budget):
             low = limit + 1
             step *= 2
@@ -430,6 +462,7 @@ class Planned:
     runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
+    spent: Mapping[str, Spent]  # what looking for the order of branches, the stages and the offsets cost
 
     @cached_property
     def checked(self) -> Plan:
@@ -478,32 +511,44 @@ class _Choices:
     planned: dict[Optimize, "Planned"] = field(default_factory=dict)
 
     @cached_property
+    def orders(self) -> branches.Orders:
+        return branches.orders(self.program)
+
+    @cached_property
     def plain(self) -> list[_Search]:
-        return [_Search(one, self.known) for one in branches.orders(self.program).programs]
+        return [_Search(one, self.known) for one in self.orders.programs]
 
     @cached_property
     def lean(self) -> list[_Search]:
         return [_Search(_lean(search.program), self.known) for search in self.plain]
 
     def best(self, optimize: Optimize) -> "Planned":
+        """The lowest peak; where it is not proven, layer by layer may still be lower."""
         if optimize not in self.planned:
-            self.planned[optimize] = self._best(optimize)
+            best = self._best(optimize)
+            if optimize is not Optimize.TIME and not best.plan.optimal:
+                best = min(best, self.best(Optimize.TIME), key=lambda planned: planned.plan.peak)
+            self.planned[optimize] = best
         return self.planned[optimize]
 
     def _best(self, optimize: Optimize) -> "Planned":
         """For the lowest peak, lean kernels are tried too."""
         searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
+        tallies: list[_Tally] = []
         best: Planned | None = None
         for search in searches:
-            segments = _choose(search, optimize, kernel_instructions(search.program))
+            tallies.append(_Tally())
+            segments = _choose(search, optimize, kernel_instructions(search.program), tallies[-1])
             staged, problem = _staged(search, segments)
             if best is None or memory.lower_bound(problem) < best.plan.peak:
                 plan = self.known.plan(problem)
                 if best is None or plan.peak < best.plan.peak:
-                    best = Planned(self, staged, tuple(segment.run for segment in segments), problem, plan)
+                    best = Planned(self, staged, tuple(segment.run for segment in segments), problem, plan, {})
         assert best is not None
         memory.validate(best.problem, best.plan)
-        return best
+        rows = sum(tally.work for tally in tallies)
+        stages = Spent(rows, len(tallies) * ROW_CALLS, any(tally.exhausted for tally in tallies))
+        return replace(best, spent={"orders": self.orders.spent, "stages": stages, "offsets": best.plan.spent})
 
 
 def _lean(program: Program) -> Program:

@@ -218,6 +218,9 @@ class Orders:
         self.links = {node: links for node, links in found.items() if links is not None}
         self._plain = dict(self.of)
         self._visible = {node: [size != 1 for size in sizes_of(node)] for node in nodes}
+        self.trials = 0  # nodes that were given another order to see what it costs
+        # What does not help a region, by its nodes, until something changes: no need to try it from each of them.
+        self._useless: dict[Node, set[Order]] = {}
 
     def choose(self) -> None:
         """First every node suits its operands; then what can be improved is. Never worse than the graph as written."""
@@ -236,7 +239,8 @@ class Orders:
             improving = False
             for node in self.links:
                 improving |= self._improve([node])
-                improving |= self._improve(self._region(node))
+                if self._untried(node):
+                    improving |= self._improve(self._region(node))
 
     def needs(self, node: Node) -> list[tuple[Node, Order]]:
         """Every operand that is not a constant beside a kernel's tensors, and the order in which the node reads it."""
@@ -321,23 +325,46 @@ class Orders:
                 found.append(other)
         return found
 
+    def _untried(self, node: Node) -> bool:
+        """Whether the region of a node could have an order that was not tried from another of its nodes."""
+        useless = self._useless.get(node, set())
+        return any(o != self.of[node] and o not in useless for o in self._candidates(node, node.users))
+
     def _improve(self, region: list[Node]) -> bool:
         """Gives a region (its first node, the others along with it) a better order; False if there is none."""
         first, changed = region[0], False
         for order in self._candidates(first, first.users):
             if order == self.of[first]:
                 continue
+            self.trials += len(region)
             before = {node: self.of[node] for node in region}
             cost = self._cost_around(region)
-            self._spread(region, order)
+            everywhere = self._spread(region, order) == len(region)
             if self._cost_around(region) < cost:
                 changed = True
+                self._useless.clear()
             else:
+                if everywhere and len(region) > 1 and self._fits_together(region):
+                    for node in region:
+                        self._useless.setdefault(node, set()).add(self.of[node])
                 self.of.update(before)
         return changed
 
-    def _spread(self, region: list[Node], order: Order) -> None:
-        """The first node's order, carried to the others along the links between them as far as it goes."""
+    def _fits_together(self, region: list[Node]) -> bool:
+        """Whether every link between the nodes carries the one's order to the other's, both ways.
+
+        Then it does not matter from which of them the order was spread.
+        """
+        inside = set(region)
+        return all(
+            link.down(self.of[link.operand]) == self.of[node] and link.up(self.of[node]) == self.of[link.operand]
+            for node in region
+            for link in self.links[node]
+            if link.operand in inside
+        )
+
+    def _spread(self, region: list[Node], order: Order) -> int:
+        """The first node's order, carried to the others along the links between them as far as it goes: to so many."""
         self.of[region[0]] = order
         done = {region[0]}
         for node in region[1:]:
@@ -348,6 +375,7 @@ class Orders:
             if fitting:
                 self.of[node] = fitting[0]
                 done.add(node)
+        return len(done)
 
     def _cost_around(self, nodes: Iterable[Node]) -> float:
         touched = dict.fromkeys(other for node in nodes for other in (node, *operands(node)))
