@@ -58,6 +58,10 @@ class Variant:
     fold: bool = False  # the input offset into the bias, as bundles do
     lean: bool = False  # conv2d: less scratch
 
+    def struct(self, operator: str) -> str:
+        """The descriptor that the variant takes."""
+        return f"cortado_{operator}{'_t' if self.pack is None else '_packed_t'}"
+
 
 PORTABLE = Variant()
 FOLDED = Variant(fold=True)
@@ -72,7 +76,7 @@ def _constants(
     folded = ((0 if bias is None else bias.astype(np.int64)) - zero * sums).astype("<i4")
     if variant.pack is not None:
         stream = calls.array(variant.pack(weights, folded, *factors), words=True)
-        return {**limits, "in_offset": 0, "weights": stream, "bias": None, "multiplier": None, "shift": None}
+        return {**limits, "weights": stream}
     start = folded if variant.fold else bias
     return {
         **limits,
@@ -110,9 +114,10 @@ def conv2d(
     batch, height, width, channels = x.shape
     shape = (batch, window.output(height, 0), window.output(width, 1), len(weights))
     sums = weights.sum((1, 2, 3), dtype=np.int64)
+    lean = {} if variant.pack is None else {"lean": int(variant.lean)}
     layer = calls.struct(
-        "cortado_conv2d_t", in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3], groups=groups,
-        kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(), lean=int(variant.lean),
+        variant.struct("conv2d"), in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3], groups=groups,
+        kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(), **lean,
         **_constants(calls, weights, sums, bias, zero, requant, variant),
         zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
     return _spatial(calls, "cortado_conv2d_s8", variant, layer, x, window, shape), shape
@@ -130,7 +135,7 @@ def conv1x1(
 ) -> tuple[Ref, tuple[int, ...]]:
     """x [pixels, in_c], weights [out_c, in_c]."""
     constants = _constants(calls, weights, weights.sum(1, dtype=np.int64), bias, zero, requant, variant)
-    layer = calls.struct("cortado_conv1x1_t", in_c=x.shape[1], out_c=len(weights), **constants)
+    layer = calls.struct(variant.struct("conv1x1"), in_c=x.shape[1], out_c=len(weights), **constants)
     shape = (len(x), len(weights))
     out = calls.space(shape[0] * shape[1])
     calls.call(kernel + variant.suffix, layer, calls.array(x), out, len(x), _scratch(calls, variant))
@@ -152,9 +157,10 @@ def depthwise(
     batch, height, width, channels = x.shape
     shape = (batch, window.output(height, 0), window.output(width, 1), weights.shape[2])
     sums = weights.sum((0, 1), dtype=np.int64)
+    more = {"out_c": shape[3], "depth_multiplier": shape[3] // channels} if variant.pack is None else {}
     layer = calls.struct(
-        "cortado_depthwise_t", in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3],
-        depth_multiplier=shape[3] // channels, kernel_h=window.kernel[0], kernel_w=window.kernel[1],
+        variant.struct("depthwise"), in_w=width, in_c=channels, out_w=shape[2], **more,
+        kernel_h=window.kernel[0], kernel_w=window.kernel[1],
         **window.horizontal(), **_constants(calls, weights, sums, bias, zero, requant, variant),
         zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
     return _spatial(calls, kernel, variant, layer, x, window, shape), shape

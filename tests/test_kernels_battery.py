@@ -758,12 +758,12 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
             draw.one(1, 2, 3, 4, 9),
         )
         size, groups = kernel[0] * kernel[1] * depth, draw.one(1, 2)
-        common = {"kernel_h": kernel[0], "kernel_w": kernel[1], "in_w": 9, "out_w": out_w, "out_c": 4, "stride_w": 1,
-                  "pad_left": 0, "dilation_w": 1, **NO_CONSTANTS}  # fmt: skip
+        common = {"kernel_h": kernel[0], "kernel_w": kernel[1], "in_w": 9, "out_w": out_w, "stride_w": 1,
+                  "pad_left": 0, "dilation_w": 1, "zero": None, **NO_CONSTANTS}  # fmt: skip
         lean = draw.one(0, 1)
-        conv = calls.struct("cortado_conv2d_t", **common, in_c=depth * groups, groups=groups, zero=None, lean=lean)
-        flat = calls.struct("cortado_conv1x1_t", in_c=depth, out_c=4, **NO_CONSTANTS)
-        deep = calls.struct("cortado_depthwise_t", **common, in_c=4, depth_multiplier=1, zero=None)
+        conv = calls.struct("cortado_conv2d_packed_t", **common, in_c=depth * groups, out_c=4, groups=groups, lean=lean)
+        flat = calls.struct("cortado_conv1x1_packed_t", in_c=depth, out_c=4, **NO_CONSTANTS)
+        deep = calls.struct("cortado_depthwise_packed_t", **common, in_c=4)
         wanted += [
             (
                 f"cortado_conv2d_s8{block}_scratch",
@@ -785,16 +785,7 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
     assert calls.results == [size for _, _, size in wanted]
 
 
-NO_CONSTANTS = {
-    "in_offset": 0,
-    "out_offset": 0,
-    "act_min": -128,
-    "act_max": 127,
-    "weights": None,
-    "bias": None,
-    "multiplier": None,
-    "shift": None,
-}
+NO_CONSTANTS = {"out_offset": 0, "act_min": -128, "act_max": 127, "weights": None}
 
 
 @pytest.mark.qemu

@@ -288,6 +288,11 @@ class Variant:
     scratch: int = 0
     lean: "Variant | None" = None
     tile: int = 1
+    packed: bool = True  # its descriptor holds a stream
+
+    def struct(self, operator: str) -> str:
+        """The descriptor of a layer of `operator`."""
+        return f"cortado_{operator}{'_packed' if self.packed else ''}_t"
 
 
 @dataclass(frozen=True)
@@ -311,9 +316,14 @@ class Stream:
         return self.weights, self.bias, self.multiplier, self.shift
 
 
+# What a portable layer's descriptor has and a packed one's has not: the stream holds it.
+_IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift"})
+
+
 def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:
     """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
-    return {**fields, "weights": Array(stream), "bias": None, "multiplier": None, "shift": None}
+    kept = {name: value for name, value in fields.items() if name not in _IN_STREAM}
+    return {**kept, "weights": Array(stream)}
 
 
 def without_vectors(core: Core) -> Core:
@@ -336,11 +346,11 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
     stream = Stream.of(common, weights, core)
     variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
-    chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields)
+    chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields, packed=False)
     return Kernel(
         call=f"cortado_{chosen.symbol}(L, rows[0], out, n, scratch);",
         sources=chosen.sources,
-        struct="cortado_conv1x1_t",
+        struct=chosen.struct("conv1x1"),
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=f"cortado_{chosen.symbol}_scratch(L, {pixels})" if chosen.scratch else None,
@@ -373,14 +383,14 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
     stream = Stream.of(common, weights, core)
     variant = None if stream is None else _window_variant(stream, core, fields)
-    return _window_call(variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields))
+    return _window_call(variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False))
 
 
 def _window_call(chosen: Variant) -> Kernel:
     return Kernel(
         call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
         sources=chosen.sources,
-        struct="cortado_conv2d_t",
+        struct=chosen.struct("conv2d"),
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,

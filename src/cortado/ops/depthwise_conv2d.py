@@ -16,7 +16,7 @@ from cortado.graph import Bound, shape
 from cortado.numerics import Tensor
 from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops import _height_one, conv2d
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED, Stream, Variant
+from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED, Numbers, Stream, Variant
 from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
@@ -121,24 +121,30 @@ def kernel(call: Call, core: Core) -> Kernel:
     }
     stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c), core)
     variant = _variant(stream, core, fields) if stream is not None and call["depth_multiplier"] == 1 else None
-    chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields)
+    chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
     return Kernel(
         call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
         sources=chosen.sources,
-        struct="cortado_depthwise_t",
+        struct=chosen.struct("depthwise"),
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
     )
 
 
+def _packed(fields: dict[str, Any], stream: Numbers) -> dict[str, Any]:
+    """With a depth multiplier of 1, which all variants need, neither it nor the output channels are of use."""
+    kept = {name: value for name, value in fields.items() if name not in ("depth_multiplier", "out_c")}
+    return conv2d.packed(kept, stream)
+
+
 def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
     kh, kw, channels = stream.weights.shape
     if core is Core.MVE and packing.fits_depthwise3x3_mve(stream.weights, stream.shift):
-        fields = conv2d.packed(fields, packing.pack_depthwise_mve(*stream.all))
+        fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
         return Variant("depthwise3x3_s8__mve", ("depthwise3x3_s8__mve.c", "depthwise3x3_pixels_s8__mve.S"), fields)
     if core is Core.MVE and packing.fits_depthwise_mve(stream.weights, stream.shift):
-        fields = conv2d.packed(fields, packing.pack_depthwise_mve(*stream.all))
+        fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))
         name = "depthwise" if channels >= 16 else "depthwise_few"
         mve = (f"{name}_s8__mve.c", "depthwise_pixel_s8__mve.S", "cortado_scratch.c")
         return Variant(f"{name}_s8__mve", mve, fields, packing.scratch_depthwise_mve(kh, kw))
@@ -146,10 +152,10 @@ def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | No
     columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
     clamp = (fields["act_min"], fields["act_max"])
     if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
-        fields = conv2d.packed(fields, packing.pack_depthwise3x3_dsp(*stream.all))
+        fields = _packed(fields, packing.pack_depthwise3x3_dsp(*stream.all))
         return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8__dsp.c", "depthwise3x3_row_s8__dsp.S"), fields)
     if packing.fits_depthwise(stream.weights, stream.bias, stream.shift, core):
-        fields = conv2d.packed(fields, packing.pack_depthwise(*stream.all, core))
+        fields = _packed(fields, packing.pack_depthwise(*stream.all, core))
         pixel = ("depthwise_pixel_s8__scalar_dsp.S", "depthwise_pixel_s8__scalar.c")
         sources = ("depthwise_s8__scalar_dsp.c", *pixel, "cortado_scratch.c")
         return Variant(f"depthwise_s8__{conv2d.SUFFIX[core]}", sources, fields, packing.scratch_depthwise(kh, kw, core))

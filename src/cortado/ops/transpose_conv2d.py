@@ -424,11 +424,13 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
     symbol = parts[0].call.partition("(")[0]
     which = f"y & {len(parts) - 1}"
     scratch = max(part.scratch for part in parts)
+    struct = parts[0].struct  # the same for all, as their calls are
+    assert struct is not None
     return Kernel(
         call=f"{symbol}(L->phase[{which}], rows + L->top[{which}], out, scratch);",
         sources=(*parts[0].sources, "cortado_scratch.c"),
-        struct="cortado_phases_t",
-        fields={"top": tops, "phase": tuple(Layer("cortado_conv2d_t", part.fields) for part in parts)},
+        struct=struct.replace("conv2d", "phases"),
+        fields={"top": tops, "phase": tuple(Layer(struct, part.fields) for part in parts)},
         scratch=scratch,
         scratch_check=f"cortado_phases_scratch(L, {len(parts)}, {symbol}_scratch)" if scratch else None,
         lean=lean,

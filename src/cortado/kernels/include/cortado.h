@@ -13,9 +13,9 @@
  *   __dsp      cores with the DSP instructions (those with vector instructions have them too)
  *   __mve      cores with vector instructions (MVE)
  *
- * Convolution variants need no more than `weights`: a stream that the compiler packs for them, aligned to 4 bytes,
- * which holds weights, biases and factors in the order they are read. The input offset is folded into the biases;
- * in_offset, bias, multiplier and shift are not looked at. `scratch` is aligned to 4 bytes; functions such as
+ * Convolution variants take packed layers, which have descriptors of their own: `weights` is a stream, aligned to 4
+ * bytes, that the compiler packs for the variant and that holds weights, biases and factors in the order they are read;
+ * the input offset is folded into the biases. `scratch` is aligned to 4 bytes; functions such as
  * cortado_conv2d_s8__dsp_scratch say how many it has. No kernel reads or writes outside its buffers.
  */
 #ifndef CORTADO_H
@@ -44,49 +44,68 @@ typedef struct {
     int32_t groups;                         /* in_c / groups input channels feed out_c / groups output channels */
     int32_t in_offset;                      /* -(input zero point), or 0 when folded into bias */
     int32_t out_offset, act_min, act_max;
-    const int8_t *weights;  /* [out_c][kernel_h][kernel_w][in_c / groups] (portable); packed for other variants */
+    const int8_t *weights;  /* [out_c][kernel_h][kernel_w][in_c / groups] */
     const int32_t *bias;    /* [out_c], or NULL for none */
     const int32_t *multiplier, *shift; /* [out_c] */
     const int8_t *zero;     /* [in_c], each byte the input zero point */
-    int32_t lean;           /* __scalar, __dsp: 1 for two pixels at a time instead of four, with half the scratch */
 } cortado_conv2d_t;
+
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t groups;
+    int32_t out_offset, act_min, act_max;
+    const int8_t *weights; /* the variant's stream */
+    const int8_t *zero;
+    int32_t lean;          /* __scalar, __dsp: 1 for two pixels at a time instead of four, with half the scratch */
+} cortado_conv2d_packed_t;
 
 /* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */
 void cortado_conv2d_s8(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_conv2d_s8__scalar(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_conv2d_s8__dsp(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_conv2d_s8__mve(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_conv2d_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                               void *scratch);
+void cortado_conv2d_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_conv2d_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 
-int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_t *L);
-int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_t *L);
-int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_t *L);
+int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_packed_t *L);
 
 /* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
 typedef struct {
     int32_t in_c, out_c;
     int16_t in_offset, out_offset, act_min, act_max;
-    const int8_t *weights; /* [out_c][in_c] (portable) */
+    const int8_t *weights; /* [out_c][in_c] */
     const int32_t *bias;   /* [out_c], or NULL */
     const int32_t *multiplier, *shift; /* [out_c] */
 } cortado_conv1x1_t;
 
+typedef struct {
+    int32_t in_c, out_c;
+    int16_t out_offset, act_min, act_max;
+    const int8_t *weights; /* the variant's stream */
+} cortado_conv1x1_packed_t;
+
 void cortado_conv1x1_s8(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
-void cortado_conv1x1_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+void cortado_conv1x1_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                 void *scratch);
-void cortado_conv1x1_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+void cortado_conv1x1_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                              void *scratch);
-void cortado_conv1x1_s8__mve(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+void cortado_conv1x1_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                              void *scratch);
 
 /* `pixels` is the most that a call gets. */
-int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_t *L, int32_t pixels);
-int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_t *L, int32_t pixels);
+int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 
 /* The same layers, best for one pixel, with a stream of their own and no scratch. (The portable one is conv1x1, and so
  * is the __mve one.) */
-void cortado_linear_s8__scalar(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+void cortado_linear_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                void *scratch);
-void cortado_linear_s8__dsp(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
+void cortado_linear_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                            void *scratch);
 
 /* Depthwise convolution: output channel c reads input channel c / depth_multiplier. Variants need a depth multiplier of
  * 1 and at least 4 channels, __mve at least 16. */
@@ -97,28 +116,44 @@ typedef struct {
     int16_t kernel_h, kernel_w;
     int16_t stride_w, pad_left, dilation_w;
     int16_t in_offset, out_offset, act_min, act_max;
-    const int8_t *weights; /* [kernel_h][kernel_w][out_c] (portable) */
+    const int8_t *weights; /* [kernel_h][kernel_w][out_c] */
     const int32_t *bias;
     const int32_t *multiplier, *shift;
     const int8_t *zero;    /* [in_c] */
 } cortado_depthwise_t;
 
+/* With a depth multiplier of 1 there are as many output channels as input channels. */
+typedef struct {
+    int32_t in_w, in_c;
+    int32_t out_w;
+    int16_t kernel_h, kernel_w;
+    int16_t stride_w, pad_left, dilation_w;
+    int16_t out_offset, act_min, act_max;
+    const int8_t *weights; /* the variant's stream */
+    const int8_t *zero;
+} cortado_depthwise_packed_t;
+
 void cortado_depthwise_s8(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_depthwise_s8__scalar(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_depthwise_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_depthwise_s8__scalar(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch);
+void cortado_depthwise_s8__dsp(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                               void *scratch);
+void cortado_depthwise_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                               void *scratch);
 /* For 1 to 15 channels. */
-void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out,
+void cortado_depthwise_few_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
                                    void *scratch);
 /* For 3x3 kernels: faster, and no scratch. __dsp for stride 1 or 2, dilation 1,
  * at most one column of padding on each side, no clamp but [-128, 127], and right shifts only. */
-void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
-void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch);
+void cortado_depthwise3x3_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch);
 
-int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_t *L);
-int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_t *L);
-int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L);
-int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_t *L);
+int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_packed_t *L);
+int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_packed_t *L);
+int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_packed_t *L);
+int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *L);
 
 /* Transposed convolution: input pixel (i, j) spreads over the output pixels (i * stride + ky * dilation - pad, ...).
  * Seen from output row y that is a set of taps: tap row ky reads input row (y + pad_top - ky * dilation_h) / stride_h
@@ -148,8 +183,14 @@ typedef struct {
     const cortado_conv2d_t *phase[4];
 } cortado_phases_t;
 
+typedef struct {
+    int32_t top[4];
+    const cortado_conv2d_packed_t *phase[4];
+} cortado_phases_packed_t;
+
 /* The most scratch that a phase needs. */
-int32_t cortado_phases_scratch(const cortado_phases_t *L, int32_t phases, int32_t (*need)(const cortado_conv2d_t *));
+int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
+                               int32_t (*need)(const cortado_conv2d_packed_t *));
 
 /* The same over whole images. pad_top and pad_left may be negative: the first tap then reaches past the first output.
  * scratch holds kernel_h pointers. */

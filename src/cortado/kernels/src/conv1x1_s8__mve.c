@@ -8,7 +8,8 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-void cortado_conv1x1_s8__mve(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch)
+void cortado_conv1x1_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                             void *scratch)
 {
     const cortado_conv_tile_mve_t layer =
         cortado_conv_tile_mve(L->weights, L->in_c, L->out_c, L->out_offset, L->act_min, L->act_max);

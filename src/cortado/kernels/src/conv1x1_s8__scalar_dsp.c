@@ -8,7 +8,7 @@
 #include "conv_tile_s8__scalar_dsp.h"
 
 /* Lays out up to four pixels; those that make a group whole are copies of the last one. */
-static void lay_out(const cortado_conv1x1_t *L, const int8_t *in, int32_t pixels, int32_t *x)
+static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
 #if defined(CORTADO_LANE)
     const int32_t words = pixels > 2 ? 2 : 1;
@@ -24,7 +24,7 @@ static void lay_out(const cortado_conv1x1_t *L, const int8_t *in, int32_t pixels
 #endif
 }
 
-void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                      void *scratch)
 {
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,

@@ -10,7 +10,7 @@
 
 /* Where the kernel reads: the group's first channel, its channels per tap, the bytes of a window's row. */
 typedef struct {
-    const cortado_conv2d_t *L;
+    const cortado_conv2d_packed_t *L;
     const int8_t *const *rows;
     int32_t first, depth, row_bytes;
 } source_t;
@@ -32,7 +32,7 @@ static inline int8_t *copy(int8_t *to, const int8_t *from, int32_t n)
 /* A window's row that is not one run of bytes. */
 static int8_t *copy_taps(const source_t *S, const int8_t *row, int32_t x, int8_t *to)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     for (int32_t kx = L->kernel_w; kx > 0; kx--) {
         const int8_t *pixel = row != NULL && x >= 0 && x < L->in_w ? row + x * L->in_c : L->zero;
         to = copy(to, pixel + S->first, S->depth);
@@ -44,7 +44,7 @@ static int8_t *copy_taps(const source_t *S, const int8_t *row, int32_t x, int8_t
 /* The window of one pixel: where it lies if it is one run of bytes, else a copy. */
 static const int8_t *window(const source_t *S, int32_t left, int8_t *to)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     const int8_t *const *row = S->rows, *const *const end = row + L->kernel_h, *const start = to;
     const int run = L->dilation_w == 1 && L->groups == 1 && left >= 0 && left + L->kernel_w <= L->in_w;
     const int32_t at = left * L->in_c, n = S->row_bytes;
@@ -57,7 +57,7 @@ static const int8_t *window(const source_t *S, int32_t left, int8_t *to)
     return start;
 }
 
-void cortado_conv2d_s8__mve(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
+void cortado_conv2d_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
     const int32_t depth = L->in_c / L->groups, row_bytes = L->kernel_w * depth, size = L->kernel_h * row_bytes;

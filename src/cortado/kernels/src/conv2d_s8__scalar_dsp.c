@@ -9,19 +9,19 @@
 
 /* Where the kernel reads: the group's first channel, and its channels per tap. */
 typedef struct {
-    const cortado_conv2d_t *L;
+    const cortado_conv2d_packed_t *L;
     const int8_t *const *rows;
     int32_t first, depth;
 } source_t;
 
 static inline const int8_t *tap(const source_t *S, const int8_t *row, int32_t x)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     return (row != NULL && x >= 0 && x < L->in_w ? row + x * L->in_c : L->zero) + S->first;
 }
 
 /* Windows from column `left` on, inside the image and without gaps, are one run of bytes per row. */
-static inline int one_run(const cortado_conv2d_t *L, int32_t left, int32_t last)
+static inline int one_run(const cortado_conv2d_packed_t *L, int32_t left, int32_t last)
 {
     return L->dilation_w == 1 && L->groups == 1 && left >= 0 && last + L->kernel_w <= L->in_w;
 }
@@ -31,7 +31,7 @@ static inline int one_run(const cortado_conv2d_t *L, int32_t left, int32_t last)
 /* The windows of two pixels, which start at columns left and left + step. */
 static void lay_out_pair(const source_t *S, int32_t left, int32_t step, int32_t *to, int32_t words)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     const int run = one_run(L, left, left + step);
     for (int32_t ky = 0; ky < L->kernel_h; ky++) {
         const int8_t *row = S->rows[ky];
@@ -79,7 +79,7 @@ static CORTADO_ONCE void *put(void *at, int32_t words, const int8_t *from, int32
 /* The window of one pixel. */
 static CORTADO_ONCE void gather(const source_t *S, int32_t left, void *to, int32_t words)
 {
-    const cortado_conv2d_t *L = S->L;
+    const cortado_conv2d_packed_t *L = S->L;
     const int run = one_run(L, left, left);
     for (int32_t ky = 0; ky < L->kernel_h; ky++) {
         const int8_t *row = S->rows[ky];
@@ -111,7 +111,7 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
 
 #endif
 
-void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out,
+void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                     void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;

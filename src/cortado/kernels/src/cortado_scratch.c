@@ -6,52 +6,59 @@
 
 static int32_t round4(int32_t n) { return (n + 3) & ~3; }
 
-static int32_t window_bytes(const cortado_conv2d_t *L) { return L->kernel_h * L->kernel_w * (L->in_c / L->groups); }
+static int32_t window_bytes(const cortado_conv2d_packed_t *L)
+{
+    return L->kernel_h * L->kernel_w * (L->in_c / L->groups);
+}
 
-int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_t *L)
+int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_packed_t *L)
 {
     return (L->out_w > 2 && L->lean == 0 ? 8 : 4) * round4(window_bytes(L));
 }
 
-int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_t *L)
+int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
 {
     const int32_t bytes_first = L->in_c / L->groups % 4 != 0 ? round4(window_bytes(L)) : 0;
     return cortado_conv2d_s8__scalar_scratch(L) + bytes_first;
 }
 
-int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_t *L) { return (L->out_w > 1 ? 2 : 1) * window_bytes(L); }
+int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_packed_t *L)
+{
+    return (L->out_w > 1 ? 2 : 1) * window_bytes(L);
+}
 
-int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_t *L, int32_t pixels)
+int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
     return (pixels > 2 ? 8 : 4) * round4(L->in_c);
 }
 
-int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_t *L, int32_t pixels)
+int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
     return cortado_conv1x1_s8__scalar_scratch(L, pixels);
 }
 
-int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_t *L)
+int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_packed_t *L)
 {
     return L->kernel_h * L->kernel_w * (int32_t)sizeof(void *);
 }
 
-int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_t *L)
+int32_t cortado_depthwise_s8__dsp_scratch(const cortado_depthwise_packed_t *L)
 {
     return (L->kernel_h * L->kernel_w + 1) / 2 * 2 * (int32_t)sizeof(void *);
 }
 
-int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_t *L)
+int32_t cortado_depthwise_s8__mve_scratch(const cortado_depthwise_packed_t *L)
 {
     return cortado_depthwise_s8__scalar_scratch(L);
 }
 
-int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_t *L)
+int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *L)
 {
     return cortado_depthwise_s8__scalar_scratch(L);
 }
 
-int32_t cortado_phases_scratch(const cortado_phases_t *L, int32_t phases, int32_t (*need)(const cortado_conv2d_t *))
+int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
+                               int32_t (*need)(const cortado_conv2d_packed_t *))
 {
     int32_t most = 0;
     for (int32_t i = 0; i < phases; i++) {

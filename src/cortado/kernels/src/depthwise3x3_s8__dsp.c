@@ -8,7 +8,8 @@
 
 #if defined(__ARM_FEATURE_DSP)
 
-void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
+void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch)
 {
     /* The third column of the first window, and the outputs whose third column is inside the image. */
     const int32_t third = 2 - L->pad_left;

@@ -9,7 +9,7 @@
 #if defined(__ARM_FEATURE_MVE)
 
 /* Points the nine taps at the window that starts at column `left`; one outside the image at the zero-point pixel. */
-static void point(const cortado_depthwise_t *L, const int8_t *const rows[], int32_t left,
+static void point(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int32_t left,
                   cortado_depthwise3x3_pixels_t *nine)
 {
     const int8_t **to = nine->taps;
@@ -20,7 +20,8 @@ static void point(const cortado_depthwise_t *L, const int8_t *const rows[], int3
     }
 }
 
-void cortado_depthwise3x3_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
+void cortado_depthwise3x3_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch)
 {
     const int32_t channels = L->in_c, reach = 2 * L->dilation_w;
     cortado_depthwise3x3_pixels_t nine; /* filled field by field: an initializer may become a call */

@@ -9,7 +9,8 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-void cortado_depthwise_few_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
+void cortado_depthwise_few_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                   void *scratch)
 {
     const int8_t **const taps = scratch, **const end = taps + L->kernel_h * L->kernel_w;
     const int32_t channels = L->in_c, reach = (L->kernel_w - 1) * L->dilation_w;

@@ -52,8 +52,8 @@ void cortado_depthwise_few_pixels_s8__mve(const cortado_depthwise_pixel_t *P, in
 
 /* Points the taps of one row at the window that starts at column `left`. Edges cost nothing: a tap outside the image
  * points to the zero-point pixel. */
-static inline const int8_t **cortado_depthwise_point_row(const cortado_depthwise_t *L, const int8_t *row, int32_t left,
-                                                         const int8_t **to)
+static inline const int8_t **cortado_depthwise_point_row(const cortado_depthwise_packed_t *L, const int8_t *row,
+                                                         int32_t left, const int8_t **to)
 {
     const int32_t step = L->dilation_w * L->in_c;
     int32_t at = left * L->in_c;
@@ -67,7 +67,7 @@ static inline const int8_t **cortado_depthwise_point_row(const cortado_depthwise
 
 /* Points all taps at the window that starts at column `left`. If the one before, a stride to the left, was inside the
  * row (`was_inside`) and this one is too, the taps only move on. Returns whether it is. */
-static inline int cortado_depthwise_point(const cortado_depthwise_t *L, const int8_t *const rows[], int32_t left,
+static inline int cortado_depthwise_point(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int32_t left,
                                           int was_inside, const int8_t **to)
 {
     const int inside = left >= 0 && left + (L->kernel_w - 1) * L->dilation_w < L->in_w;

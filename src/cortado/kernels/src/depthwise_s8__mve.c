@@ -8,7 +8,8 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-void cortado_depthwise_s8__mve(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
+void cortado_depthwise_s8__mve(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
+                               void *scratch)
 {
     const int8_t **const taps = scratch, **const end = taps + L->kernel_h * L->kernel_w;
     const cortado_depthwise_pixel_t layer = {L->weights, (const int8_t *const *)taps, (const int8_t *const *)end,

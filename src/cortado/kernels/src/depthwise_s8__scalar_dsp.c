@@ -6,7 +6,7 @@
  */
 #include "depthwise_pixel_s8.h"
 
-void CORTADO_ISA(cortado_depthwise_s8)(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out,
+void CORTADO_ISA(cortado_depthwise_s8)(const cortado_depthwise_packed_t *L, const int8_t *const rows[], int8_t *out,
                                        void *scratch)
 {
     const int8_t **const taps = scratch, **end = taps + L->kernel_h * L->kernel_w;

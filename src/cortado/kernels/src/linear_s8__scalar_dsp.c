@@ -53,7 +53,7 @@ static const int8_t *add_products(const int8_t *x, const int8_t *stream, int32_t
 #endif
 }
 
-void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                     void *scratch)
 {
     const int32_t channels = L->out_c, offset = L->out_offset, low = L->act_min, high = L->act_max;
