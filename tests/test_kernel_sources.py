@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cortado import toolchain
-from kernels import HEADER, KERNELS, WARNINGS
+from kernels import HEADER, KERNELS, WARNINGS, descriptors
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "kernels.md"
@@ -103,6 +103,21 @@ def test_every_kernel_has_one_file() -> None:
     assert declared() <= set(defined)
     twins = {symbol for symbol in defined if defined.count(symbol) > 1}  # assembly, and the same in C
     assert all(symbol.endswith("__scalar") and symbol not in declared() for symbol in twins)
+
+
+def test_convolution_variants_take_packed_layers() -> None:
+    """Their streams hold biases and factors: a descriptor has no room for what nobody reads."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    taken = re.findall(
+        r"^\w+ (cortado_\w+)\(const (cortado_(?:conv2d|conv1x1|depthwise)(?:_packed)?_t) ", text, flags=re.M
+    )
+    assert len(taken) > 20
+    assert {symbol for symbol, layer in taken if "__" in symbol} == {
+        symbol for symbol, layer in taken if layer.endswith("_packed_t")
+    }
+    for layer in {layer for _, layer in taken if layer.endswith("_packed_t")}:
+        names = {member.name for member in descriptors()[layer]}
+        assert names.isdisjoint({"in_offset", "bias", "multiplier", "shift", "depth_multiplier"})
 
 
 def row(source: Source) -> str:

@@ -21,7 +21,7 @@
 
 static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch, int32_t y)
 {
-    const cortado_conv2d_t *L = layer;
+    const cortado_conv2d_packed_t *L = layer;
     (void)n;
     (void)y;
     cortado_conv2d_s8__scalar(L, rows, out, scratch);
@@ -30,7 +30,7 @@ static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[]
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 static int32_t need_1(const void *layer)
 {
-    const cortado_conv2d_t *L = layer;
+    const cortado_conv2d_packed_t *L = layer;
     return cortado_conv2d_s8__scalar_scratch(L);
 }
 #endif
@@ -45,12 +45,12 @@ static void call_avg_pool2d_s8(const void *layer, const int8_t *const rows[], in
 
 static void call_linear_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch, int32_t y)
 {
-    const cortado_conv1x1_t *L = layer;
+    const cortado_conv1x1_packed_t *L = layer;
     (void)y;
     cortado_linear_s8__scalar(L, rows[0], out, n, scratch);
 }
 
-static const cortado_conv2d_t layer0_0 = {
+static const cortado_conv2d_packed_t layer0_0 = {
     .in_w = 6,
     .in_c = 1,
     .out_w = 6,
@@ -62,14 +62,10 @@ static const cortado_conv2d_t layer0_0 = {
     .dilation_w = 1,
     .zero = tiny_zero0,
     .groups = 1,
-    .weights = tiny_weights1,
-    .in_offset = 0,
     .out_offset = -128,
     .act_min = -128,
     .act_max = 127,
-    .bias = NULL,
-    .multiplier = NULL,
-    .shift = NULL,
+    .weights = tiny_weights1,
 };
 
 static const cortado_pool2d_t layer0_1 = {
@@ -85,17 +81,13 @@ static const cortado_pool2d_t layer0_1 = {
     .act_max = 127,
 };
 
-static const cortado_conv1x1_t layer1_0 = {
+static const cortado_conv1x1_packed_t layer1_0 = {
     .in_c = 36,
     .out_c = 3,
-    .weights = tiny_weights2,
-    .in_offset = 0,
     .out_offset = 127,
     .act_min = -128,
     .act_max = 127,
-    .bias = NULL,
-    .multiplier = NULL,
-    .shift = NULL,
+    .weights = tiny_weights2,
 };
 
 /* ---- steps ---- */
