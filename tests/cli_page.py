@@ -21,6 +21,7 @@ MEANINGS = {
     Exit.WRONG_RESULT: "a result that is wrong: something ran, and its bits are not the reference's",
     Exit.USER: "the user's mistake, or a missing tool: the message says what to do",
     Exit.INTERNAL: "a mistake in Cortado itself",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C; nothing is left half-written",
 }
 TAIL = """
 `CORTADO_CACHE` names the folder where built firmware is kept (default: `~/.cache/cortado`); it may be deleted any time.

@@ -456,7 +456,7 @@ def save_inputs(folder: Path) -> None:
     good = np.zeros((1, 1, 6, 6), dtype=np.float32)
     np.save(folder / "good.npy", good)
     np.save(folder / "shape.npy", np.zeros((6, 6), dtype=np.float32))
-    np.save(folder / "batch.npy", np.zeros((2, 1, 6, 6), dtype=np.float32))
+    np.save(folder / "rows.npy", np.zeros((2, 1, 6, 5), dtype=np.float32))
     np.save(folder / "double.npy", good.astype(np.float64))
     np.save(folder / "byte.npy", good.astype(np.uint8))
     np.save(folder / "infinite.npy", good + np.inf)
@@ -475,7 +475,7 @@ def save_inputs(folder: Path) -> None:
         (".", ".: expected a .npy file"),
         ("x.csv", "x.csv: expected a .npy file, or .npz for several arrays"),
         ("shape.npy", "shape.npy has shape [6, 6], expected [1, 1, 6, 6] for input 'x'"),
-        ("batch.npy", "batch.npy has shape [2, 1, 6, 6], expected [1, 1, 6, 6] for input 'x'"),
+        ("rows.npy", "rows.npy has shape [2, 1, 6, 5], expected [1, 1, 6, 6] for input 'x', or several of that behind"),
         ("double.npy", "has dtype float64, expected float32 (real values) or int8 (quantized codes) for input 'x'"),
         ("byte.npy", "has dtype uint8, expected float32"),
         ("infinite.npy", "holds NaN or infinity; inputs must be finite"),
@@ -688,4 +688,6 @@ def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(models, "load_model", interrupt)
-    refused(run("compile", "ds_cnn"), "interrupted")
+    done = run("compile", "ds_cnn")
+    assert done.code == 130
+    assert done.err.splitlines()[-1] == "cortado: interrupted"

@@ -5,13 +5,20 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Compiled", "CortadoError", "Options", "__version__", "compile"]
+__all__ = ["Compiled", "CortadoError", "Model", "Options", "__version__", "compile", "prepare"]
 
-_HOMES = {"compile": "api", "Compiled": "api", "Options": "options", "CortadoError": "errors"}
+_HOMES = {
+    **dict.fromkeys(("compile", "prepare", "Compiled", "Model"), "api"),
+    "Options": "options",
+    "CortadoError": "errors",
+}
+_MODULES = frozenset({"api", "errors", "op", "options", "program", "schedule", "target"})  # that a user is told of
 
 
 def __getattr__(name: str) -> Any:
-    """`cortado.compile` and its like, imported on first use: torch takes seconds."""
+    """`cortado.compile`, `cortado.api` and their like, imported on first use: torch takes seconds."""
+    if name in _MODULES:
+        return importlib.import_module(f"cortado.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"cortado.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'cortado' has no attribute '{name}'")

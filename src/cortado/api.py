@@ -121,11 +121,15 @@ class Compiled:
         return Artifact.open(path)
 
     def run(self, *inputs: Tensor | ArrayType, on: str | None = None) -> Checked:
-        """Runs one sample, a tensor (or NumPy array) for each input, on the target's emulated board, or on='host'."""
-        sample = [_as_array(position, value) for position, value in enumerate(inputs)]
+        """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.
+
+        Each holds one sample, or several along its first dimension; `result.samples` of what is returned has them all.
+        """
+        arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
+        names = [f"input {position}" for position, _ in enumerate(inputs)]
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.data["prefix"])
-            return artifact.run([sample], on)
+            return artifact.run(artifact.samples(arrays, names), on)
 
 
 def _as_array(position: int, value: Any) -> ArrayType:

@@ -290,6 +290,13 @@ class Checked:
         return max(_difference(a, b) for got, want in samples for a, b in zip(got, want, strict=True))
 
 
+def _joined(values: Sequence[ArrayType]) -> ArrayType:
+    """One sample's value as it is; those of several along the first dimension, numbers along a new one."""
+    if len(values) == 1:
+        return values[0]
+    return np.concatenate(values) if values[0].ndim else np.stack(values)
+
+
 def _difference(got: ArrayType, want: ArrayType) -> float:
     apart = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
     largest = np.abs(want.astype(np.float64)).max()
@@ -359,28 +366,31 @@ class Artifact:
         arrays = read_arrays(self.folder / EXAMPLE)
         return [arrays[tensor["name"]] for tensor in self.report["inputs"]]
 
-    def read_inputs(self, path: Path) -> list[ArrayType]:
-        """One sample from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
-        ordered = self._read_ordered(path)
-        for position, array in enumerate(ordered):
-            self.check_input(position, array, str(path))
-        return ordered
+    def read_samples(self, path: Path) -> Samples:
+        """Samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
+        arrays = self._read_ordered(path)
+        return self.samples(arrays, [str(path)] * len(arrays))
 
-    def read_samples(self, path: Path) -> list[list[ArrayType]]:
-        """Samples from such a file: one, or several along the first dimension or along one more in front."""
-        groups = [self._samples(position, array, path) for position, array in enumerate(self._read_ordered(path))]
+    def samples(self, arrays: Sequence[ArrayType], names: Sequence[str]) -> Samples:
+        """An array per input holds one sample, or several along the first dimension or along one more in front."""
+        if len(arrays) != len(self.report["inputs"]):
+            raise CortadoError(f"{len(arrays)} inputs were given, expected {len(self.report['inputs'])}")
+        named = list(zip(arrays, names, strict=True))
+        groups = [self._split(position, array, name) for position, (array, name) in enumerate(named)]
         counts = {len(group) for group in groups}
         if len(counts) > 1:
-            raise CortadoError(f"{path} holds different numbers of samples for the model's inputs: {sorted(counts)}")
+            places = " and ".join(dict.fromkeys(names))
+            raise CortadoError(f"{places} holds different numbers of samples for the model's inputs: {sorted(counts)}")
         samples = [list(sample) for sample in zip(*groups, strict=True)]
         if not samples:
-            raise CortadoError(f"{path} holds no samples")
+            raise CortadoError(f"{names[0]} holds no samples")
         for number, sample in enumerate(samples):
             for position, value in enumerate(sample):
-                self.check_input(position, value, f"{path}, sample {number}")
+                which = f", sample {number}," if len(samples) > 1 else ""
+                self.check_input(position, value, f"{names[position]}{which}")
         return samples
 
-    def _samples(self, position: int, array: ArrayType, path: Path) -> list[ArrayType]:
+    def _split(self, position: int, array: ArrayType, name: str) -> list[ArrayType]:
         """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
         tensor = self.report["inputs"][position]
         wanted, found = tensor["model_shape"], list(array.shape)
@@ -388,10 +398,10 @@ class Artifact:
             return [array]
         if found[1:] == wanted:
             return list(array)
-        if wanted and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
+        if wanted and found and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
             return list(array.reshape(-1, *wanted))
         raise CortadoError(
-            f"{path} has shape {found}, expected {wanted} for input '{tensor['name']}', or several of that behind each "
+            f"{name} has shape {found}, expected {wanted} for input '{tensor['name']}', or several of that behind each "
             "other"
         )
 
@@ -580,6 +590,12 @@ class Artifact:
                 real = np.asarray((real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"]))
             values.append(real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)]))
         return values
+
+    def real_outputs(self, checked: Checked) -> dict[str, ArrayType]:
+        """The outputs of a run as real numbers in the model's layout, by name; of several samples behind each other."""
+        samples = [outputs if checked.real else self.real(outputs) for outputs in checked.result.samples]
+        names = [tensor["name"] for tensor in self.report["outputs"]]
+        return {name: _joined([sample[i] for sample in samples]) for i, name in enumerate(names)}
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ LINEAR = ("per-channel", "per-tensor")
 LAYOUTS = ("model", "nhwc")
 
 
+MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"
+
+
 class Exit(IntEnum):
     """What the shell sees; a contract."""
 
@@ -40,6 +44,7 @@ class Exit(IntEnum):
     WRONG_RESULT = 1
     USER = 2
     INTERNAL = 70  # a mistake in Cortado itself: neither the user's nor a result
+    INTERRUPTED = 130  # by Ctrl-C, as shells say it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,14 +64,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FINE
     except KeyboardInterrupt:
-        return _fail("interrupted", Exit.USER)
+        return _fail("interrupted", Exit.INTERRUPTED)
     except WrongResult as error:
         return _fail(str(error), Exit.WRONG_RESULT)
     except CortadoError as error:
         return _fail(str(error), Exit.USER)
+    except ModuleNotFoundError as error:
+        return _missing_module(error)
     except Exception:
         traceback.print_exc()
-        return _fail("this is a mistake in Cortado, not yours; please report it with the lines above", Exit.INTERNAL)
+        return _fail(MISTAKE, Exit.INTERNAL)
+
+
+def _missing_module(error: ModuleNotFoundError) -> int:
+    """A package that this command needs and others don't; anything else is a mistake of ours."""
+    from cortado.doctor import PACKAGES
+
+    package = next((package for package in PACKAGES if package.name == (error.name or "").split(".")[0]), None)
+    if package is None:
+        traceback.print_exc()
+        return _fail(MISTAKE, Exit.INTERNAL)
+    install = f"pip install {package.name}=={package.pinned}"
+    return _fail(f"{package.name} is not installed (needed for {package.needed_for}): {install}", Exit.USER)
 
 
 def _fail(message: str, code: Exit) -> int:
@@ -204,10 +223,14 @@ def _run_arguments(commands: Any) -> None:
         "--input",
         type=Path,
         metavar="X.npy",
-        help="an input, float32 or int8; .npz with one array for each of several inputs (default: a calibration input)",
+        help="an input, float32 or int8, or several behind each other along the first dimension; .npz with one array "
+        "for each of several inputs (default: a calibration input)",
     )
     parser.add_argument(
-        "--output", type=Path, metavar="Y.npy", help="write the output here as float32; .npz for several"
+        "--output",
+        type=Path,
+        metavar="Y.npy",
+        help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
     )
 
 
@@ -444,11 +467,11 @@ def _run(arguments: argparse.Namespace) -> None:
     board = choose_board(artifact.info.target, on)
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
-    inputs = artifact.example() if arguments.input is None else artifact.read_inputs(arguments.input)
+    samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
-    checked = artifact.run([inputs], on)
-    values = _real(artifact, checked)
+    checked = artifact.run(samples, on)
+    values = artifact.real_outputs(checked)
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
     print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
@@ -501,13 +524,6 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     print("\n".join([*lines, "not checked: the folder of the file holds no reference"]))
 
 
-def _real(artifact: "Artifact", checked: "Checked") -> dict[str, Any]:
-    """The outputs of the only sample as real numbers in the model's layout, by name."""
-    outputs = checked.result.samples[0]
-    values = outputs if checked.real else artifact.real(outputs)
-    return {tensor["name"]: value for tensor, value in zip(artifact.report["outputs"], values, strict=True)}
-
-
 def _check_output(artifact: "Artifact", path: Path) -> None:
     count = len(artifact.report["outputs"])
     if path.suffix not in (".npy", ".npz"):
@@ -535,6 +551,7 @@ def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
     return {
         "board": checked.result.on,
         "target": artifact.report["target"],
+        "samples": len(checked.expected),
         "bit_exact": checked.bit_exact,
         "instructions": checked.result.instructions,
         "stack_bytes": checked.result.stack_bytes,
@@ -547,8 +564,11 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
 
     result, report = checked.result, artifact.report
     lines = [f"{report['model']} for {report['target']} on {result.on}"]
+    count = len(checked.expected)
     for name, value in values.items():
-        lines += _scores(f"output {name}: " if len(values) > 1 else "", value, report["labels"])
+        prefix = f"output {name}: " if len(values) > 1 else ""
+        show = partial(_each, count) if count > 1 else _scores
+        lines += show(prefix, value, report["labels"])
     lines.append(_verdict(checked))
     if result.on == EXECUTORCH:
         return "\n".join([*lines, f".pte {_pte_size(report['pte'])}"])
@@ -559,18 +579,28 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
     lines.append(f"RAM {report['memory']['arena_bytes']:,} bytes{stack}, flash {flash:,} bytes{without}")
     if result.instructions is not None:
         per_mac = f", {result.instructions / report['macs']:.2f} per multiply-accumulate" if report["macs"] else ""
-        lines.append(f"{result.instructions:,} instructions{per_mac} (exact; instructions are not cycles)")
+        first = " for the first sample" if count > 1 else ""
+        lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact; instructions are not cycles)")
     return "\n".join(lines)
 
 
 def _verdict(checked: "Checked") -> str:
+    count = len(checked.expected)
     if checked.bit_exact:
-        return "bit-exact with the reference"
+        return "bit-exact with the reference" + (f", all {count} samples" if count > 1 else "")
     if checked.tolerance == 0:
-        return "NOT bit-exact with the reference"
+        some = f" in {count - checked.exact_samples} of {count} samples" if count > 1 else ""
+        return f"NOT bit-exact with the reference{some}"
     word = "as close to the reference as float operators are" if checked.right else "NOT close to the reference"
     found, most = (f"{100 * part:.2g}%" for part in (checked.difference, checked.tolerance))
     return f"{word}: within {found} of the largest output (expected {most})"
+
+
+def _each(count: int, prefix: str, value: Any, labels: list[str] | None) -> list[str]:
+    """One line for each of several samples: its best class, or its range."""
+    lines = [_scores(prefix, sample, labels) for sample in value.reshape(count, -1, *value.shape[1:])]
+    best = [f" {line[1].split()[0]}" if len(line) > 1 else "" for line in lines]
+    return [f"sample {number}: {line[0]}{score}" for number, (line, score) in enumerate(zip(lines, best, strict=True))]
 
 
 def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:

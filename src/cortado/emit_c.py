@@ -106,20 +106,22 @@ extern "C" {{
 
 {tensors}
 
-/* Where input i is written to, before {name}_run. */
+/* Where input i is written to, before {name}_run. NULL if there is no such input, or no arena. */
 {_pointer(self.program.inputs)}{name}_input(void *arena, int i);
 
-/* Runs the network once. It destroys its inputs. Returns 0. */
+/* Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if the arena is NULL or not
+ * aligned to {upper}_ARENA_ALIGN bytes. */
 int {name}_run(void *arena);
 
-/* Where output i lies, after {name}_run. */
+/* Where output i lies, after {name}_run. NULL if there is no such output, or no arena. */
 const {_pointer(self.program.outputs)}{name}_output(const void *arena, int i);
 
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 void *{name}_default_arena(void);
 
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
- * in the same order before and after, the one said above. Linked only if used. */
+ * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
+ * nothing. Linked only if used. */
 void {name}_quantize_input(void *arena, int i, const float *values);
 void {name}_dequantize_output(const void *arena, int i, float *values);
 
@@ -179,6 +181,9 @@ int {self.name}_run(void *arena)
 {{
     cortado_state_t state[{longest}];
     const int8_t *rows[{widest}];
+    if (arena == NULL || (uintptr_t)arena % {self.upper}_ARENA_ALIGN != 0) {{
+        return 1;
+    }}
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }}
@@ -204,6 +209,9 @@ void *{self.name}_default_arena(void)
         return f"""{const}{pointer}{self.name}_{verb}({const}void *arena, int i)
 {{
     static const uint32_t offsets[] = {{{offsets}}};
+    if (arena == NULL || (unsigned)i >= {self.upper}_{verb.upper()}S) {{
+        return NULL;
+    }}
     return ({const}{pointer}) (({const}uint8_t *)arena + offsets[i]);
 }}
 """
@@ -238,7 +246,9 @@ void *{self.name}_default_arena(void)
             scale = _float_text(tensor.qparams.scale)
             text = call.format("int8_t *", size, scale, tensor.qparams.zero_point)
             offset = self._at(tensor.buffer)
-            cases.append(f"    if (i == {number}) {{\n        {at} + {offset};\n        {text};\n    }}")
+            cases.append(
+                f"    if (arena != NULL && i == {number}) {{\n        {at} + {offset};\n        {text};\n    }}"
+            )
         if not cases:
             cases = ["    (void)arena;\n    (void)i;\n    (void)values;"]
         return f"void {self.name}_{verb}({parameters})\n{{\n" + "\n".join(cases) + "\n}\n\n"
@@ -429,7 +439,7 @@ target_compile_options({self.name} PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)})
 """
 
     def _readme(self) -> str:
-        name = self.name
+        name, upper = self.name, self.upper
         return f"""# {self.program.name} for {self.program.target.target_string}
 
 | memory | bytes |
@@ -444,7 +454,9 @@ Without: compile every `.c` and `.S` file of this folder and of `kernels/src` wi
 Both kinds of files need the core's flags, {_core_flags(self.program.target)}; with CMake the `.S` files get them from
 `CMAKE_ASM_FLAGS`.
 
-`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs.
+`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs. It returns
+0; or 1, having done nothing, if the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes. `{name}_input` and
+`{name}_output` return NULL for a tensor that there is not.
 
 ## Inputs and outputs
 
@@ -568,6 +580,8 @@ class _Arrays:
 #define {guard}
 
 #include <stdint.h>
+
+#include "cortado_endian.h"
 
 {core_macro}
 /* Where constants and the default arena are placed: define these to put them in sections of your own. */

@@ -7,6 +7,7 @@ The ExportedProgram is built directly in the edge dialect, with ExecuTorch's ver
 import copy
 import io
 import json
+import re
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -482,15 +483,19 @@ def _etrecord(edge: ExportedProgram, finished: Any) -> bytes:
 
     stream = io.BytesIO()
     generate_etrecord(stream, _edge_manager(edge), finished)
-    return _without_times(stream.getvalue())
+    return _normalized(stream.getvalue())
 
 
-def _without_times(archive: bytes) -> bytes:
-    """The same archive with all files from 1980, so that the same model gives the same bytes."""
+# Where a graph lay in memory; within one file, too, the same place may have held two graphs.
+_GRAPH_ID = re.compile(rb'(\\*"graph_id\\*": )\d+')
+
+
+def _normalized(archive: bytes) -> bytes:
+    """The same archive with all files from 1980 and no addresses in them: the same model gives the same bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as new:
         for name in sorted(old.namelist()):
-            new.writestr(zipfile.ZipInfo(name), old.read(name))
+            new.writestr(zipfile.ZipInfo(name), _GRAPH_ID.sub(rb"\g<1>0", old.read(name)))
     return stream.getvalue()
 
 

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.canonical import canonicalize
+from cortado.captured import check_graph, check_model, check_values, rename_state, user_lines
 from cortado.eager import Eager, RightKernels
 from cortado.errors import CortadoError
 from cortado.graph import describe, lift
@@ -57,6 +58,7 @@ def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
     for position, value in enumerate(inputs):
         if not isinstance(value, Tensor):
             raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
+        check_values(f"example input {position}", value)
         if value.numel() == 0:
             raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
         if _is_other_float(value):
@@ -84,21 +86,23 @@ def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> Capture
     """torch.export of a model, as a GraphModule that PT2E can prepare."""
     if isinstance(model, ExportedProgram):
         raise CortadoError("expected a torch.nn.Module, found an ExportedProgram; give program.module()")
-    if not isinstance(model, torch.nn.Module):
-        raise CortadoError(f"expected a torch.nn.Module, found {type(model).__name__}")
+    check_model(model)
     inputs = check_example(example_inputs)
     model = evaluating(model)
     check_modules(model)
     try:
-        with _quiet(), evaluation(model):
+        with _quiet(), evaluation(model), user_lines():
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
-        _check_state(model, {name for name, _ in _state(model)})
+        _check_state(model)
         raise CortadoError(f"torch.export can't capture this model: {_failure(error, model)}") from error
     _check_outputs(program)
+    rename_state(program)
     module = program.module(check_guards=False)
+    check_graph(module)
     check_calls(module)
-    _check_state(module, {str(node.target) for node in module.graph.nodes if node.op == "get_attr" and node.users})
+    _drop_unused(module)
+    _check_state(module)
     return Captured(module, Eager(model))
 
 
@@ -137,13 +141,18 @@ def _module(error: Exception, model: torch.nn.Module) -> str:
     return f" in module '{found[-1]}'" if found else ""
 
 
+_PYTHON = tuple(Path(str(module.__file__)).parent for module in (contextlib, logging))
+
+
 def _user_line(error: Exception) -> str:
-    """The innermost line that is neither torch's nor Cortado's."""
+    """The innermost line that is neither torch's nor Cortado's nor Python's own."""
     libraries = tuple(f"{Path(str(file)).parent}/" for file in (torch.__file__, __file__))
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_file() and not frame.filename.startswith(libraries)
+        if Path(frame.filename).is_file()
+        and not frame.filename.startswith(libraries)
+        and Path(frame.filename).parent not in _PYTHON
     ]
     return f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
 
@@ -153,32 +162,50 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
+_REMEDIES = {
+    "NaN": "check the checkpoint",
+    # Six below the smallest score: exp(-6) is less than one step of a softmax's int8 output.
+    "infinity": "check the checkpoint. In a mask that is added to scores before a softmax, write -(their largest - "
+    "their smallest value + 6) for -inf: what is masked comes out as zero, and a number further off costs accuracy",
+}
+
+
 def _state(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
 
 
-def _check_state(model: torch.nn.Module, used: set[str]) -> None:
-    """Those parameters and buffers that the model reads must be finite float32 numbers, or integers."""
+def _drop_unused(module: GraphModule) -> None:
+    """Parameters and buffers that nothing reads may be anything, on any device."""
+    for node in [node for node in module.graph.nodes if node.op == "get_attr" and not node.users]:
+        module.graph.erase_node(node)
+    read = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    for name in [name for name, _ in _state(module) if name not in read]:
+        owner, _, attribute = name.rpartition(".")
+        delattr(module.get_submodule(owner), attribute)
+    module.recompile()
+
+
+def _check_state(model: torch.nn.Module) -> None:
+    """Parameters and buffers must be finite float32 numbers, or integers."""
     for name, value in _state(model):
-        if name not in used or torch.nn.parameter.is_lazy(value):
-            continue
         what = f"{'parameter' if isinstance(value, torch.nn.Parameter) else 'buffer'} '{name}'"
+        check_values(what, value)
         if _is_other_float(value):
             raise CortadoError(
                 f"{what} is {_name(value.dtype)}, expected float32; convert the model with model.float(), and its "
                 "inputs with x.float()"
             )
-        if value.is_floating_point() and not value.is_meta and not bool(torch.isfinite(value).all()):
-            raise CortadoError(
-                f"{what} holds {'NaN' if bool(value.isnan().any()) else 'infinity'}, expected finite numbers; check "
-                "the checkpoint (in a mask, a finite number such as -100 does what -inf is meant to)"
-            )
+        if value.is_floating_point() and not bool(torch.isfinite(value.detach()).all()):
+            kind = "NaN" if bool(value.detach().isnan().any()) else "infinity"
+            raise CortadoError(f"{what} holds {kind}, expected finite numbers; {_REMEDIES[kind]}")
 
 
 def _check_outputs(program: ExportedProgram) -> None:
     specs = program.graph_signature.output_specs
     results: list[Any] = [spec.arg for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+    if not results:
+        raise CortadoError("the model returns nothing, expected a tensor or several")
     for position, result in enumerate(results):
         if not isinstance(result, TensorArgument):
             found = repr(result.value) if hasattr(result, "value") else f"the number {result.name}"

@@ -1,8 +1,10 @@
 """FX graphs read and written by name: bound arguments, constants, tensor facts, the user's source lines."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -84,11 +86,15 @@ def sole_user(node: Node) -> Node | None:
 # ---- where a node comes from ---------------------------------------------------------------------------------
 
 
+# Where torch lies; a stack trace may come from another machine, and a user's folder may be called torch too.
+_LIBRARY = re.compile(r"(site|dist)-packages/(torch|torchao)/|^File \"" + re.escape(f"{Path(torch.__file__).parent}/"))
+
+
 def source_line(node: Node) -> str | None:
     """The user's own line: the innermost stack frame outside torch."""
     lines = [text.strip() for text in (node.meta.get("stack_trace") or "").splitlines() if text.strip()]
     frames = [(lines[i], lines[i + 1] if i + 1 < len(lines) else "") for i in range(len(lines)) if _is_frame(lines[i])]
-    mine = [(where, code) for where, code in frames if "/torch/" not in where and "/torchao/" not in where]
+    mine = [(where, code) for where, code in frames if _LIBRARY.search(where) is None]
     if not mine:
         return None
     where, code = mine[-1]

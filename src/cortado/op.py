@@ -233,6 +233,7 @@ class Operator:
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Callable[[Call, Core], Kernel] | None
     rows: Callable[[Call], Rows | None] = lambda call: None
+    macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8
     view: bool = False  # no data moves: the output is the input's buffer under another shape

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-import numpy as np
-import torch
-
 from cortado.errors import CortadoError
 from cortado.lowered import LoweredCall, LoweredGraph
 from cortado.numerics import QParams
@@ -272,7 +269,7 @@ class _Builder:
             n=_span(value.shape, kind),
             kernels={core: kernel_of(bound, core) for core in self.cores},
             kind=kind,
-            macs=_macs(bound),
+            macs=bound.operator.macs(bound),
         )
 
     def _port(self, name: str, rule: RowRule | None) -> Port:
@@ -318,12 +315,3 @@ def _span(sizes: tuple[int, ...], kind: Walk) -> int:
     if kind is Walk.WHOLE:
         return math.prod(sizes)
     return math.prod(row) if kind is Walk.ELEMENTS else math.prod(row[:-1])
-
-
-def _macs(call: Call) -> int:
-    """Multiply-accumulates of convolutions and linear layers."""
-    weight = call.arguments.get("weight")
-    if not isinstance(weight, torch.Tensor):
-        return 0
-    per_output = int(np.prod(weight.shape)) // call.out_shape[-1]
-    return math.prod(call.out_shape) * per_output

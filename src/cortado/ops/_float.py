@@ -80,13 +80,19 @@ def height_one(value: Any, fill: int) -> list[int]:
 
 def make_out_of_place(node: Node) -> None:
     """relu_ computes what relu does: who else sees the tensor it overwrites was settled before (writes.py)."""
-    target = node.target
-    if not isinstance(target, OpOverload) or not target._schema.name.endswith("_"):
-        return
+    plain = out_of_place(node.target) if isinstance(node.target, OpOverload) else None
+    if plain is not None:
+        node.target = plain
+
+
+def out_of_place(target: OpOverload) -> OpOverload | None:
+    """relu for relu_; None where no form gives a new tensor."""
+    if not target._schema.name.endswith("_"):
+        return None
     packet = getattr(aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
-    overloads = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
+    overloads: list[OpOverload] = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]
     wanted = _signature(target)
-    node.target = next((plain for plain in overloads if _signature(plain) == wanted), target)
+    return next((plain for plain in overloads if _signature(plain) == wanted), None)
 
 
 def _signature(target: OpOverload) -> list[tuple[str, str]]:

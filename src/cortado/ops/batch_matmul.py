@@ -228,6 +228,7 @@ BATCH_MATMUL = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    macs=lambda call: math.prod(call.shape("lhs")) * call.shape("rhs_transposed")[1],
     pte_scratch=pte_scratch,
     tensors=("lhs", "rhs_transposed"),
     constraints="sums that fit 32 bits",

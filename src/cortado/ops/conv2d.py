@@ -73,6 +73,11 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return spatial_shape(call, (kh, kw), out_c)
 
 
+def macs(call: Call) -> int:
+    """Of ordinary, grouped and depthwise convolutions: every output takes its share of the weights."""
+    return math.prod(call.out_shape) * (math.prod(call.shape("weight")) // call.out_shape[-1])
+
+
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 
@@ -476,6 +481,7 @@ CONV2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    macs=macs,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,

@@ -184,6 +184,7 @@ DEPTHWISE = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    macs=conv2d.macs,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,

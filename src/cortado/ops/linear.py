@@ -183,6 +183,7 @@ QUANTIZED_LINEAR = Operator(
     shape=lambda call: (*call.shape("input")[:-1], call.shape("weights")[0]),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    macs=lambda call: math.prod(call.shape("input")[:-1]) * math.prod(call.shape("weights")),
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,
 )

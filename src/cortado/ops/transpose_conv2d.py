@@ -94,6 +94,11 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return n, out_size(height, kh, sh, ph, oh, dh), out_size(width, kw, sw, pw, ow, dw), out_c
 
 
+def macs(call: Call) -> int:
+    """Every pixel of the input meets every weight once."""
+    return math.prod(call.shape("input")[:3]) * math.prod(call.shape("weight"))
+
+
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 
@@ -498,6 +503,7 @@ TRANSPOSE_CONV2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    macs=macs,
     pte_scratch=pte_scratch,
     constraints=(
         "constant weights and bias; sums that fit 32 bits; in the .pte dilation and groups are written out as zeros in "

@@ -134,6 +134,9 @@ static const cortado_program_t program = {steps, ports CHECKED(guarded, sizeof g
 int8_t *tiny_input(void *arena, int i)
 {
     static const uint32_t offsets[] = {AT(160u, 304u)};
+    if (arena == NULL || (unsigned)i >= TINY_INPUTS) {
+        return NULL;
+    }
     return (int8_t *) ((uint8_t *)arena + offsets[i]);
 }
 
@@ -141,6 +144,9 @@ int tiny_run(void *arena)
 {
     cortado_state_t state[2];
     const int8_t *rows[3];
+    if (arena == NULL || (uintptr_t)arena % TINY_ARENA_ALIGN != 0) {
+        return 1;
+    }
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }
@@ -150,6 +156,9 @@ int tiny_run(void *arena)
 const int8_t *tiny_output(const void *arena, int i)
 {
     static const uint32_t offsets[] = {AT(0u, 16u)};
+    if (arena == NULL || (unsigned)i >= TINY_OUTPUTS) {
+        return NULL;
+    }
     return (const int8_t *) ((const uint8_t *)arena + offsets[i]);
 }
 
@@ -164,7 +173,7 @@ void *tiny_default_arena(void)
 
 void tiny_quantize_input(void *arena, int i, const float *values)
 {
-    if (i == 0) {
+    if (arena != NULL && i == 0) {
         uint8_t *at = (uint8_t *)arena + AT(160u, 304u);
         cortado_quantize_f32_s8(values, (int8_t *) at, 36, 0.00784313772f, -1);
     }
@@ -172,7 +181,7 @@ void tiny_quantize_input(void *arena, int i, const float *values)
 
 void tiny_dequantize_output(const void *arena, int i, float *values)
 {
-    if (i == 0) {
+    if (arena != NULL && i == 0) {
         const uint8_t *at = (const uint8_t *)arena + AT(0u, 16u);
         cortado_dequantize_s8_f32((const int8_t *) at, values, 3, 0.00114761048f, 127);
     }

@@ -31,20 +31,22 @@ extern "C" {
 #define TINY_OUTPUT0_SCALE 0.00114761048f
 #define TINY_OUTPUT0_ZERO_POINT (127)
 
-/* Where input i is written to, before tiny_run. */
+/* Where input i is written to, before tiny_run. NULL if there is no such input, or no arena. */
 int8_t *tiny_input(void *arena, int i);
 
-/* Runs the network once. It destroys its inputs. Returns 0. */
+/* Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if the arena is NULL or not
+ * aligned to TINY_ARENA_ALIGN bytes. */
 int tiny_run(void *arena);
 
-/* Where output i lies, after tiny_run. */
+/* Where output i lies, after tiny_run. NULL if there is no such output, or no arena. */
 const int8_t *tiny_output(const void *arena, int i);
 
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 void *tiny_default_arena(void);
 
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
- * in the same order before and after, the one said above. Linked only if used. */
+ * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
+ * nothing. Linked only if used. */
 void tiny_quantize_input(void *arena, int i, const float *values);
 void tiny_dequantize_output(const void *arena, int i, float *values);
 

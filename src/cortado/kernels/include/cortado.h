@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cortado_endian.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -9,6 +9,8 @@
  * Rounding ties away from zero: a negative value with a right shift is decremented, then the carry of the shift is the
  * bit to round up by. Without a right shift the decrement is an addition of 0, which clears the carry.
  */
+#include "cortado_endian.h"
+
 #if defined(__arm__) && !defined(__thumb__)
 #error "assemble this file with the core's flags, such as -mcpu=cortex-m4 -mthumb (CMake: CMAKE_ASM_FLAGS)"
 #endif

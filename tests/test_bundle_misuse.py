@@ -1,0 +1,96 @@
+"""A bundle used wrongly: indices and arenas that are none, and compiled for the other byte order."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cortado import boards, toolchain
+from cortado.api import Model
+from cortado.emit_c import KERNELS, emit_c
+from cortado.errors import CortadoError
+from cortado.program import build_program
+from cortado.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from cortado.schedule import schedule
+from cortado.target import BUNDLE_FLAGS, Core, from_target_string
+
+# Every question a bundle is asked; the exit code is the number of the first one with a wrong answer.
+MISUSE = """#include <stddef.h>
+#include <string.h>
+
+#include "tiny.h"
+
+static uint8_t memory[TINY_ARENA_BYTES + TINY_ARENA_ALIGN] __attribute__((aligned(TINY_ARENA_ALIGN)));
+static uint8_t before[sizeof memory];
+static float values[TINY_INPUT0_BYTES + TINY_OUTPUT0_BYTES];
+
+static int first_wrong(void)
+{
+    const int none[] = {-1, TINY_INPUTS, TINY_OUTPUTS, 1000, -2147483647 - 1, 2147483647};
+    for (unsigned i = 0; i < sizeof none / sizeof none[0]; i++) {
+        if (tiny_input(memory, none[i]) != NULL) { return 1; }
+        if (tiny_output(memory, none[i]) != NULL) { return 2; }
+        tiny_quantize_input(memory, none[i], values);
+        tiny_dequantize_output(memory, none[i], values);
+    }
+    if (tiny_input(NULL, 0) != NULL || tiny_output(NULL, 0) != NULL) { return 3; }
+    tiny_quantize_input(NULL, 0, values);
+    tiny_dequantize_output(NULL, 0, values);
+    if (tiny_run(NULL) == 0) { return 4; }
+    for (int offset = 1; offset < TINY_ARENA_ALIGN; offset++) {
+        if (tiny_run(memory + offset) == 0) { return 5; }
+    }
+    if (memcmp(memory, before, sizeof memory) != 0) { return 6; }
+    if (tiny_input(memory, 0) == NULL || tiny_output(memory, 0) == NULL) { return 7; }
+    memset(tiny_input(memory, 0), 1, TINY_INPUT0_BYTES);
+    return tiny_run(memory) == 0 ? 0 : 8;
+}
+
+int main(void)
+{
+    memset(memory, 0x5A, sizeof memory);
+    memset(before, 0x5A, sizeof before);
+    return first_wrong();
+}
+"""
+
+
+def write(model: Model, folder: Path, target: str, cores: tuple[Core, ...] | None = None) -> list[Path]:
+    config = from_target_string(target)
+    graph = model.compile(config).graph
+    assert graph is not None
+    write_files(folder, emit_c(schedule(build_program("tiny", graph, config, cores=cores))).files)
+    (folder / "main.c").write_text(MISUSE)
+    return bundle_sources(folder, "c" if cores else "cS")
+
+
+@pytest.mark.host
+def test_wrong_indices_and_arenas_are_answered_here(tiny: Model, tmp_path: Path) -> None:
+    sources = write(tiny, tmp_path, "cortex-m4", (Core.PORTABLE,))
+    flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    program = toolchain.build_executable(sources, bundle_includes(tmp_path), flags, "misuse")
+    done = subprocess.run([program], env={"ASAN_OPTIONS": "detect_leaks=0"}, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_wrong_indices_and_arenas_are_answered_on_boards(tiny: Model, tmp_path: Path, target: str) -> None:
+    config = from_target_string(target)
+    sources = write(tiny, tmp_path, target)
+    flags = [*config.compiler_flags(), *WARNINGS, *BUNDLE_FLAGS]
+    board = boards.board(config.machine)
+    elf = boards.build_firmware(board, sources, bundle_includes(tmp_path), flags, "misuse", harness=False)
+    assert boards.run_elf(elf, board, [], tmp_path, check=False).exit_code == 0
+
+
+@pytest.mark.host
+def test_no_source_compiles_for_the_other_byte_order(tiny: Model, tmp_path: Path) -> None:
+    write(tiny, tmp_path, "cortex-m4")
+    (tmp_path / "main.c").unlink()
+    flags = [*from_target_string("cortex-m4").compiler_flags(), *BUNDLE_FLAGS, "-mbig-endian"]
+    own = [source for source in bundle_sources(tmp_path) if source.parent == tmp_path]
+    assert len(own) == 2
+    for source in [*own, *sorted((KERNELS / "src").glob("*.[cS]"))]:
+        with pytest.raises(CortadoError, match="this bundle is little-endian, its weights included; compile it w"):
+            toolchain.compile_object(source, bundle_includes(tmp_path), flags, toolchain.arm_gcc())
