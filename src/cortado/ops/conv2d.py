@@ -472,6 +472,7 @@ CONV2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    pte=in_pte,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,

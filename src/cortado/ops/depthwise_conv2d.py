@@ -183,6 +183,7 @@ DEPTHWISE = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    pte=in_pte,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,
