@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from cortado.op import Call
+from cortado.ops.pad import looks_channels_last
 from cortado.ops.transpose_conv2d import Axis, zero_taps
 
 
@@ -34,8 +35,9 @@ def _equal_shapes(call: Call) -> str | None:
 
 def _equal_or_per_channel(call: Call) -> str | None:
     mine, other = call.shape("self"), call.shape("other")
-    ranked = len(mine) > 1 and len(other) > 1 and mine[1] == other[1]
-    if mine == other or (ranked and mine[1] in (math.prod(mine), math.prod(other))):
+    one, every = sorted((mine, other), key=math.prod)
+    per_channel = len(mine) == len(other) == 4 and one[1] == every[1] == math.prod(one) and looks_channels_last(every)
+    if mine == other or per_channel:
         return None
     return f"takes equal shapes or one value per element of dimension 1, found {list(mine)} and {list(other)}"
 

@@ -492,6 +492,7 @@ CONV2D = Operator(
     kernel=kernel,
     rows=rows,
     macs=macs,
+    pte=in_pte,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,

@@ -191,6 +191,7 @@ DEPTHWISE = Operator(
     kernel=kernel,
     rows=rows,
     macs=conv2d.macs,
+    pte=in_pte,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,

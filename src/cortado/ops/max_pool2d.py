@@ -98,7 +98,7 @@ def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], targe
     numbers = (arguments[name] for name in ("kernel_size", "stride", "padding"))
     grow = [_missing(*axis) for axis in zip(shape(source)[1:3], *numbers, strict=True)]
     border = {"input": source, "pre_pad": [0, 0, 0, 0], "post_pad": [0, *grow, 0], "pad_value": INT8_MIN}
-    grown = add(pad.PAD, **border)
+    grown = pad.in_pte(border, add, target)
     return add(MAX_POOL2D, **{**arguments, "input": grown, "ceil_mode": False})
 
 

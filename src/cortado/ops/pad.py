@@ -209,6 +209,7 @@ PAD = Operator(
     kernel=kernel,
     rows=rows,
     relayout=relayout_lists("pre_pad", "post_pad"),
+    pte=in_pte,
     constraints=f"finite values; rank up to {PTE_MAX_RANK} at once, in the C kernel {MAX_LOOPS}",
     samples=samples,
 )
