@@ -92,7 +92,5 @@ def test_no_source_compiles_for_the_other_byte_order(tiny: Model, tmp_path: Path
     own = [source for source in bundle_sources(tmp_path) if source.parent == tmp_path]
     assert len(own) == 2
     for source in [*own, *sorted((KERNELS / "src").glob("*.[cS]"))]:
-        with pytest.raises(
-            CortadoError, match="this bundle is little-endian, its weights included; compile it without"
-        ):
+        with pytest.raises(CortadoError, match="this bundle is little-endian, its weights included; compile it w"):
             toolchain.compile_object(source, bundle_includes(tmp_path), flags, toolchain.arm_gcc())

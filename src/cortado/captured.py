@@ -88,7 +88,7 @@ def user_lines() -> Iterator[None]:
         kept = [frame for frame in stack[first:] if not frame.filename.startswith((library, "<"))]
         return traceback.StackSummary.from_list(kept)
 
-    _ModuleStackTracer._filter_traceback_frames = users  # type: ignore[method-assign]
+    _ModuleStackTracer._filter_traceback_frames = users  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
