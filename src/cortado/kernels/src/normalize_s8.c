@@ -18,7 +18,7 @@ static int32_t inverse_root(int32_t a)
     return cortado_min(root, (1 << 30) - 1);
 }
 
-/* high(a * b) where one of the two was doubled before on cores with a long multiply: their high word is rounded alike. */
+/* high(a * b), one of them doubled before on cores with a long multiply: its high word is then rounded alike. */
 #define DOUBLED (CORTADO_SMALL_CORE ? 0 : 1)
 
 static inline int32_t high(int32_t a, int32_t b)
