@@ -138,7 +138,7 @@ def test_few_branches_are_searched_to_the_end() -> None:
 def test_an_order_in_a_hurry_is_as_good_as_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the most bytes that live between two steps, or while one runs."""
     exact = [checked(program, Optimize.TIME).plan.peak for program in (heads(5), many_inputs(6), concat_chain(6))]
-    monkeypatch.setattr(branches, "STATES", 0)
+    monkeypatch.setattr(branches._Forks, "exact", lambda forks, cost: (None, 0))
     hurried = [checked(program, Optimize.TIME) for program in (heads(5), many_inputs(6), concat_chain(6))]
     assert all(planned.spent["orders"].exhausted for planned in hurried)
     assert [planned.plan.peak for planned in hurried] == exact
