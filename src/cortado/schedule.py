@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cortado import branches, memory
-from cortado.memory import Effort, Overlay, Plan, Problem, Time
+from cortado.memory import Effort, Overlay, Plan, Problem, Spent, Time
 from cortado.program import Port, Program, Stage, Step, Walk
 from cortado.stages import StageRun, StageRuns
 from cortado.target import Isa
