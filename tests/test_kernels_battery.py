@@ -14,6 +14,7 @@ import pytest
 
 import kernel_reference as ref
 from cortado import packing
+from cortado.ops import softmax
 from cortado.packing import Core
 from kernel_board import run_watched
 from kernel_layers import FOLDED, PORTABLE, Requant, Variant, Window, conv1x1, conv2d, depthwise, pool2d
@@ -637,7 +638,8 @@ def test_softmax_by_table(machine: Machine) -> None:
         layer = computed.struct("cortado_softmax_t", **factor, exp_table=None)
         expected = computed.space(rows * n)
         computed.call("cortado_softmax_s8", layer, computed.array(x), expected, rows, n)
-        table = packing.softmax_table(factor["in_multiplier"], shift, factor["diff_min"])
+        known = softmax.exponentials(factor["in_multiplier"], shift, factor["diff_min"]).tolist()
+        table = np.array([*known, 0][:256], np.int32)
         for suffix in ("", *(s for s in machine.suffixes if s == "__mve")):
             layer = tabled.struct("cortado_softmax_t", **factor, exp_table=tabled.array(table))
             source = tabled.array(x)

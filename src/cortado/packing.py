@@ -267,34 +267,3 @@ def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
         factors = np.stack([multiplier[lanes].reshape(4, 4), shift[lanes].reshape(4, 4)], axis=1)
         parts += [_bytes(bias[lanes]).reshape(-1), taps[:, first : first + 16].reshape(-1), _bytes(factors).reshape(-1)]
     return np.ascontiguousarray(np.concatenate(parts))
-
-
-# exp(-2^i / 4) as Q31, for the bits above a quarter.
-_EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
-
-
-def _mul_high(a: int, b: int) -> int:
-    return (a * b + (1 << 30)) >> 31
-
-
-def _exp_negative(value: int) -> int:
-    """exp of a value <= 0 with 5 integer bits, as Q31: what cortado_softmax_s8 computes."""
-    if value == 0:
-        return (1 << 31) - 1
-    quarter = (value & 0xFFFFFF) - (1 << 24)
-    x = (quarter << 5) + (1 << 28)
-    x2 = _mul_high(x, x)
-    x3, x4 = _mul_high(x2, x), _mul_high(x2, x2)
-    tail = _mul_high((x4 + 2 >> 2) + x3, 715827883) + x2
-    result = 1895147668 + _mul_high(1895147668, x + (tail + (1 if tail >= 0 else 0) >> 1))
-    for bit, factor in enumerate(_EXP_FACTORS):
-        if (quarter - value) >> (24 + bit) & 1:
-            result = _mul_high(result, factor)
-    return result
-
-
-def softmax_table(multiplier: int, shift: int, diff_min: int) -> Int32:
-    """The exponentials of softmax_table and its `__mve`: of the differences 0, -1, ... down to diff_min, then a 0."""
-    last = min(-diff_min, 255)
-    entries = [_exp_negative(_mul_high(-difference << shift, multiplier)) for difference in range(last + 1)]
-    return np.array(entries + [0] * (last < 255), np.int32)
