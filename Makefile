@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 LINTED := src tests benchmarks
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: setup demo test test-all lint golden clean python tools test-tools
+.PHONY: setup demo test test-all fuzz fuzz-page lint golden clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -23,6 +23,17 @@ test: setup test-tools lint
 # The long campaigns too.
 test-all: setup test-tools lint
 	$(PYTEST)
+
+# Random networks by the thousand (docs/testing.md): make fuzz [SEED=0] [NETWORKS=3000]. Goes on where it stopped.
+SEED     ?= 0
+NETWORKS ?= 3000
+
+fuzz: setup test-tools
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seed $(SEED) --networks $(NETWORKS)
+
+# Writes docs/testing.md from the last campaign.
+fuzz-page: setup
+	PYTHONPATH=tests $(BIN)/python -m fuzz --page
 
 lint: setup
 	$(BIN)/ruff check $(LINTED)

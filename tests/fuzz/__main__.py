@@ -9,6 +9,7 @@ from typing import Any
 
 from fuzz.campaign import Wanted, run, write_repros
 from fuzz.journal import ROOT, Journal, fingerprint
+from fuzz.page import PAGE, SUMMARY, page
 
 PHASES = "seconds for a network"
 
@@ -20,8 +21,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--boards", type=int, help="of these, on emulated boards (a tenth)")
     parser.add_argument("--ptes", type=int, help="of these, as a .pte (a third)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--page", action="store_true", help="only write docs/testing.md from the last campaign")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz", help="of the journal and the repros")
     chosen = parser.parse_args(arguments)
+    if chosen.page:
+        return write_page(chosen.folder)
     wanted = Wanted(
         first=chosen.seed,
         networks=chosen.networks,
@@ -38,6 +42,15 @@ def main(arguments: list[str]) -> int:
     for path in repros:
         print(f"made small: {path}")
     return 1 if found["bugs"] else 0
+
+
+def write_page(folder: Path) -> int:
+    """Numbers of the last campaign, without the times: those are this machine's."""
+    found = json.loads((folder / "summary.json").read_text())
+    kept = {key: value for key, value in found.items() if key != "seconds"}
+    (ROOT / SUMMARY).write_text(json.dumps(kept, indent=1) + "\n")
+    (ROOT / PAGE).write_text(page(kept))
+    return 0
 
 
 def show(found: dict[str, Any]) -> None:

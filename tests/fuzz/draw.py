@@ -2,7 +2,7 @@
 leave something behind: not too big, finite, and not all the same."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import torch
@@ -166,3 +166,45 @@ def draw_input(rng: Random) -> Shape:
     while math.prod(shape) > MOST_ELEMENTS // 2:
         shape = (*shape[:2], *((size + 1) // 2 for size in shape[2:]))
     return shape
+
+
+# ---- one of each ---------------------------------------------------------------------------------------------------
+
+SHAPES: tuple[Shape, ...] = ((1, 4, 6, 8), (2, 4, 6), (4, 6), (6,), (1, 2, 3, 4, 2), (1, 4, 4, 4), (2, 4, 4))
+
+
+MANY = {"upsample": 40, "parts": 20, "reflect": 24, "dropout": 6, "alias": 8, "batch_norm": 5, "layer_norm": 5}
+
+
+def draw_all(seed: int) -> Recipe:
+    """A network with every tame block, each on inputs of its own, all of them outputs."""
+    rng = Random(seed)
+    inputs: list[Shape] = []
+    layers: list[Layer] = []
+    for name, block in BLOCKS.items():
+        for shapes in [] if block.wild or block.writes else _fitting(block, rng)[: MANY.get(name, 1)]:
+            sources = tuple(range(len(inputs), len(inputs) + block.sources))
+            layer = Layer(name, sources, block.draw(rng, shapes[0]))
+            results = _results(layer, shapes, seed)
+            if results:
+                inputs += shapes
+                layers.append(replace(layer, results=results))
+    shift = len(inputs)
+    return Recipe(
+        tuple(inputs), tuple(layers), tuple(range(shift, shift + sum(layer.results for layer in layers))), seed
+    )
+
+
+def _fitting(block: Block, rng: Random) -> list[tuple[Shape, ...]]:
+    """Shapes that a block takes, in a random order, several times each."""
+    found = [(shape,) * block.sources for shape in SHAPES if block.fits(*(shape,) * block.sources)] * 20
+    return rng.sample(found, k=len(found))
+
+
+def _results(layer: Layer, shapes: tuple[Shape, ...], seed: int) -> int:
+    """How many; none if torch refuses it."""
+    try:
+        with torch.no_grad():
+            return len(results_of(Builder(seed).build(layer, shapes[0])(*(torch.randn(shape) for shape in shapes))))
+    except (RuntimeError, ValueError, IndexError):
+        return 0

@@ -6,6 +6,7 @@
 #define CORTADO_FUZZ_INTERRUPTS_H
 
 void cortado_interrupts_start(void);
-void cortado_interrupts_stop(void); /* prints "interrupts N" */
+/* How many there have been since the board was started. */
+unsigned cortado_interrupts_stop(void);
 
 #endif /* CORTADO_FUZZ_INTERRUPTS_H */

@@ -1,55 +1,53 @@
 """A network on an emulated board, disturbed by an interrupt every few hundred instructions."""
 
-import re
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
 import numpy as np
 
-from cortado import boards, runner
-from cortado.target import BUNDLE_FLAGS, Machine
+from cortado import runner, toolchain
 
 HERE = Path(__file__).parent
-# An instruction takes 32 ns of the board's time, whatever it is: a timer can then stop at each of them.
-PRECISE = ("-icount", "shift=5")
-
-
-@dataclass(frozen=True)
-class Disturbed:
-    """Outputs per sample, and how often the handler ran."""
-
-    samples: list[list[np.ndarray]]
-    interrupts: int
+LEAST = 100  # interrupts while the samples run; fewer are an error
+# An instruction takes 32 ns of the board's time, whatever it is: the timer can then stop at each of them.
+QEMU = """#!/bin/sh
+exec {qemu} "$@" -icount shift=5
+"""
 
 
 def run_disturbed(
-    files: dict[str, str], info: runner.BundleInfo, feeds: Sequence[Sequence[np.ndarray]], board: str
-) -> Disturbed:
-    """The release build of a bundle, on a board."""
-    machine = boards.board(board)
+    files: Mapping[str, str], info: runner.BundleInfo, feeds: Sequence[Sequence[np.ndarray]], board: str
+) -> list[list[np.ndarray]]:
+    """The outputs of a bundle's release build on a board; CortadoError if there were too few interrupts."""
     with TemporaryDirectory(prefix="cortado-fuzz-") as temporary:
         folder = Path(temporary)
         runner.write_files(folder, files)
-        (folder / "harness_model.c").write_text(glue(info))
-        sources = [*runner.bundle_sources(folder), HERE / "interrupts.c"]
-        flags = [*runner.board_flags(info.target, Machine(board)), *runner.WARNINGS, *BUNDLE_FLAGS]
-        elf = boards.build_firmware(machine, sources, [*runner.bundle_includes(folder), HERE], flags, info.name)
-    data = b"".join(np.ascontiguousarray(value).tobytes() for feed in feeds for value in feed)
-    with _precise():
-        done = boards.run_harness(elf, machine, data, len(feeds), timeout=300.0)
-    counts = re.findall(r"^interrupts (\d+)$", done.board.output, re.MULTILINE)
-    return Disturbed(runner._split(done.outputs, info, len(feeds)), int(counts[-1]) if counts else 0)
+        for name in ("interrupts.c", "interrupts.h"):
+            shutil.copy(HERE / name, folder)
+        with precise_timer(), mock.patch.object(runner, "harness_source", glue_of(runner.harness_source)):
+            return runner.run_bundle(folder, info, feeds, board, count=False, timeout=300.0).samples
 
 
-def glue(info: runner.BundleInfo) -> str:
+def glue_of(source: Callable[[runner.BundleInfo], str]) -> Callable[[runner.BundleInfo], str]:
     """The harness's own glue, but for the function that runs the network."""
-    name, text = info.name, runner.harness_source(info)
-    disturbed = f"""#include "{name}.h"
-#include "interrupts.h"
+
+    def glue(info: runner.BundleInfo) -> str:
+        name, text = info.name, source(info)
+        header = f'#include "{name}.h"\n'
+        changed = text.replace(header, header + DISTURBED.format(name=name, least=LEAST), 1)
+        changed = changed.replace(f" {name}_run,", " disturbed_run,", 1)
+        assert changed.count("disturbed_run") == 2, "the harness's glue has changed"
+        return changed
+
+    return glue
+
+
+DISTURBED = """#include "interrupts.h"
 
 static int disturbed_run(void *a)
 {{
@@ -57,17 +55,19 @@ static int disturbed_run(void *a)
 
     cortado_interrupts_start();
     status = {name}_run(a);
-    cortado_interrupts_stop();
-    return status;
+    return cortado_interrupts_stop() < {least} ? 1 : status;
 }}
+
 """
-    changed = text.replace(f'#include "{name}.h"\n', disturbed, 1).replace(f" {name}_run,", " disturbed_run,", 1)
-    assert changed.count("disturbed_run") == 2
-    return changed
 
 
 @contextmanager
-def _precise() -> Iterator[None]:
-    command = boards._qemu_command
-    with mock.patch.object(boards, "_qemu_command", lambda *args: [*command(*args), *PRECISE]):
-        yield
+def precise_timer() -> Iterator[None]:
+    """QEMU as a program that counts the board's time in instructions."""
+    qemu = toolchain.require(toolchain.Tool.QEMU)
+    with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
+        script = Path(folder) / qemu.name
+        script.write_text(QEMU.format(qemu=qemu))
+        script.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ['PATH']}"}):
+            yield

@@ -62,6 +62,7 @@ def totals(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "networks": len(lines),
         "host": sum(line["host"] for line in lines),
         "boards": dict(sorted(Counter(line["board"] for line in lines if line["board"]).items())),
+        "interrupts": sum(line["interrupts"] for line in lines),
         "pte": sum(line["pte"] for line in lines),
         "refused": dict(Counter(line["refused"] for line in lines if line["refused"]).most_common()),
         "bugs": [{key: line[key] for key in ("seed", "kind", "what")} for line in lines if line["kind"]],

@@ -83,7 +83,7 @@ def parts(x: Tensor, kind: str, dim: int, at: int) -> Any:
     calls = {
         "chunk": lambda: torch.chunk(x, 2, dim),
         "split": lambda: torch.split(x, max(size // 2, 1), dim),
-        "sizes": lambda: torch.split(x, sizes, dim),
+        "sizes": lambda: aten.split.sizes(x, sizes, dim),
         "split_with_sizes": lambda: aten.split_with_sizes.default(x, sizes, dim),
         "tensor_split": lambda: torch.tensor_split(x, 2, dim),
         "indices": lambda: torch.tensor_split(x, (at,), dim),

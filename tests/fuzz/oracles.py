@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from cortado.program import Border, build_program
 from cortado.schedule import Optimize, Planned, schedule
 from cortado.target import Core, CortexMTargetConfig, from_target_string
 from fuzz.host import HostCase
+from fuzz.interrupts import run_disturbed
 from fuzz.network import Network, eager
 from fuzz.recipe import Recipe, Tensor
 
@@ -60,6 +61,7 @@ class Kind(Enum):
     ACCURACY = "the integer reference is further from the module than PT2E's graph"
     HOST = "the C bundle on this machine gives other bits, or a sanitizer found something"
     BOARD = "the C bundle on a board gives other bits, or writes where it must not"
+    INTERRUPT = "the C bundle on a board gives other bits when interrupts come"
     PTE = "the .pte on ExecuTorch's runtime gives other bits"
     SLOW = "it did not finish in time"
 
@@ -78,7 +80,7 @@ class Choices:
 
     target: str = "cortex-m4"
     board: str = "mps2-an386"
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
 
     @staticmethod
     def draw(seed: int) -> "Choices":
@@ -258,6 +260,14 @@ def check_board(case: Case) -> Bundled:
             )
     require_equal(Kind.BOARD, result.samples, made.expected, case.choices.board)
     return made
+
+
+def check_disturbed(case: Case) -> None:
+    """The same with an interrupt every few hundred instructions, whose handler leaves every register dirty."""
+    made = bundled(case)
+    with failing(Kind.INTERRUPT):
+        found = run_disturbed(made.bundle.files, made.info, made.feeds, case.choices.board)
+    require_equal(Kind.INTERRUPT, found, made.expected, case.choices.board)
 
 
 def check_pte(case: Case) -> None:

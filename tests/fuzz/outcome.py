@@ -19,7 +19,18 @@ from cortado import api
 from cortado.errors import CortadoError
 from fuzz.draw import draw_recipe
 from fuzz.host import HostCase, HostFailure, build_host
-from fuzz.oracles import Bundled, Case, Choices, Found, Kind, check_accuracy, check_board, check_pte, host_case
+from fuzz.oracles import (
+    Bundled,
+    Case,
+    Choices,
+    Found,
+    Kind,
+    check_accuracy,
+    check_board,
+    check_disturbed,
+    check_pte,
+    host_case,
+)
 from fuzz.recipe import Recipe
 
 MOST_SECONDS = 120  # of this process, for one network
@@ -31,6 +42,7 @@ class Places:
 
     board: bool = False
     pte: bool = False
+    interrupts: bool = False
 
 
 @dataclass
@@ -47,6 +59,7 @@ class Outcome:
     host: bool = False
     pte: bool = False
     board: str = ""
+    interrupts: bool = False
     target: str = ""
     aten: list[str] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
@@ -117,6 +130,10 @@ def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -
             made: Bundled = check_board(case)
         outcome.board = choices.board
         outcome.kernels = sorted({*outcome.kernels, *_kernels(made.bundle.files)})
+    if places.interrupts:
+        with outcome.phase("interrupts"):
+            check_disturbed(case)
+        outcome.interrupts = True
     return Pending(outcome, host, expected)
 
 

@@ -12,12 +12,12 @@ from fuzz.oracles import Choices, Kind
 from fuzz.outcome import Outcome, Places, check_recipe
 from fuzz.recipe import Layer, Recipe, Shape
 
-MOST_CHECKS = 60
+MOST_CHECKS = 100
 TESTS = Path(__file__).parent.parent
 
 
 def places_of(kind: Kind) -> Places:
-    return Places(board=kind is Kind.BOARD, pte=kind is Kind.PTE)
+    return Places(board=kind is Kind.BOARD, pte=kind is Kind.PTE, interrupts=kind is Kind.INTERRUPT)
 
 
 def shrink(recipe: Recipe, choices: Choices, kind: Kind, checks: int = MOST_CHECKS) -> tuple[Recipe, Outcome]:
@@ -39,7 +39,8 @@ def shrink(recipe: Recipe, choices: Choices, kind: Kind, checks: int = MOST_CHEC
 
 def simpler(recipe: Recipe) -> Iterator[Recipe]:
     """Networks that are a bit less than this one, the greatest steps first; only those that torch can run."""
-    candidates = [*fewer_outputs(recipe), *cuts(recipe), *bypasses(recipe), *plainer_options(recipe)]
+    less = (fewer_outputs, earlier_outputs, cuts, bypasses, plainer_options)
+    candidates = [candidate for change in less for candidate in change(recipe)]
     size = weight(recipe)
     for candidate in candidates:
         if weight(candidate) < size and runs(candidate):
@@ -65,6 +66,14 @@ def fewer_outputs(recipe: Recipe) -> list[Recipe]:
     alone = [pruned(replace(recipe, outputs=(output,))) for output in dict.fromkeys(recipe.outputs)]
     others = [recipe.outputs[:n] + recipe.outputs[n + 1 :] for n in range(len(recipe.outputs))]
     return alone + [pruned(replace(recipe, outputs=outputs)) for outputs in others]
+
+
+def earlier_outputs(recipe: Recipe) -> list[Recipe]:
+    """What made the only output goes, and a value that it read is the output instead."""
+    if len(recipe.outputs) > 1:
+        return []
+    made = [item.layer.sources for item in _numbered(recipe) for number in item.results if number == recipe.outputs[0]]
+    return [pruned(replace(recipe, outputs=(source,))) for sources in made for source in sources]
 
 
 def cuts(recipe: Recipe) -> list[Recipe]:
