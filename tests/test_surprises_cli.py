@@ -14,8 +14,9 @@ import torch
 
 from conftest import MODELS
 from cortado import models, toolchain
-from cortado.artifact import EXAMPLE, REFERENCE, REPORT, Artifact
+from cortado.artifact import EXAMPLE, REFERENCE, Artifact
 from cortado.errors import CortadoError
+from cortado.manifest import REPORT
 from test_cli import TINY, TWO, Done, Run, compile_tiny, forge_checksums, run
 
 __all__ = ["run"]  # the fixture
