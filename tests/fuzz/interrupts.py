@@ -1,12 +1,10 @@
 """A network on an emulated board, disturbed by an interrupt every few hundred instructions."""
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest import mock
 
 import numpy as np
 
@@ -39,10 +37,9 @@ def run_disturbed(
         flags = [*runner.board_flags(info.target, Machine(board)), *runner.WARNINGS, *BUNDLE_FLAGS]
         elf = boards.build_firmware(machine, sources, [*runner.bundle_includes(folder), HERE], flags, info.name)
     data = b"".join(np.ascontiguousarray(value).tobytes() for feed in feeds for value in feed)
-    with _precise():
-        done = boards.run_harness(elf, machine, data, len(feeds), timeout=300.0)
-    counts = re.findall(r"^interrupts (\d+)$", done.board.output, re.MULTILINE)
-    return Disturbed(runner._split(done.outputs, info, len(feeds)), int(counts[-1]) if counts else 0)
+    said = boards.run_harness(elf, machine, data, len(feeds), timeout=300.0, arguments=PRECISE).said
+    counts = re.findall(r"^interrupts (\d+)$", said.text, re.MULTILINE)
+    return Disturbed(runner._split(said.outputs, info, len(feeds)), int(counts[-1]) if counts else 0)
 
 
 def glue(info: runner.BundleInfo) -> str:
@@ -64,10 +61,3 @@ static int disturbed_run(void *a)
     changed = text.replace(f'#include "{name}.h"\n', disturbed, 1).replace(f" {name}_run,", " disturbed_run,", 1)
     assert changed.count("disturbed_run") == 2
     return changed
-
-
-@contextmanager
-def _precise() -> Iterator[None]:
-    command = boards._qemu_command
-    with mock.patch.object(boards, "_qemu_command", lambda *args: [*command(*args), *PRECISE]):
-        yield
