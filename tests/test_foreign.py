@@ -298,6 +298,34 @@ def test_a_board_needs_no_trust(copy: Path) -> None:
     assert main(["run", str(copy)]) == 0
 
 
+@pytest.mark.qemu
+def test_c_from_elsewhere_reaches_nothing_of_this_machine(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bundle that asks the emulator to run a command (SYS_SYSTEM) faults, and that is all."""
+    victim = tmp_path / "victim"
+    attack = f"""
+static void attack(void)
+{{
+    static const char command[] = "touch {victim}";
+    const uintptr_t block[2] = {{(uintptr_t)command, sizeof command - 1}};
+    register uint32_t r0 __asm__("r0") = 0x12;
+    register const void *r1 __asm__("r1") = block;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+}}
+
+int tiny_run(void *arena)
+{{
+    attack();"""
+    text = (copy / "tiny.c").read_text()
+    changed = text.replace("\nint tiny_run(void *arena)\n{", attack)
+    assert changed != text
+    sign(copy, "tiny.c", changed.encode())
+    assert main(["run", str(copy)]) == 2
+    assert "faulted on mps2-an386" in capsys.readouterr().err
+    assert not victim.exists()
+
+
 def test_a_report_names_no_code_to_load(copy: Path) -> None:
     change_report(copy, lambda report: report.update(zoo="evil.py:model"))
     with pytest.raises(CortadoError, match="'zoo' is not the name of a network"):
