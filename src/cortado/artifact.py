@@ -202,9 +202,8 @@ class Artifact:
         except Exception as error:
             if self.ours:
                 raise
-            raise CortadoError(
-                f"{self.folder} holds a model that can't be run ({type(error).__name__}: {error}); compile it again"
-            ) from error
+            what = " ".join([type(error).__name__, *str(error).splitlines()[:1]])
+            raise CortadoError(f"{self.folder} holds a model that can't be run ({what}); compile it again") from error
 
     @property
     def info(self) -> BundleInfo:
