@@ -24,7 +24,8 @@ MEANINGS = {
     Exit.INTERRUPTED: "interrupted by Ctrl-C; nothing is left half-written",
 }
 TAIL = """
-`CORTADO_CACHE` names the folder where built firmware is kept (default: `~/.cache/cortado`); it may be deleted any time.
+`CORTADO_CACHE` names the folder where built firmware is kept, and notes of the models that were compiled here (default:
+`~/.cache/cortado`); it may be deleted any time. Models compiled before then need `--trust` to run on this machine.
 """
 
 

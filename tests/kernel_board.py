@@ -143,13 +143,13 @@ def run_watched(calls: Calls, target: str, clang: bool = False) -> None:
         words = [*head, *(word for pair in ranges for word in pair)]
         (folder / "config").write_bytes(b"".join(word.to_bytes(8, "little") for word in words))
         option = f"{plugin},config={folder / 'config'}"
-        said, errors = boards.run_with_plugin(
-            server.elf, boards.board(config.machine), bytes(image.data), option, 600.0)  # fmt: skip
-    _read_back(calls, image, said.outputs)
-    found = re.search(r"^loads (\d+) stray (\d+)$", errors, flags=re.M)
+        board = boards.board(config.machine)
+        result = boards.run_elf(server.elf, board, bytes(image.data), 600.0, arguments=["-plugin", option])
+    _read_back(calls, image, result.said.outputs)
+    found = re.search(r"^loads (\d+) stray (\d+)$", result.errors, flags=re.M)
     assert found is not None, "the plugin wrote no report"
     assert int(found[1]) > 0, "the plugin saw no load at all"
-    assert int(found[2]) == 0, f"a kernel read outside its buffers: {errors}"
+    assert int(found[2]) == 0, f"a kernel read outside its buffers: {result.errors}"
 
 
 def _read_back(calls: Calls, image: _Image, result: bytes) -> None:

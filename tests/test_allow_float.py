@@ -14,9 +14,10 @@ from torch.nn import functional as F
 
 from cortado import cli
 from cortado.api import Compiled, Model, Options, prepare
-from cortado.artifact import FLOAT_TOLERANCE, REPORT, Artifact, Checked
+from cortado.artifact import FLOAT_TOLERANCE, Artifact, Checked
 from cortado.errors import CortadoError, Reject
 from cortado.lowered import reference_outputs
+from cortado.manifest import REPORT
 from cortado.portable import float_call, kernels, run_float
 from cortado.runner import RunResult
 from cortado.target import from_target_string

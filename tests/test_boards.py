@@ -173,6 +173,29 @@ def test_an_input_takes_what_room_there_is_and_no_more(tmp_path, core):
         boards.run_harness(elf, board, bytes(room), 1)
 
 
+@pytest.mark.qemu
+def test_samples_that_need_more_room_take_several_boots(tiny_artifact, monkeypatch):
+    sample = tiny_artifact.example()
+    samples = [[value * factor for value in sample] for factor in (1, 0.5, 0.25, 0.125, 0)]
+    feeds, expected = tiny_artifact.reference(samples)
+    at_once = tiny_artifact.execute(feeds)
+    boots = []
+
+    def room(*given):
+        boots.append(given)
+        return 2
+
+    monkeypatch.setattr(boards, "samples_per_boot", room)
+    apart = tiny_artifact.execute(feeds)
+    assert len(boots) == 1
+    for found in (at_once, apart):
+        assert [[output.tolist() for output in outputs] for outputs in found.samples] == [
+            [output.tolist() for output in outputs] for outputs in expected
+        ]
+    assert apart.functions == at_once.functions
+    assert (apart.instructions, apart.stack_bytes) == (at_once.instructions, at_once.stack_bytes)
+
+
 # ---- What a program says, and what it can't reach -------------------------------------------------------------------
 
 

@@ -15,8 +15,9 @@ import cortado
 from conftest import GOLDEN, TESTS, Golden
 from cortado import zoo
 from cortado.api import Model, prepare
-from cortado.artifact import REPORT, Artifact
+from cortado.artifact import Artifact
 from cortado.errors import CortadoError
+from cortado.manifest import REPORT
 from cortado.pte_reader import IoQParams, read_pte_file
 from cortado.runner import bundle_includes
 from cortado.target import from_target_string

@@ -15,7 +15,10 @@ from cortado.passes import PIPELINE
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "SECURITY")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 BINDING = "executorch.backends.cortex_m.library"
 
 

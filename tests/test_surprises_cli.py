@@ -14,8 +14,9 @@ import torch
 
 from conftest import MODELS
 from cortado import models, toolchain
-from cortado.artifact import EXAMPLE, REFERENCE, REPORT, Artifact
+from cortado.artifact import EXAMPLE, REFERENCE, Artifact
 from cortado.errors import CortadoError
+from cortado.manifest import REPORT
 from test_cli import TINY, TWO, Done, Run, compile_tiny, forge_checksums, run
 
 __all__ = ["run"]  # the fixture
@@ -631,7 +632,7 @@ def test_a_report_with_something_wrong_in_it(run: Run, model: Path) -> None:
         report = json.loads(original)
         change(report)
         (model / REPORT).write_text(json.dumps(report))
-        one_sentence(run("run", "model", "--on", "host"))
+        one_sentence(run("run", "model", "--on", "host", "--trust"))
 
 
 def test_damaged_contents_behind_right_checksums(run: Run, model: Path) -> None:
@@ -641,7 +642,7 @@ def test_damaged_contents_behind_right_checksums(run: Run, model: Path) -> None:
         for damaged in (b"", original[:100], b"PK\x03\x04" + original[:50]):
             (model / name).write_bytes(damaged)
             forge_checksums(model)
-            refused(run("run", "model", "--on", "host"))
+            refused(run("run", "model", "--on", "host", "--trust"))
         (model / name).write_bytes(original)
 
 

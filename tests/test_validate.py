@@ -209,7 +209,7 @@ def test_the_first_layer_that_differs_is_named(
     damage(folder / file, pattern, replacement)
     assert run("validate", folder, "--inputs", inputs).code == 2  # the checksum tells
     forge_checksums(folder)
-    done = run("validate", folder, "--inputs", inputs, "--per-layer", "--json")
+    done = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer", "--json")
     assert done.code == 1
     module = {CONV: "features.0", POOL: "features.2", LINEAR: "classifier"}[wrong[0]]
     message = rf"cortado: mps2-an386 differs .* of \d of 3 samples; the first layer that differs is {wrong[0]} \(.*\) "
@@ -220,7 +220,7 @@ def test_the_first_layer_that_differs_is_named(
     exact = {place["place"]: place["exact_samples"] for place in done.json["places"]}
     assert (exact["host"], exact["executorch"]) == (3, 3)
     assert exact["mps2-an386"] < 3
-    table = run("validate", folder, "--inputs", inputs, "--per-layer")
+    table = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer")
     assert table.code == 1
     assert table.out.count(" differ") == len(wrong)
 
@@ -229,17 +229,17 @@ def test_the_first_layer_that_differs_is_named(
 def test_right_layers_and_a_wrong_output_are_told_apart(run: Run, folder: Path, inputs: Path) -> None:
     damage(folder / "tiny.c", r"(tiny_output\(const void \*arena, int i\)\n.*?AT\()(\d+)u", lambda m: m[1] + "4u")
     forge_checksums(folder)
-    done = run("validate", folder, "--inputs", inputs, "--per-layer")
+    done = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer")
     assert done.code == 1
     assert "every layer gave the reference's bits, something overwrote them later" in done.err
-    assert "every layer" not in run("validate", folder, "--inputs", inputs).err
+    assert "every layer" not in run("validate", folder, "--trust", "--inputs", inputs).err
 
 
 @pytest.mark.qemu
 def test_a_fault_is_a_finding(run: Run, folder: Path, inputs: Path) -> None:
     damage(folder / "tiny.c", CALL, r"\1 __builtin_trap();")
     forge_checksums(folder)
-    done = run("validate", folder, "--inputs", inputs, "--per-layer", "--json")
+    done = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer", "--json")
     assert done.code == 1
     assert re.search(
         r"^cortado: mps2-an386: \S*tiny.elf faulted on mps2-an386 in call_avg_pool2d", done.err, re.MULTILINE
@@ -248,7 +248,7 @@ def test_a_fault_is_a_finding(run: Run, folder: Path, inputs: Path) -> None:
     assert faults.pop("mps2-an386")
     assert set(faults.values()) == {None}
     assert [layer["differing"] for layer in done.json["layers"]] == [{"host": 0}] * 3
-    assert "fault" in run("validate", folder, "--inputs", inputs).out
+    assert "fault" in run("validate", folder, "--trust", "--inputs", inputs).out
 
 
 def test_a_layer_may_differ_where_the_output_does_not() -> None:

@@ -26,13 +26,13 @@ from cortado.artifact import (
     Artifact,
     Checked,
     recorded_name,
-    write_folder,
 )
 from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
 from cortado.errors import CortadoError, CortadoWarning, NotInteger
 from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
+from cortado.folder import write_folder
 from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
 from cortado.options import InputLayout, Options
@@ -120,7 +120,7 @@ class Compiled:
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
         files[PAGE] = build_page(self.data)
         write_folder(path, files, self.data)
-        return Artifact.open(path)
+        return Artifact.open(path, trust=True)
 
     def run(self, *inputs: Tensor | ArrayType, on: str | None = None) -> Checked:
         """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.

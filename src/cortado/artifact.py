@@ -1,20 +1,19 @@
-"""A compiled model in a folder: written whole or not at all, read back, run and checked against its reference."""
+"""A compiled model in a folder: read, run and checked against its reference."""
 
-import hashlib
 import json
-import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from types import UnionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cortado.errors import CortadoError
+from cortado.folder import compiled_inside
+from cortado.manifest import REPORT, compare, digest, is_remembered, read_report
 from cortado.runner import (
     EXECUTORCH,
     HOST,
@@ -29,6 +28,7 @@ from cortado.runner import (
     write_files,
 )
 from cortado.target import ANY, Core, CortexMTargetConfig, from_target_string
+from cortado.toolchain import cache_dir
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Samples = list[list[ArrayType]]
 
-REPORT, REFERENCE, EXAMPLE, CHECKS = "report.json", "reference.npz", "example.npz", "checks.json"
+REFERENCE, EXAMPLE, CHECKS = "reference.npz", "example.npz", "checks.json"
 PAGE = "report.html"
 EXPECTED = "expected.npz"  # what the bundle is fed for the example, and what it must give back
 PTE_REFERENCE = "pte_reference.npz"  # of a .pte with float operators
@@ -51,175 +51,12 @@ Two float libraries round differently in the last bit, and a quantize behind the
 """
 
 
-# ---- writing ------------------------------------------------------------------------------------------------------
-
-
-def check_folder(folder: Path) -> None:
-    """Raises unless a compiled model may be written here: to a new folder, an empty one, or over an older model."""
-    check_writable(folder)
-    models = compiled_inside(folder)
-    if models:
-        raise CortadoError(
-            f"can't write to {folder}: it holds compiled models in folders of their own, as those for several targets "
-            f"are ({', '.join(model.name for model in models)}); choose another folder"
-        )
-    foreign = _foreign_file(Path(os.path.realpath(folder)))
-    if foreign is not None:
-        raise CortadoError(
-            f"can't write to {folder}: it holds '{foreign}', which is not part of a compiled model; "
-            "choose another folder, or empty this one"
-        )
-
-
-def check_writable(folder: Path) -> None:
-    """Raises unless files can be written into this folder, which may not exist yet."""
-    path = Path(os.path.realpath(folder))
-    try:
-        existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    except OSError as error:  # a name that is too long, a path that loops
-        raise CortadoError(f"can't write to {folder}: {error.strerror}; choose another folder") from error
-    if not existing.is_dir():
-        place = "it" if existing == path else str(existing)
-        raise CortadoError(f"can't write to {folder}: {place} is a file, expected a folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise CortadoError(f"can't write to {folder}: no permission in {existing}; choose a folder you may write to")
-
-
-def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
-    """Writes everything beside its final place and renames at the end, so a failure leaves nothing half-written."""
-    check_folder(folder)
-    final = Path(os.path.realpath(folder))
-    try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        # An existing folder may be a mount point or somebody's current directory: its files are replaced, not itself.
-        beside = final if final.is_dir() else final.parent
-        with tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=beside, ignore_cleanup_errors=True) as staging:
-            new = Path(staging) / "new"
-            _write_all(new, files, report)
-            if final.is_dir():
-                _replace_files(new, final)
-            else:
-                os.replace(new, final)
-    except OSError as error:
-        raise CortadoError(
-            f"can't write to {folder}: {error.strerror or error}; choose a folder you may write to"
-        ) from error
-
-
-def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
-    digests = {}
-    folder.mkdir()
-    for name, content in files.items():
-        data = content.encode() if isinstance(content, str) else content
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        digests[name] = hashlib.sha256(data).hexdigest()
-    text = json.dumps({**report, "artifacts": dict(sorted(digests.items()))}, indent=2)
-    (folder / REPORT).write_text(text + "\n")
-
-
-def _replace_files(new: Path, folder: Path) -> None:
-    """Moves the new files over the old ones, the report last: until then the old one says that something is wrong."""
-    names = sorted(set(_files(new)) - {REPORT})
-    stale = set(_manifest(folder)) - {*names, REPORT}
-    for name in [*names, REPORT]:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(new / name, path)
-    for name in stale:
-        (folder / name).unlink(missing_ok=True)
-    for inner in sorted({parent for name in stale for parent in PurePosixPath(name).parents}, reverse=True):
-        if (folder / inner).is_dir() and not any((folder / inner).iterdir()):
-            (folder / inner).rmdir()
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """One file, whole or not at all."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as staging:
-            temporary = Path(staging) / "new"
-            temporary.write_bytes(data)
-            os.replace(temporary, path)
-    except OSError as error:
-        raise CortadoError(f"can't write {path}: {error.strerror or error}; choose a place you may write to") from error
-
-
-def _files(folder: Path) -> Iterator[str]:
-    """Every file below a folder, one at a time: it may be anybody's folder, of any size."""
-    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return (path.relative_to(folder).as_posix() for path in found)
-
-
-def _manifest(folder: Path) -> tuple[str, ...]:
-    """The files of the compiled model in a folder; none if there is no model in it."""
-    try:
-        report = json.loads((folder / REPORT).read_text())
-        return (REPORT, *_checked_report(report, folder / REPORT)["artifacts"])
-    except (OSError, ValueError, CortadoError):
-        return ()
-
-
-def _foreign_file(folder: Path) -> str | None:
-    if not folder.is_dir():
-        return None
-    known = set(_manifest(folder))
-    return next((name for name in _files(folder) if name not in known), None)
-
-
-def compiled_inside(folder: Path) -> tuple[Path, ...]:
-    """The compiled models in a folder that is none itself, such as one for each of several targets."""
-    try:
-        if (folder / REPORT).exists():
-            return ()
-        return tuple(sorted(path for path in folder.iterdir() if (path / REPORT).is_file()))
-    except OSError:  # no such folder, or not ours to look into
-        return ()
-
-
 def recorded_name(kind: str, position: int) -> str:
     """The name of an array in EXPECTED."""
     return f"{kind}{position}"
 
 
 # ---- reading ------------------------------------------------------------------------------------------------------
-
-_TEXTS, _LISTS = dict.fromkeys(("name", "node", "dtype"), str), dict.fromkeys(("shape", "model_shape", "layout"), list)
-_TENSOR_KEYS: dict[str, type | UnionType] = {**_TEXTS, **_LISTS, "scale": object, "zero_point": object}
-_REPORT_KEYS: dict[str, type | UnionType] = {
-    **dict.fromkeys(("model", "target", "prefix"), str),
-    **dict.fromkeys(("inputs", "outputs"), list),
-    **dict.fromkeys(("memory", "flash"), dict | None),
-    **dict.fromkeys(("bundle_missing", "pte_missing", "float_operators"), list),
-    "artifacts": dict,
-    "macs": int | None,
-    "labels": object,
-}
-
-
-def _checked_report(report: Any, path: Path) -> dict[str, Any]:
-    """A report.json with everything that running its model needs; it may be anybody's file."""
-
-    def refuse(what: str) -> NoReturn:
-        raise CortadoError(f"{path} is not a report of Cortado's ({what}); compile the model again")
-
-    if not isinstance(report, dict):
-        refuse(f"a {type(report).__name__}")
-    records = [(report, _REPORT_KEYS)]
-    for kind in ("inputs", "outputs"):
-        tensors = report.get(kind)
-        records += [(tensor, _TENSOR_KEYS) for tensor in (tensors if isinstance(tensors, list) else [])]
-    for record, keys in records:
-        for key, expected in keys.items():
-            if not isinstance(record, dict) or key not in record or not isinstance(record[key], expected):
-                refuse(f"no '{key}', or not a {getattr(expected, '__name__', expected)}")
-    if any((report[key] is None) != bool(report["bundle_missing"]) for key in ("memory", "flash", "macs")):
-        refuse("a C bundle that is there and missing")
-    # The prefix becomes part of C source, the names part of paths.
-    inside = all(".." not in PurePosixPath(name).parts and not name.startswith("/") for name in report["artifacts"])
-    if not inside or not re.fullmatch(r"[^\W\d]\w*", report["prefix"]):
-        refuse("impossible names")
-    return report
 
 
 def read_arrays(path: Path) -> dict[str, ArrayType]:
@@ -305,13 +142,16 @@ def _difference(got: ArrayType, want: ArrayType) -> float:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A compiled model on disk."""
+    """A compiled model on disk. `ours`: this installation wrote it; `trusted`: that, or the user vouches for it."""
 
     folder: Path
     report: Mapping[str, Any]
+    trusted: bool = False
+    ours: bool = False
 
     @staticmethod
-    def open(folder: Path) -> "Artifact":
+    def open(folder: Path, *, trust: bool = False) -> "Artifact":
+        """The model in a folder, which may be anybody's. With `trust`, what it holds may be executed here."""
         path = folder / REPORT
         if not folder.is_dir():
             raise CortadoError(f"{folder} is not a folder; expected one that `cortado compile` wrote")
@@ -323,25 +163,47 @@ class Artifact:
             )
         if not path.is_file():
             raise CortadoError(f"{folder} holds no {REPORT}; expected a folder that `cortado compile` wrote")
-        try:
-            report = json.loads(path.read_text())
-        except (ValueError, OSError) as error:
-            raise CortadoError(f"{path} can't be read ({error}); compile the model again") from error
-        artifact = Artifact(folder, _checked_report(report, path))
+        report, found = read_report(path)
+        ours = is_remembered(found)
+        artifact = Artifact(folder, report, trusted=trust or ours, ours=ours)
         artifact.check_files()
+        compare(report, folder / (PTE_REFERENCE if report["bundle_missing"] else REFERENCE))
         return artifact
 
     def check_files(self) -> None:
         """Every file is the one that was compiled, and there is no other that would be compiled with them."""
-        for name, digest in self.report["artifacts"].items():
+        for name, expected in self.report["artifacts"].items():
             path = self.folder / name
             if not path.is_file():
                 raise CortadoError(f"{path} is missing; compile the model again")
-            if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            if digest(path.read_bytes()) != expected:
                 raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
         for path in bundle_sources(self.folder):
             if path.relative_to(self.folder).as_posix() not in self.report["artifacts"]:
                 raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
+
+    def check_trust(self) -> None:
+        """Before anything that follows the folder's data is executed on this machine."""
+        if not self.trusted:
+            raise CortadoError(
+                f"{self.folder} was not compiled by this installation (or its notes in {cache_dir()} are gone), and "
+                "this would execute what it holds on this machine. Run it on an emulated board instead, which can't "
+                "reach this machine; or, if you would let its maker run a program here, say so with --trust (in "
+                "Python: Artifact.open(folder, trust=True))"
+            )
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """In a folder from elsewhere, whatever goes wrong is the folder's fault, and no mistake in Cortado."""
+        try:
+            yield
+        except (CortadoError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if self.ours:
+                raise
+            what = " ".join([type(error).__name__, *str(error).splitlines()[:1]])
+            raise CortadoError(f"{self.folder} holds a model that can't be run ({what}); compile it again") from error
 
     @property
     def info(self) -> BundleInfo:
@@ -463,6 +325,7 @@ class Artifact:
 
     def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
         """The .pte on ExecuTorch's own runtime, with its float inputs and outputs."""
+        self.check_trust()
         from cortado.executorch_host import FLOAT_TEMP_BYTES, run_pte
 
         if self.report["pte"] is None:
@@ -479,6 +342,7 @@ class Artifact:
         return Checked(RunResult(EXECUTORCH, found), expected, real=True, tolerance=tolerance)
 
     def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
+        self.check_trust()
         from cortado.emit_c import emit_c
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -535,6 +535,7 @@ class BoardResult:
 
     said: Said
     seconds: float
+    errors: str = ""  # what the emulator wrote to standard error
     counts: Counts | None = None
     stores: StoreReport | None = None
 
@@ -548,8 +549,9 @@ def run_elf(
     *,
     check: bool = True,
     most_output: int = MOST_OUTPUT_BYTES,
+    arguments: Sequence[str] = (),
 ) -> BoardResult:
-    """Runs firmware on an input, which lies in its memory (device/port.h).
+    """Runs firmware on an input, which lies in its memory (device/port.h). `arguments` are more options of QEMU's.
 
     It sees nothing of this machine: the emulator has no semihosting, no disk and no network, and all that leaves it is
     what the program says. A fault is a BoardFaultError; a timeout, an end without an exit code and too much output are
@@ -557,37 +559,28 @@ def run_elf(
     """
     with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
         run = _Run(elf, board, Path(folder))
-        arguments: list[str] = []
+        arguments = list(arguments)
         report = run.folder / "watch-report.txt"
         if plugin is not None:
             config = run.folder / "watch-config.txt"
             config.write_text(_watch_config(plugin, run.image, report), encoding="utf-8")
             arguments += ["-plugin", f"{_escape(str(plugin_path()))},config={config.name}"]
         try:
-            said, _, seconds = _boot(run, inputs, arguments, timeout, check, most_output)
+            result = _boot(run, inputs, arguments, timeout, check, most_output)
         except BoardFaultError as fault:
             if plugin is None or plugin.stores is None:
                 raise
             # A stray store before the fault is its likely cause.
             problem = _stores(_report_rows(report), run.image, plugin.stores).problem()
             raise BoardFaultError("\n".join([str(fault), *([problem] if problem else [])])) from None
-        result = BoardResult(said, seconds)
         return result if plugin is None else _with_report(result, plugin, report, run.image)
-
-
-def run_with_plugin(elf: Path, board: Board, inputs: bytes, plugin: str, timeout: float) -> tuple[Said, str]:
-    """Runs firmware under another plugin, as QEMU's option names it; also what the emulator wrote to stderr."""
-    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
-        run = _Run(elf, board, Path(folder))
-        said, errors, _ = _boot(run, inputs, ["-plugin", plugin], timeout, True, MOST_OUTPUT_BYTES)
-        return said, errors
 
 
 def _with_report(result: BoardResult, plugin: Watch, report: Path, image: Image) -> BoardResult:
     rows = _report_rows(report)
     counts = _counts(rows, image) if plugin.count else None
     stores = _stores(rows, image, plugin.stores) if plugin.stores is not None else None
-    return BoardResult(result.said, result.seconds, counts, stores)
+    return replace(result, counts=counts, stores=stores)
 
 
 def _escape(text: str) -> str:
@@ -666,8 +659,7 @@ class _Run:
 
 def _boot(
     run: _Run, inputs: bytes, arguments: Sequence[str], timeout: float, check: bool, most_output: int
-) -> tuple[Said, str, float]:
-    """What the program said, what the emulator did, and the seconds."""
+) -> BoardResult:
     start = time.monotonic()
     run.write(inputs)
     name, machine = run.elf.name, run.board.machine.value
@@ -699,7 +691,7 @@ def _boot(
         raise BoardFaultError(_fault_text(fault.group(1), run.board, run.image))
     if process.returncode != 0 or said.exit_code is None or (check and said.exit_code != 0):
         raise CortadoError(_failure_text(said, process.returncode, errors, run))
-    return said, errors, time.monotonic() - start
+    return BoardResult(said, time.monotonic() - start, errors)
 
 
 def _failure_text(said: Said, code: int, errors: str, run: _Run) -> str:
@@ -765,9 +757,10 @@ def run_harness(
     *,
     timeout: float = DEFAULT_TIMEOUT,
     plugin: Watch | None = None,
+    arguments: Sequence[str] = (),
 ) -> BoardResult:
     """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board."""
-    return run_elf(elf, board, _samples(inputs, count), timeout, plugin)
+    return run_elf(elf, board, _samples(inputs, count), timeout, plugin, arguments=arguments)
 
 
 def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: int) -> int:

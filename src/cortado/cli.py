@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cortado.api import Compiled, Options
     from cortado.artifact import Artifact, Checked
     from cortado.export import FloatModel
+    from cortado.models import Source
     from cortado.target import CortexMTargetConfig
     from cortado.validate import Layer, Place, Validation
 
@@ -234,6 +235,15 @@ def _run_arguments(commands: Any) -> None:
         metavar="Y.npy",
         help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
     )
+    _trust_argument(parser)
+
+
+def _trust_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="execute what the folder holds on this machine though another installation compiled it (see SECURITY.md)",
+    )
 
 
 def _validate_arguments(commands: Any) -> None:
@@ -265,6 +275,7 @@ def _validate_arguments(commands: Any) -> None:
         metavar="MODEL",
         help="the float model, named as for `cortado compile` (default: the network of the zoo that was compiled)",
     )
+    _trust_argument(parser)
 
 
 # ---- compile -------------------------------------------------------------------------------------------------------
@@ -328,9 +339,8 @@ def _compile_all(
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
     progress("load")
-    from cortado import zoo
-    from cortado.api import prepare
-    from cortado.models import load_calibration, load_model
+    from cortado.folder import locked
+    from cortado.models import load_model
     from cortado.names import check_name
 
     options = _options(arguments)
@@ -342,6 +352,26 @@ def _compile_all(
     name = arguments.name or source.name
     folders = _folders(arguments.output or Path("build") / name, targets)
     _check_places(folders, arguments.intermediates)
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            stack.enter_context(locked(folder))
+        return _compile_source(arguments, spec, name, source, folders, options, targets, progress)
+
+
+def _compile_source(
+    arguments: argparse.Namespace,
+    spec: str,
+    name: str,
+    source: "Source",
+    folders: list[Path],
+    options: "Options",
+    targets: list["CortexMTargetConfig"],
+    progress: _Progress,
+) -> list[tuple[Path, dict[str, Any]]]:
+    from cortado import zoo
+    from cortado.api import prepare
+    from cortado.models import load_calibration
+
     batches = load_calibration(arguments.calibration, source)
     facts = {
         "calibration": {"data": arguments.calibration or "the model's own", "batches": len(batches)},
@@ -386,7 +416,8 @@ def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
 
 def _check_places(folders: list[Path], intermediates: Path | None) -> None:
     """Places that can't be written are found out before the work, not after it."""
-    from cortado.artifact import REPORT, check_folder, check_writable
+    from cortado.folder import check_folder, check_writable
+    from cortado.manifest import REPORT
 
     for folder in folders:
         check_folder(folder)
@@ -452,11 +483,10 @@ def _code(report: dict[str, Any]) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from cortado.artifact import REPORT, Artifact
-    from cortado.doctor import require
-    from cortado.runner import EXECUTORCH, choose_board
+    from cortado.artifact import Artifact
+    from cortado.manifest import REPORT
+    from cortado.runner import EXECUTORCH
     from cortado.target import from_target_string
-    from cortado.toolchain import Tool
 
     is_pte = arguments.folder.suffix == ".pte" and arguments.folder.is_file()
     if is_pte and not (arguments.folder.absolute().parent / REPORT).is_file():
@@ -464,13 +494,23 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     targets = [] if arguments.target is None else [from_target_string(arguments.target)]
     folder = arguments.folder.absolute().parent if is_pte else _folder_of(arguments.folder, targets)
-    artifact = Artifact.open(folder)
+    artifact = Artifact.open(folder, trust=arguments.trust)
     for target in targets:
         artifact = artifact.for_target(target)
-    on = EXECUTORCH if is_pte and arguments.on is None else arguments.on
+    with artifact.guarded():
+        _run_artifact(arguments, artifact, EXECUTORCH if is_pte and arguments.on is None else arguments.on)
+
+
+def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> None:
+    from cortado.doctor import require
+    from cortado.runner import EXECUTORCH, choose_board
+    from cortado.toolchain import Tool
+
     if on != EXECUTORCH:
         artifact.check_bundle()
     board = choose_board(artifact.info.target, on)
+    if board is None:
+        artifact.check_trust()
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
     samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
@@ -487,7 +527,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _folder_of(folder: Path, targets: list["CortexMTargetConfig"]) -> Path:
     """Of a folder with one compiled model for each of several targets, that of the only target asked for."""
-    from cortado.artifact import compiled_inside
+    from cortado.folder import compiled_inside
 
     inside = {path.name: path for path in compiled_inside(folder)}
     return inside.get(targets[0].target_string, folder) if len(targets) == 1 else folder
@@ -498,6 +538,7 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     from cortado.artifact import read_arrays
     from cortado.doctor import require
     from cortado.executorch_host import FLOAT_TEMP_BYTES, run_pte
+    from cortado.manifest import digest, is_remembered
     from cortado.pte_reader import read_pte_file, require_target
     from cortado.runner import EXECUTORCH
     from cortado.target import from_target_string
@@ -511,6 +552,12 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     if arguments.input is None:
         raise CortadoError(
             f"there is no report.json beside {arguments.folder}, so no example input: give one with --input"
+        )
+    if not arguments.trust and not is_remembered(digest(arguments.folder.read_bytes())):
+        raise CortadoError(
+            f"{arguments.folder} was not compiled by this installation, and the ExecuTorch runtime that would run it "
+            "on this machine was not written for hostile files. `cortado inspect` shows what it holds; if you trust "
+            "its maker, say so with --trust"
         )
     require((Tool.CC, Tool.CXX))
     sample = list(read_arrays(arguments.input).values())
@@ -543,7 +590,7 @@ def _check_output(artifact: "Artifact", path: Path) -> None:
 def _write_outputs(path: Path, values: dict[str, Any]) -> None:
     import numpy as np
 
-    from cortado.artifact import write_file
+    from cortado.folder import write_file
 
     stream = io.BytesIO()
     if path.suffix == ".npy":
@@ -624,14 +671,23 @@ def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
 
 def _validate(arguments: argparse.Namespace) -> None:
     from cortado.artifact import Artifact
-    from cortado.doctor import require
     from cortado.target import from_target_string
-    from cortado.toolchain import Tool
 
     targets = [] if arguments.target is None else [from_target_string(text) for text in arguments.target.split(",")]
-    artifact = Artifact.open(_folder_of(arguments.folder, targets))
+    artifact = Artifact.open(_folder_of(arguments.folder, targets), trust=arguments.trust)
     for target in targets:
         artifact.for_target(target)
+    artifact.check_trust()
+    with artifact.guarded():
+        _validate_artifact(arguments, artifact, targets)
+
+
+def _validate_artifact(
+    arguments: argparse.Namespace, artifact: "Artifact", targets: list["CortexMTargetConfig"]
+) -> None:
+    from cortado.doctor import require
+    from cortado.toolchain import Tool
+
     samples = [artifact.example()] if arguments.inputs is None else artifact.read_samples(arguments.inputs)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
     require(tools if artifact.report["pte"] is None else (*tools, Tool.CXX))
@@ -855,7 +911,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
 def _plan(arguments: argparse.Namespace) -> None:
     from cortado import memory
-    from cortado.artifact import write_file
+    from cortado.folder import write_file
 
     try:
         text = arguments.file.read_text()

@@ -11,7 +11,7 @@ import numpy as np
 from cortado import __version__
 from cortado.errors import CortadoError
 from cortado.memory import Plan
-from cortado.names import c_identifier
+from cortado.names import c_identifier, c_string, plain
 from cortado.op import Array, Field, Kernel, Layer
 from cortado.program import Port, Program, Step, Tensor, Walk
 from cortado.schedule import ALIGNMENT, GUARD_BYTES, Planned, scratch_name
@@ -264,9 +264,9 @@ void *{self.name}_default_arena(void)
             for position, step in enumerate(stage.steps):
                 layer, call = self._layer(f"{number}_{position}", step)
                 numbers = self._step_numbers(number, position, step, len(ports))
-                where = f" {step.module}" if step.module else ""
+                title = plain(f"{step.name} {step.module}".rstrip())
                 checked = self._checked_fields(f"{number}_{position}", step)
-                steps.append(f"    /* {step.name}{where} */ {{{call}, {layer}, {numbers} CHECKED({checked})}}")
+                steps.append(f"    /* {title} */ {{{call}, {layer}, {numbers} CHECKED({checked})}}")
                 ports += [f"    {self._port(port, step.group, producers)}" for port in step.inputs]
             stages.append(f"    {{{first}, {stage.steps[0].images}, {len(stage.steps)}}}")
         empty = not stages
@@ -286,14 +286,14 @@ void *{self.name}_default_arena(void)
         for buffer in self.planned.problem.buffers:
             at = self.planned.checked.offsets[buffer.name] + GUARD_BYTES
             last = buffer.end[0] - (buffer.end[1] == 0)
-            rows.append(f'    {{"{buffer.name}", {at}, {buffer.size}, {buffer.start[0]}, {last}}}')
+            rows.append(f"    {{{c_string(buffer.name)}, {at}, {buffer.size}, {buffer.start[0]}, {last}}}")
         table = ",\n".join(rows)
         declaration = f"static const cortado_guarded_t guarded[] = {{\n{table},\n}};"
         return f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{declaration}\n#endif\n"
 
     def _checked_fields(self, tag: str, step: Step) -> str:
         """Name, planned scratch and the function that works out the kernel's need again."""
-        label = f'"{step.name} ({step.operator})"'
+        label = c_string(f"{step.name} ({step.operator})")
         texts = {core: f"{kernel.scratch}, {self._need(kernel, core)}" for core, kernel in step.kernels.items()}
         return f"{label}, {self._by_core(f'NEED{tag}', texts)}"
 
@@ -440,7 +440,7 @@ target_compile_options({self.name} PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)})
 
     def _readme(self) -> str:
         name, upper = self.name, self.upper
-        return f"""# {self.program.name} for {self.program.target.target_string}
+        return f"""# {plain(self.program.name)} for {self.program.target.target_string}
 
 | memory | bytes |
 |---|---|
@@ -511,7 +511,7 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         """Type, order and meaning of every input and output, as the header's macros say them."""
         groups = (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
         tensors = [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
-        rows = [f"| {tag} | {tensor.name} | {tensor.dtype} | {_order(tensor)} |" for tag, tensor in tensors]
+        rows = [f"| {tag} | {plain(tensor.name)} | {tensor.dtype} | {_order(tensor)} |" for tag, tensor in tensors]
         text = "| | name | type | shape and order |\n|---|---|---|---|\n" + "\n".join(rows)
         coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
         if not coded:
@@ -706,7 +706,7 @@ def _tensor_macros(prefix: str, number: int, tensor: Tensor) -> str:
     size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
     shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # {} initialises no C array: a number is an array of 1
     lines = [
-        f"/* {tag}: {tensor.name}, {tensor.dtype}, {_order(tensor)} */",
+        f"/* {tag}: {plain(tensor.name)}, {tensor.dtype}, {_order(tensor)} */",
         f"#define {tag}_BYTES {size}",
         f"#define {tag}_SHAPE {{{', '.join(map(str, shape))}}}",
         f"#define {tag}_LAYOUT {{{', '.join(map(str, layout))}}} /* the model's dimensions in this order */",
@@ -743,7 +743,7 @@ def _order(tensor: Tensor) -> str:
 
 
 def _banner(program: Program) -> str:
-    return f"/* {program.name} for {program.target.target_string}, written by Cortado {__version__}. */"
+    return f"/* {plain(program.name)} for {program.target.target_string}, written by Cortado {__version__}. */"
 
 
 def _isa_guard(program: Program) -> str:

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from cortado.errors import CortadoError
 from cortado.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
+from cortado.names import is_node_name, printable
 from cortado.numerics import QParams
 from cortado.op import Call, operator_of, registry
 from cortado.ops.transpose import TRANSPOSE
@@ -171,8 +172,15 @@ def _decode(value: Any) -> Any:
     if isinstance(value, list):
         return [_decode(item) for item in value]
     if isinstance(value, dict):
-        return Ref(value["ref"]) if "ref" in value else getattr(torch, value["dtype"])
+        return Ref(value["ref"]) if "ref" in value else _dtype(value["dtype"])
     return value
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise CortadoError(f"'{name}' is no type of numbers")
+    return found
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
@@ -222,7 +230,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
             name=call["name"],
             operator=call["operator"],
             arguments={name: _decode(value) for name, value in call["arguments"].items()},
-            module=call["module"],
+            module=printable(call["module"]),
             twin=call.get("twin", ""),
         )
         for call in record["calls"]
@@ -230,10 +238,13 @@ def from_bytes(data: bytes) -> LoweredGraph:
     values = {
         name: Value(
             shape=tuple(value["shape"]),
-            dtype=getattr(torch, value["dtype"]),
+            dtype=_dtype(value["dtype"]),
             qparams=QParams(*value["qparams"]) if value["qparams"] else None,
         )
         for name, value in record["values"].items()
     }
     constants = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    strange = [name for name in (*record["inputs"], *(call.name for call in calls)) if not is_node_name(name)]
+    if strange:
+        raise CortadoError(f"{strange[0]!r} can't name a node")
     return LoweredGraph(tuple(record["inputs"]), constants, tuple(calls), tuple(record["outputs"]), values)

@@ -1,8 +1,9 @@
 """report.html: the report for people. One file, nothing loaded from anywhere, made from report.json's data alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
+
+from cortado.names import html_text
 
 Report = Mapping[str, Any]
 
@@ -46,20 +47,20 @@ def build_page(report: Report) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>{escape(title)}</title>
+<title>{html_text(title)}</title>
 <style>{STYLE}</style>
 </head>
 <body>
-<h1>{escape(title)}</h1>
+<h1>{html_text(title)}</h1>
 {body}
-<p class="note">Written by Cortado {escape(report["cortado_version"])}.</p>
+<p class="note">Written by Cortado {html_text(report["cortado_version"])}.</p>
 </body>
 </html>
 """
 
 
 def _section(title: str, content: str) -> str:
-    return f"<h2>{escape(title)}</h2>\n{content}" if content else ""
+    return f"<h2>{html_text(title)}</h2>\n{content}" if content else ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: frozenset[int] = frozenset({1})) -> str:
@@ -69,7 +70,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: frozense
         texts = []
         for column, cell in enumerate(cells):
             kind = ' class="number"' if column in numbers else ""
-            text = f"{cell:,}" if isinstance(cell, int) else escape(str(cell))
+            text = f"{cell:,}" if isinstance(cell, int) else html_text(str(cell))
             texts.append(f"<{tag}{kind}>{text}</{tag}>")
         return f"<tr>{''.join(texts)}</tr>"
 
@@ -77,7 +78,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: frozense
 
 
 def _list(items: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>" if items else ""
+    return "<ul>" + "".join(f"<li>{html_text(item)}</li>" for item in items) + "</ul>" if items else ""
 
 
 def _summary(report: Report) -> str:
@@ -133,7 +134,7 @@ def _timeline(report: Report) -> str:
         shade = "#4f86b8" if moment["stage"] % 2 else "#7ba7cf"
         bars.append(
             f'<rect x="{number * step:.2f}" y="{HEIGHT - high:.2f}" width="{step:.2f}" height="{high:.2f}" '
-            f'fill="{shade}"><title>{escape(label)}</title></rect>'
+            f'fill="{shade}"><title>{html_text(label)}</title></rect>'
         )
     text = (
         "Bytes in use from the first step to the last; the full height is the arena. A stage is one layer, or "
@@ -199,8 +200,8 @@ def _layers(report: Report) -> str:
         operator = layer["operator"].split("::")[-1]
         share = 100 * layer["macs"] / most
         rows.append(
-            f"<tr><td>{where.get(layer['name'], '')}</td><td>{escape(layer['module'] or layer['name'])}</td>"
-            f'<td>{escape(operator)}</td><td class="number">{layer["macs"]:,}</td>'
+            f"<tr><td>{where.get(layer['name'], '')}</td><td>{html_text(layer['module'] or layer['name'])}</td>"
+            f'<td>{html_text(operator)}</td><td class="number">{layer["macs"]:,}</td>'
             f'<td style="width:20%"><div class="bar" style="width:{share:.1f}%"></div></td></tr>'
         )
     return "<table>\n" + "\n".join([head, *rows]) + "\n</table>"

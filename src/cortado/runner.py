@@ -270,7 +270,7 @@ def run_bundle(
     if board is None:
         limit = _timeout(timeout, len(samples))
         said = boards.run_host(program, _feed(samples), len(samples), timeout=limit).said
-        return RunResult(HOST, _split(said.outputs, info, len(samples)), trace=said.trace)
+        return RunResult(HOST, split_outputs(said.outputs, info, len(samples)), trace=said.trace)
     machine, watch = boards.board(board), _watch(program, count, stores)
     sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
     most = max(boards.samples_per_boot(program, machine, *sizes), 1)
@@ -300,7 +300,7 @@ def _result(board: Machine, boots: Sequence[boards.BoardResult], info: BundleInf
         functions.update(one.functions)
     return RunResult(
         on=board.value,
-        samples=_split(b"".join(done.said.outputs for done in boots), info, samples),
+        samples=split_outputs(b"".join(done.said.outputs for done in boots), info, samples),
         instructions=counts[0].samples[0].total if counts and counts[0].samples else None,
         stack_bytes=max((done.said.stack_bytes for done in boots if done.said.stack_bytes is not None), default=None),
         functions=dict(functions.most_common()) if counts else None,
@@ -316,7 +316,7 @@ def _watch(program: Path, count: bool, stores: StoreRules | None) -> boards.Watc
     return boards.Watch(count=count, stores=stores.table(), steps=calls)
 
 
-def _split(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
+def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
     total = sum(tensor.bytes for tensor in info.outputs)
     if len(data) != total * count:
         raise CortadoError(f"the run gave {len(data)} bytes, expected {total * count}")
