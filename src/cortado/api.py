@@ -31,7 +31,7 @@ from cortado.budget import check_flash, check_ram
 from cortado.emit_c import Bundle, emit_c
 from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
 from cortado.errors import CortadoError, CortadoWarning, NotInteger
-from cortado.export import Inputs, Quantized, capture, check_batches, check_example, quantize
+from cortado.export import FloatRun, Inputs, Quantized, capture, check_batches, check_example, quantize
 from cortado.folder import write_folder
 from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.names import c_identifier, check_name
@@ -173,11 +173,8 @@ class Model:
             pte = None if programs.pte is None else emit_pte(programs.pte, target, facts, etrecord=options.etrecord)
         reported = graph or pte_graph
         assert reported is not None
-        nhwc = options.input_layout is InputLayout.NHWC
+        runs = self._runs(options)
         with clock.phase("check"):
-            runs = self.quantized.checked
-            if nhwc:
-                runs = tuple(replace(run, inputs=tuple(_nhwc(value) for value in run.inputs)) for run in runs)
             kept = check_outputs(reported, runs)
         data = build_report(
             name=self.name,
@@ -209,6 +206,13 @@ class Model:
             options=options,
             data={**data, "prefix": c_identifier(self.name)},
         )
+
+    def _runs(self, options: Options) -> tuple[FloatRun, ...]:
+        """Calibration inputs as the compiled model reads them, with the float model's outputs."""
+        runs = self.quantized.checked
+        if options.input_layout is InputLayout.NHWC:
+            return tuple(replace(run, inputs=tuple(_nhwc(value) for value in run.inputs)) for run in runs)
+        return runs
 
     def _lower(self, target: CortexMTargetConfig, options: Options, intermediates: Path | None) -> "_Programs":
         """One lowered program for both artifacts; where something may stay in float, another one for the .pte."""

@@ -95,10 +95,12 @@ class _Single(torch.nn.Module):
 def _rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name."""
+    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
+    beside a tensor, which would become a constant of the program."""
     dims = list(range(-len(normalized_shape), 0))
     eps = torch.finfo(torch.float32).eps if eps is None else eps
-    result = input * torch.rsqrt((input * input).mean(dims, keepdim=True) + eps)
+    mean = (input * input).mean(dims, keepdim=True)
+    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
     return result if weight is None else result * weight
 
 
