@@ -1,7 +1,8 @@
 """The nn.Module that a recipe stands for, and recipes with layers left out."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,13 +61,19 @@ def results_of(result: Any) -> list[Tensor]:
 
 
 def eager(network: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """What torch computes: on copies, since the network may write into its inputs; copied, since outputs may be one
-    memory. oneDNN's transposed convolution is wrong where no tap reaches an output pixel, so it is off."""
+    """What torch computes: on copies, since a network may write into its inputs; copied, since outputs may be one
+    memory."""
+    with torch.no_grad(), plain_kernels():
+        return [value.clone() for value in network(*(value.clone() for value in inputs))]
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Without oneDNN, whose transposed convolution is wrong where no tap reaches an output pixel."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the switch itself warns of settings that nobody made
-        off = torch.backends.mkldnn.flags(enabled=False)
-        with torch.no_grad(), off:
-            return [value.clone() for value in network(*(value.clone() for value in inputs))]
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
 
 
 # ---- leaving out ---------------------------------------------------------------------------------------------------

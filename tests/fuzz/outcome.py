@@ -181,11 +181,11 @@ def _spying(outcome: Outcome) -> Iterator[None]:
     """Notes which operators the captured graph holds, before anything is rewritten."""
     capture = api.capture
 
-    def spy(*args: Any, **kwargs: Any) -> torch.fx.GraphModule:
-        module = capture(*args, **kwargs)
-        calls = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        captured = capture(*args, **kwargs)
+        calls = [node.target for node in captured.module.graph.nodes if node.op == "call_function"]
         outcome.aten = sorted({str(target) for target in calls if isinstance(target, torch._ops.OpOverload)})
-        return module
+        return captured
 
     with mock.patch.object(api, "capture", spy):
         yield
