@@ -155,7 +155,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
             f"a transformation of torch.func (vmap, grad){_place(node)} can't be captured; write the computation "
             "itself, on whole batches"
         )
-    elif isinstance(target, OpOverload) and target._schema.is_mutable and out_of_place(target) is None:
+    elif isinstance(target, OpOverload) and target._schema.name.endswith("_") and out_of_place(target) is None:
         raise CortadoError(
             f"{describe(node)} writes in place and has no form that gives a new tensor; use one that has"
         )
