@@ -123,8 +123,9 @@ def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -
     outcome.kernels = _kernels(host.files)
     if places.pte and case.has_pte:
         with outcome.phase(".pte"):
-            check_pte(case)
+            called = check_pte(case)
         outcome.pte = True
+        outcome.operators = sorted({*outcome.operators, *called})
     if places.board:
         with outcome.phase("board"):
             made: Bundled = check_board(case)
