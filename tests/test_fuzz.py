@@ -12,15 +12,17 @@ import pytest
 
 from conftest import Golden
 from cortado import runner
+from cortado.api import prepare
 from cortado.artifact import Artifact
 from cortado.errors import CortadoError
+from cortado.models import load_calibration, load_model
 from cortado.target import from_target_string
 from fuzz import shrink
 from fuzz.campaign import TOGETHER, Wanted
 from fuzz.hostile import check_folder, check_names, draw_name
 from fuzz.interrupts import run_disturbed
 from fuzz.journal import ROOT, Journal, totals
-from fuzz.oracles import Choices, Kind
+from fuzz.oracles import TARGETS, Choices, Kind
 from fuzz.outcome import Outcome, reason
 from fuzz.page import PAGE, SUMMARY, page
 from fuzz.recipe import Recipe
@@ -185,7 +187,36 @@ def test_interrupts_find_code_that_does_not_survive_them(target: str, board: str
 def test_a_run_without_interrupts_is_no_proof() -> None:
     files, info = below("cortex-m4", BELOW_STACK.replace("20000", "2"))
     with pytest.raises(CortadoError, match="run reported an error"):
-        run_disturbed(files, info, [[np.array([7], np.int8)]], "mps2-an386")
+        run_disturbed(files, info, [[np.array([7], np.int8)]], "mps2-an386", least=100)
+
+
+SMALL_NETWORKS = ("ds_cnn", "resnet8", "mobilenet_v1_025", "deep_autoencoder", "ecg_conv1d", "unet_small")
+
+
+def disturbed_zoo(name: str, target: str, board: str, folder: Path) -> None:
+    """At least a thousand interrupts, and the same bits."""
+    source = load_model(name)
+    model = prepare(source.model, source.example_inputs, load_calibration("random", source), name=name)
+    artifact = model.compile(target).save(folder)
+    feeds, expected = artifact.reference([artifact.example()])
+    files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.[chS]")}
+    found = run_disturbed(files, artifact.info, feeds, board, least=1000)
+    for got, want in zip(found[0], expected[0], strict=True):
+        assert np.array_equal(got, want)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55"])
+def test_interrupts_change_no_bit(target: str, tmp_path: Path) -> None:
+    disturbed_zoo("ds_cnn", target, TARGETS[target], tmp_path / "ds_cnn")
+
+
+@pytest.mark.qemu
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SMALL_NETWORKS)
+def test_interrupts_change_no_bit_of_the_zoo(name: str, target: str, tmp_path: Path) -> None:
+    disturbed_zoo(name, target, TARGETS[target], tmp_path / name)
 
 
 # ---- the page ------------------------------------------------------------------------------------------------------

@@ -155,8 +155,7 @@ def test_other_bits_elsewhere_are_found(small: Case, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_refused_is_no_bug() -> None:
-    written = Recipe(((1, 4, 4),), (Layer("copied_into", (0, 1), {"kind": "copy_"}),), (2,), 0)
-    recipe = replace(written, inputs=((1, 4, 4), (1, 4, 4)))
+    recipe = Recipe(((1, 4, 4),), (Layer("undeclared_alias", (0,), {"kind": "einsum"}),), (1,), 0)
     outcome = check_recipe(recipe, Choices(), Places())
     assert (outcome.kind, outcome.host) == ("", False)
     assert outcome.refused

@@ -156,6 +156,27 @@ def test_dropout_leaves_no_node() -> None:
         assert torch.equal(reference_outputs(with_dropout.graph, batch)[0], wanted)
 
 
+@pytest.mark.parametrize(
+    ("layer", "plain"),
+    [
+        (nn.Dropout(0.5, inplace=True), nn.Identity()),
+        (nn.AlphaDropout(0.5, inplace=True), nn.Identity()),
+        (nn.FeatureAlphaDropout(0.5, inplace=True), nn.Identity()),
+        (nn.RReLU(0.1, 0.3), nn.LeakyReLU(0.2)),  # FX takes every call of it for one that must not go
+        (nn.RReLU(0.1, 0.3, inplace=True), nn.LeakyReLU(0.2)),
+    ],
+    ids=str,
+)
+def test_what_is_random_in_training_is_plain_in_evaluation(layer: nn.Module, plain: nn.Module) -> None:
+    found, wanted = (
+        lower_on(seeded(nn.Sequential(nn.Conv2d(3, 4, 3), chosen, nn.Tanh())), images()) for chosen in (layer, plain)
+    )
+    assert is_integer(found) == is_integer(wanted)
+    for batch in images():
+        pairs = zip(reference_outputs(found.graph, batch), reference_outputs(wanted.graph, batch), strict=True)
+        assert all(torch.equal(got, want) for got, want in pairs)
+
+
 def test_a_model_in_training_mode_is_compiled_in_eval_mode_and_left_as_it_was() -> None:
     model = seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))).train()
     statistics = model[1].running_mean.clone()

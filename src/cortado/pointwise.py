@@ -27,7 +27,7 @@ _FUNCTIONS = (
     "relu relu6 hardtanh clamp clamp_min clamp_max clip sigmoid special_expit tanh silu gelu hardswish hardsigmoid "
     "leaky_relu elu selu celu mish softplus exp exp2 expm1 log log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute "
     "neg negative sin cos tan asin acos atan sinh cosh asinh acosh atanh reciprocal erf erfc square sign sgn floor "
-    "ceil round trunc fix frac threshold logit special_logit hardshrink softshrink rrelu nan_to_num deg2rad rad2deg "
+    "ceil round trunc fix frac threshold logit special_logit hardshrink softshrink nan_to_num deg2rad rad2deg "
     "sinc special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc positive"
 )
 _COMBINATIONS = (

@@ -15,7 +15,7 @@
 #define SYST_CVR REGISTER(0xE000E018u)
 #define VTOR REGISTER(0xE000ED08u)
 
-enum { VECTORS = 16, SYSTICK = 15, TICKS = 397 }; /* a prime: no loop keeps step with it */
+enum { VECTORS = 16, SYSTICK = 15, TICKS = 251 }; /* a prime: no loop keeps step with it */
 
 volatile uint32_t cortado_interrupts;
 

@@ -10,20 +10,23 @@ from cortado import boards, runner
 from cortado.target import BUNDLE_FLAGS, Machine
 
 HERE = Path(__file__).parent
-LEAST = 100  # interrupts while the samples run; fewer are an error
 # An instruction takes 32 ns of the board's time, whatever it is: the timer can then stop at each of them.
 PRECISE = ("-icount", "shift=5")
 
 
 def run_disturbed(
-    files: Mapping[str, str], info: runner.BundleInfo, feeds: Sequence[Sequence[np.ndarray]], board: str
+    files: Mapping[str, str],
+    info: runner.BundleInfo,
+    feeds: Sequence[Sequence[np.ndarray]],
+    board: str,
+    least: int = 1,
 ) -> list[list[np.ndarray]]:
-    """The outputs of a bundle's release build on a board; CortadoError if there were too few interrupts."""
+    """The outputs of a bundle's release build on a board; CortadoError if the first run has too few interrupts."""
     machine = boards.board(board)
     with TemporaryDirectory(prefix="cortado-fuzz-") as temporary:
         folder = Path(temporary)
         runner.write_files(folder, files)
-        (folder / "harness_model.c").write_text(glue(info))
+        (folder / "harness_model.c").write_text(glue(info, least))
         sources = [*runner.bundle_sources(folder), HERE / "interrupts.c"]
         flags = [*runner.board_flags(info.target, Machine(board)), *runner.WARNINGS, *BUNDLE_FLAGS]
         elf = boards.build_firmware(machine, sources, [*runner.bundle_includes(folder), HERE], flags, info.name)
@@ -32,11 +35,11 @@ def run_disturbed(
     return runner.split_outputs(done.said.outputs, info, len(feeds))
 
 
-def glue(info: runner.BundleInfo) -> str:
+def glue(info: runner.BundleInfo, least: int) -> str:
     """The harness's own glue, but for the function that runs the network."""
     name, text = info.name, runner.harness_source(info)
     header = f'#include "{name}.h"\n'
-    changed = text.replace(header, header + DISTURBED.format(name=name, least=LEAST), 1)
+    changed = text.replace(header, header + DISTURBED.format(name=name, least=least), 1)
     changed = changed.replace(f" {name}_run,", " disturbed_run,", 1)
     assert changed.count("disturbed_run") == 2, "the harness's glue has changed"
     return changed

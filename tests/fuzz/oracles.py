@@ -28,10 +28,11 @@ from cortado.emit_pte import c_only, emit_pte
 from cortado.errors import CortadoError
 from cortado.executorch_host import run_pte
 from cortado.lowered import LoweredGraph, lowered_graph, run_reference
-from cortado.op import LinearWeights
+from cortado.op import LinearWeights, registry
 from cortado.options import Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.program import Border, build_program
+from cortado.pte_reader import read_pte
 from cortado.schedule import Optimize, Planned, schedule
 from cortado.target import Core, CortexMTargetConfig, from_target_string
 from fuzz.host import HostCase
@@ -264,13 +265,17 @@ def check_disturbed(case: Case) -> None:
     require_equal(Kind.INTERRUPT, found, made.expected, case.choices.board)
 
 
-def check_pte(case: Case) -> None:
+def check_pte(case: Case) -> set[str]:
+    """The operators that the file calls, by the registry's names."""
     pte = emit_pte(case.program, case.choices.config, {"model": case.name}, etrecord=False)
     feeds = [[value.numpy() for value in sample] for sample in case.samples]
     expected = [[values[name].numpy() for name in case.graph.outputs] for values in case.values]
     with failing(Kind.PTE):
         found = run_pte(pte.data, feeds)
     require_equal(Kind.PTE, found, expected, "executorch")
+    method = read_pte(pte.data, case.name).method("forward")
+    assert method is not None
+    return {use.name.split(".")[0] for use in method.operators} & set(registry().operators)
 
 
 @contextmanager

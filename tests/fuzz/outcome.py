@@ -123,8 +123,9 @@ def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -
     outcome.kernels = _kernels(host.files)
     if places.pte and case.has_pte:
         with outcome.phase(".pte"):
-            check_pte(case)
+            called = check_pte(case)
         outcome.pte = True
+        outcome.operators = sorted({*outcome.operators, *called})
     if places.board:
         with outcome.phase("board"):
             made: Bundled = check_board(case)
@@ -195,7 +196,7 @@ def reason(text: str) -> str:
     """A refusal without the names and numbers of this one network: same reasons count together."""
     lines = text.split("\n")
     line = lines[1] if text.startswith("can't run in integer arithmetic") and len(lines) > 1 else lines[0]
-    line = re.sub(r" in module '[^']*'| at \S+:\d+( \([^)]*\)+)?", "", line)
+    line = re.sub(r" in module '[^']*'| at \S+:\d+ \(.*?\)(?=:? [a-z])", "", line)
     line = re.sub(r"'[^']*'", "'...'", re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "N", line))
     return line.strip()[:160]
 

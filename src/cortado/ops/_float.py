@@ -96,5 +96,7 @@ def out_of_place(target: OpOverload) -> OpOverload | None:
 
 
 def _signature(target: OpOverload) -> list[tuple[str, str]]:
-    """transpose_.default is transpose.int: overloads are told apart by what they take, not by their names."""
-    return [(one.name, str(one.type)) for one in target._schema.arguments]
+    """transpose_.default is transpose.int: overloads are told apart by what they take, not by their names. Nor by what
+    they call the tensor itself: dropout_ has a `self` where dropout has an `input`."""
+    first, *others = target._schema.arguments
+    return [("", str(first.type)), *((one.name, str(one.type)) for one in others)]

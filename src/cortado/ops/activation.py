@@ -52,8 +52,6 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 def match(bound: Bound) -> Quantization | Reject:
     if bound.node.meta["val"].dtype not in (torch.float32, torch.int8):
         return Reject(f"gives {bound.node.meta['val'].dtype}, and only float32 results are quantized")
-    if bound.get("training"):
-        return Reject("training=True makes it random; export the model in eval mode")
     fixed = FIXED_OUTPUT.get(last_call(bound.node), Role.ACTIVATION)
     return Quantization({operand_name(bound.node): Role.ACTIVATION}, fixed)
 
@@ -128,6 +126,13 @@ def clamped(lowering: Lowering, node: Node) -> Node:
 
 def to_sigmoid(bound: Bound) -> Node:
     return add_call(bound.node, aten.sigmoid.default, bound["self"])
+
+
+def to_leaky_relu(bound: Bound) -> Node | None:
+    """In evaluation mode rrelu has one slope, the middle of its range. (FX keeps a random call that nothing reads.)"""
+    if bound["training"]:
+        return None
+    return add_call(bound.node, aten.leaky_relu.default, bound["self"], (bound["lower"] + bound["upper"]) / 2)
 
 
 def to_clamp(bound: Bound) -> Node:
@@ -215,6 +220,7 @@ REFUSED_PATTERN = Pattern(
     aten=tuple(sorted(COMBINATIONS - _WITH_OPERATORS_OF_THEIR_OWN, key=str)), match=refuse, lower=lower
 )
 
+RRELU_REWRITE = Rewrite(aten=(aten.rrelu.default,), rewrite=to_leaky_relu)
 SIGMOID_REWRITE = Rewrite(aten=(aten.special_expit.default,), rewrite=to_sigmoid)
 CLAMP_REWRITE = Rewrite(aten=(aten.clip.default,), rewrite=to_clamp)
 PRELU_REWRITE = Rewrite(aten=(aten.prelu.default, aten._prelu_kernel.default), rewrite=to_fewer_slopes)
