@@ -41,11 +41,11 @@ def affine(bound: Bound) -> tuple[Tensor, Tensor] | None:
 
 def layer_before(node: Node) -> Node | None:
     """The convolution or linear layer whose output channels are the normalization's, if nothing else reads it."""
-    channels = shape(node)[1]
-    while is_call(node, aten.reshape.default) and sole_user(node) is not None and shape(node)[1] == channels:
+    outer = shape(node)[:2]  # images and channels: a reshape that keeps both keeps every value's channel
+    while is_call(node, aten.reshape.default) and sole_user(node) is not None and shape(node)[:2] == outer:
         node = node.all_input_nodes[0]
     fits = is_call(node, *_CONVOLUTIONS) or (is_call(node, aten.linear.default) and len(shape(node)) == 2)
-    if not fits or sole_user(node) is None or shape(node)[1] != channels:
+    if not fits or sole_user(node) is None or shape(node)[:2] != outer:
         return None
     bound = bind(node)
     constant = is_constant(bound["weight"]) and (bound["bias"] is None or is_constant(bound["bias"]))
