@@ -6,8 +6,10 @@ python benchmarks/code_size.py [--networks ...] [--targets m4,m55] [--json]
 from typing import Any
 
 from _common import PEERS, TARGETS, measured, progress, ratio, table
-from cortado import api, runner, zoo
-from cortado.target import Compiler, from_target_string
+from cortado import api
+from cortado.base.target import Compiler, from_target_string
+from cortado.frontend import zoo
+from cortado.run import runner
 
 
 def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:

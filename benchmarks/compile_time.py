@@ -26,8 +26,9 @@ def child(name: str, target: str) -> dict[str, Any]:
     """Compiles one network; the children's CPU time (the C compiler's) counts too."""
     import torch
 
-    from cortado import api, zoo
-    from cortado.target import from_target_string
+    from cortado import api
+    from cortado.base.target import from_target_string
+    from cortado.frontend import zoo
 
     # Imports are not counted: compile something small first, which brings in all of torch and executorch.
     api.compile(torch.nn.Linear(2, 2), (torch.zeros(1, 2),), target, [(torch.ones(1, 2),)], name="warm")

@@ -15,8 +15,8 @@ from torch import nn
 
 from _common import BASELINES, NOTE, TARGETS, geometric_mean, progress, ratio, remember, table
 from cortado import api
-from cortado.schedule import Optimize
-from cortado.target import from_target_string
+from cortado.base.target import from_target_string
+from cortado.options import Optimize
 
 LAYERS: dict[str, Any] = BASELINES["cmsis_nn_layers"]
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, table
-from cortado import api, runner, zoo
-from cortado.schedule import Optimize
-from cortado.target import from_target_string
+from cortado import api
+from cortado.base.target import from_target_string
+from cortado.frontend import zoo
+from cortado.options import Optimize
+from cortado.run import runner
 
 
 def on_board(compiled: api.Compiled) -> dict[str, int | None]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, remember, table
-from cortado import api, zoo
-from cortado.schedule import Optimize
-from cortado.target import from_target_string
+from cortado import api
+from cortado.base.target import from_target_string
+from cortado.frontend import zoo
+from cortado.options import Optimize
 
 
 def measure(name: str, keys: list[str], optimize: Optimize) -> dict[str, dict[str, Any]]:

@@ -7,11 +7,13 @@ from collections import Counter
 from typing import Any
 
 from _common import PEERS, TARGETS, measured, progress, ratio, table
-from cortado import api, zoo
-from cortado.emit_pte import emit_pte
+from cortado import api
+from cortado.base.target import from_target_string
+from cortado.emit.pte.program import emit_pte
+from cortado.frontend import zoo
 from cortado.passes import CortexMPassManager
-from cortado.pte_reader import Constant, PteInfo, read_pte
-from cortado.target import from_target_string
+from cortado.pte.info import Constant, PteInfo
+from cortado.pte.reader import read_pte
 
 # What an argument's constants are for.
 KINDS = {

@@ -142,7 +142,7 @@ FAMILIES: Mapping[str, Callable[[int], tuple[nn.Module, tuple[Tensor, ...]]]] = 
 def child(spec: str, target: str) -> dict[str, Any]:
     """Compiles and writes one network."""
     from cortado import api
-    from cortado.target import from_target_string
+    from cortado.base.target import from_target_string
 
     api.compile(nn.Linear(2, 2), (torch.zeros(1, 2),), target, [(torch.ones(1, 2),)], name="warm")
     family, size = spec.split(":")

@@ -9,14 +9,16 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
-from cortado import runner
-from cortado.emit_c import emit_c
-from cortado.graph import lift
-from cortado.lowered import lowered_graph
-from cortado.op import Call, Operator, overload
-from cortado.program import Border, build_program
-from cortado.schedule import Planned, schedule
-from cortado.target import Core, CortexMTargetConfig
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.emit.c.bundle import emit_c
+from cortado.ir.graph import lift
+from cortado.ir.op import Call, Operator, overload
+from cortado.options import Border
+from cortado.plan.lowered import lowered_graph
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner
 
 Arguments = Mapping[str, Any]
 Case = tuple[Operator, Arguments]

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from cortado.cli import Exit, make_parser
+from cortado.cli.entry import Exit, make_parser
 
 HEAD = """# The command line
 

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from cortado.api import Model
-    from cortado.artifact import Artifact
+    from cortado.artifact.opened import Artifact
 
 # Two workers with a thread per core each would only wait for one another. Before torch is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -51,7 +51,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def tiny() -> "Model":
     """The tiny network, captured and quantized."""
     from cortado.api import prepare
-    from cortado.models import load_calibration, load_model
+    from cortado.frontend.models import load_calibration, load_model
 
     source = load_model(str(MODELS / "tiny.py"))
     batches = load_calibration(str(MODELS / "tiny.py"), source)
@@ -61,7 +61,7 @@ def tiny() -> "Model":
 @pytest.fixture(scope="session")
 def tiny_artifact(tiny: "Model", tmp_path_factory: pytest.TempPathFactory) -> "Artifact":
     """The tiny network compiled for the M4. Shared: copy the folder before changing anything in it."""
-    from cortado.target import from_target_string
+    from cortado.base.target import from_target_string
 
     return tiny.compile(from_target_string("cortex-m4")).save(tmp_path_factory.mktemp("tiny") / "artifact")
 

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cortado import boards, toolchain
-from cortado.target import CortexM, CortexMTargetConfig, Isa, from_target_string
+from cortado.base.data import DEVICE
+from cortado.base.target import CortexM, CortexMTargetConfig, Isa, from_target_string
+from cortado.run import toolchain
+from cortado.run.board import INPUT_HEADER, find_board
+from cortado.run.elf import load_image
+from cortado.run.firmware import build_firmware
+from cortado.run.qemu import run_elf
+from cortado.run.watch import Counts, Watch
 from kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 
 SERVER = Path(__file__).parent / "kernel_server.c"
@@ -54,11 +60,11 @@ def firmware(target: CortexMTargetConfig, optimize: str = "-O2", clang: bool = F
         declarations = "".join(f"extern void {name}(void);\n" for name in table)
         entries = "".join(f"    {name},\n" for name in table)
         source.write_text(f"{declarations}void (*const kernel_table[])(void) = {{\n{entries}}};\n")
-        elf = boards.build_firmware(
-            boards.board(target.machine), [*kernel_sources(assembly=True), SERVER, source], [HEADER.parent], flags,
+        elf = build_firmware(
+            find_board(target.machine), [*kernel_sources(assembly=True), SERVER, source], [HEADER.parent], flags,
             "kernel-server", harness=False, compiler=toolchain.arm_clang() if clang else None,
             machine_flags=machine)  # fmt: skip
-    symbols = {symbol.name: symbol.address for symbol in boards.load_image(elf).symbols}
+    symbols = {symbol.name: symbol.address for symbol in load_image(elf).symbols}
     return Firmware(elf, symbols, table, "-mfloat-abi=hard" in machine)
 
 
@@ -73,7 +79,7 @@ class _Image:
 
 def _base(server: Firmware) -> int:
     """Where the image lies: where the emulator puts the input."""
-    return server.symbols["cortado_input"] + boards.INPUT_HEADER
+    return server.symbols["cortado_input"] + INPUT_HEADER
 
 
 def _lay_out(calls: Calls, server: Firmware) -> _Image:
@@ -109,13 +115,13 @@ def _argument(arg: Any, image: _Image) -> int:
 
 def run_board(
     calls: Calls, target: str, optimize: str = "-O2", clang: bool = False, count: bool = False
-) -> boards.Counts | None:
+) -> Counts | None:
     """Runs the calls on the board that stands for `target`; counts the instructions of each when asked to."""
     config = from_target_string(target)
     server = firmware(config, optimize, clang)
     image = _lay_out(calls, server)
-    watch = boards.Watch(count=True) if count else None
-    result = boards.run_elf(server.elf, boards.board(config.machine), bytes(image.data), 600.0, watch)
+    watch = Watch(count=True) if count else None
+    result = run_elf(server.elf, find_board(config.machine), bytes(image.data), 600.0, watch)
     _read_back(calls, image, result.said.outputs)
     return result.counts
 
@@ -137,14 +143,14 @@ def run_watched(calls: Calls, target: str, clang: bool = False) -> None:
     ranges = list(_server_ranges(server, calls, image))
     head = [server.symbols["cortado_marker_begin"], server.symbols["cortado_marker_end"], image.base,
             image.base + len(image.data), len(ranges)]  # fmt: skip
-    plugin = toolchain.compile_shared([READ_WATCH], [boards.DEVICE_DIR / "plugin"], ["-O2", "-Wall"], "read-watch")
+    plugin = toolchain.compile_shared([READ_WATCH], [DEVICE / "plugin"], ["-O2", "-Wall"], "read-watch")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = [*head, *(word for pair in ranges for word in pair)]
         (folder / "config").write_bytes(b"".join(word.to_bytes(8, "little") for word in words))
         option = f"{plugin},config={folder / 'config'}"
-        board = boards.board(config.machine)
-        result = boards.run_elf(server.elf, board, bytes(image.data), 600.0, arguments=["-plugin", option])
+        board = find_board(config.machine)
+        result = run_elf(server.elf, board, bytes(image.data), 600.0, arguments=["-plugin", option])
     _read_back(calls, image, result.said.outputs)
     found = re.search(r"^loads (\d+) stray (\d+)$", result.errors, flags=re.M)
     assert found is not None, "the plugin wrote no report"

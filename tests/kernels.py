@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cortado import toolchain
+from cortado.run import toolchain
 
 KERNELS = Path(__file__).parents[1] / "src/cortado/kernels"
 HEADER = KERNELS / "include/cortado.h"

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from hypothesis import HealthCheck, settings
 
-from cortado.export import Inputs, Quantized, capture, quantize
-from cortado.graph import outputs
-from cortado.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
-from cortado.op import LinearWeights
+from cortado.base.target import from_target_string
+from cortado.frontend.export import Inputs, Quantized, capture, quantize
+from cortado.ir.graph import outputs
+from cortado.options import LinearWeights
 from cortado.passes import CortexMPassManager
-from cortado.target import from_target_string
+from cortado.plan.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
 
 Tensor = torch.Tensor
 

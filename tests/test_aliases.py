@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from cortado.canonical import canonicalize
-from cortado.errors import CortadoError
-from cortado.export import capture
-from cortado.lowered import reference_outputs
-from cortado.writes import written
+from cortado.base.errors import CortadoError
+from cortado.frontend.canonical import canonicalize
+from cortado.frontend.export import capture
+from cortado.frontend.writes import written
+from cortado.plan.lowered import reference_outputs
 from single import Function, lower
 
 Tensor = torch.Tensor

@@ -12,15 +12,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cortado import cli
 from cortado.api import Compiled, Model, Options, prepare
-from cortado.artifact import FLOAT_TOLERANCE, Artifact, Checked
-from cortado.errors import CortadoError, Reject
-from cortado.lowered import reference_outputs
-from cortado.manifest import REPORT
-from cortado.portable import float_call, kernels, run_float
-from cortado.runner import RunResult
-from cortado.target import from_target_string
+from cortado.artifact.manifest import REPORT
+from cortado.artifact.opened import FLOAT_TOLERANCE, Artifact, Checked
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.target import from_target_string
+from cortado.cli.entry import main
+from cortado.ir.portable import float_call, kernels, run_float
+from cortado.plan.lowered import reference_outputs
+from cortado.run.runner import RunResult
 
 Tensor = torch.Tensor
 TARGET = from_target_string("cortex-m4")
@@ -373,21 +373,21 @@ def compile_words(folder: Path, *more: str) -> list[str]:
 
 @pytest.mark.host
 def test_the_command_line_lists_what_stays_in_float(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(compile_words(written, "--allow-float")) == 0
+    assert main(compile_words(written, "--allow-float")) == 0
     text = capsys.readouterr().out
     assert "no C bundle  aten.cumsum.default at " in text
     assert "in float  aten.cumsum.default at " in text
     assert "sums.py:10" in text
-    assert cli.main(["run", str(written / "out"), "--on", "executorch", "--json"]) == 0
+    assert main(["run", str(written / "out"), "--on", "executorch", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["board"] == "executorch"
-    assert cli.main(["run", str(written / "out" / "sums.pte")]) == 0
+    assert main(["run", str(written / "out" / "sums.pte")]) == 0
     assert "the reference" in capsys.readouterr().out
-    assert cli.main(["run", str(written / "out")]) == 2
+    assert main(["run", str(written / "out")]) == 2
     assert "holds no C bundle" in capsys.readouterr().err
 
 
 def test_the_command_line_without_the_flag_writes_nothing(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(compile_words(written)) == 2
+    assert main(compile_words(written)) == 2
     assert "--allow-float" in capsys.readouterr().err
     assert not (written / "out").exists()
 
@@ -402,6 +402,6 @@ def test_a_boolean_output_runs_and_is_printed(tmp_path: Path, capsys: pytest.Cap
     )
     folder = str(tmp_path / "out")
     given = ["-t", "cortex-m4", "--calibration", "random", "--allow-float", "-o", folder]
-    assert cli.main(["compile", str(tmp_path / "net.py"), *given]) == 0
-    assert cli.main(["run", folder, "--on", "executorch"]) == 0
+    assert main(["compile", str(tmp_path / "net.py"), *given]) == 0
+    assert main(["run", folder, "--on", "executorch"]) == 0
     assert "bit-exact with the reference" in capsys.readouterr().out

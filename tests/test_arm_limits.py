@@ -16,14 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import cases
-from cortado import executorch_host, zoo
 from cortado.api import Model, prepare
-from cortado.emit_pte import emit_pte
-from cortado.executorch_host import run_pte
-from cortado.lowered import lowered_graph, reference_outputs
-from cortado.op import Call, Operator
+from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
+from cortado.emit.pte.program import emit_pte
+from cortado.frontend import zoo
+from cortado.ir.op import Call, Operator
 from cortado.ops._height_one import is_wrong_on_mve
-from cortado.target import CortexM, CortexMTargetConfig, from_target_string
+from cortado.plan.lowered import lowered_graph, reference_outputs
+from cortado.run import executorch_host
+from cortado.run.executorch_host import run_pte
 from test_executorch import ANY, DSP, MVE, SANITIZED, SCALAR, _call, by_name, draw_legal, lower
 
 pytestmark = pytest.mark.xdist_group("executorch")

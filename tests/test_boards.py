@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from cortado import boards, toolchain
-from cortado.boards import BoardFaultError, Call, Machine, StoreTable, StrayStoreError, Watch
-from cortado.errors import CortadoError, MissingTool
-from cortado.records import read_records
-from cortado.toolchain import Tool
+from cortado.base.errors import CortadoError, MissingTool
+from cortado.base.target import Machine
+from cortado.run import toolchain
+from cortado.run.board import Region, find_board
+from cortado.run.elf import Image, load_image
+from cortado.run.firmware import build_firmware, build_host
+from cortado.run.harness import run_harness, run_host
+from cortado.run.qemu import BoardFaultError, _Run, run_elf
+from cortado.run.records import read_records
+from cortado.run.toolchain import Tool
+from cortado.run.watch import Call, StoreReport, StoreTable, StrayStoreError, Watch, _merge
 
 STRICT = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffunction-sections", "-fdata-sections"]
 
@@ -71,8 +77,8 @@ def model(folder: Path, body: str = ADD_ONE, top: str = "") -> Path:
 def firmware(folder: Path, core: str = "an386-m4", body: str = ADD_ONE, top: str = "", **options):
     """The board and a firmware image of the model for it."""
     machine, flags = CORES[core]
-    board = boards.board(machine)
-    return board, boards.build_firmware(board, [model(folder, body, top)], [], [*flags, *STRICT], "adder", **options)
+    board = find_board(machine)
+    return board, build_firmware(board, [model(folder, body, top)], [], [*flags, *STRICT], "adder", **options)
 
 
 # ---- Running --------------------------------------------------------------------------------------------------------
@@ -82,7 +88,7 @@ def firmware(folder: Path, core: str = "an386-m4", body: str = ADD_ONE, top: str
 @pytest.mark.parametrize("core", CORES)
 def test_every_core_runs_several_samples_in_one_boot(tmp_path, core):
     board, elf = firmware(tmp_path, core)
-    done = boards.run_harness(elf, board, INPUTS, 3)
+    done = run_harness(elf, board, INPUTS, 3)
     assert done.said.outputs == EXPECTED
     assert done.said.stack_bytes is not None
     assert done.said.stack_bytes < 64
@@ -90,8 +96,8 @@ def test_every_core_runs_several_samples_in_one_boot(tmp_path, core):
 
 @pytest.mark.host
 def test_the_same_harness_runs_on_the_host(tmp_path):
-    program = boards.build_host([model(tmp_path)], [], STRICT, "adder")
-    done = boards.run_host(program, INPUTS, 3)
+    program = build_host([model(tmp_path)], [], STRICT, "adder")
+    done = run_host(program, INPUTS, 3)
     assert done.said.outputs == EXPECTED
     assert done.said.stack_bytes is None
 
@@ -100,7 +106,7 @@ def test_the_same_harness_runs_on_the_host(tmp_path):
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_clang_builds_firmware_too(tmp_path, core):
     board, elf = firmware(tmp_path, core, compiler=toolchain.arm_clang())
-    assert boards.run_harness(elf, board, INPUTS, 3).said.outputs == EXPECTED
+    assert run_harness(elf, board, INPUTS, 3).said.outputs == EXPECTED
 
 
 MEMORY_PROGRAM = """
@@ -126,20 +132,20 @@ int main(void) {
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_start_up_sets_memory_fpu_input_and_exit_code(tmp_path, core):
     machine, flags = CORES[core]
-    board = boards.board(machine)
+    board = find_board(machine)
     source = write(tmp_path, MEMORY_PROGRAM)
-    elf = boards.build_firmware(board, [source], [], [*flags, *STRICT], "memory", harness=False)
-    said = boards.run_elf(elf, board, b"a,b=c", check=False).said
+    elf = build_firmware(board, [source], [], [*flags, *STRICT], "memory", harness=False)
+    said = run_elf(elf, board, b"a,b=c", check=False).said
     assert (said.exit_code, said.text) == (42, "a,b=c")
     with pytest.raises(CortadoError, match=r"ended with exit code 42 on .*\na,b=c"):
-        boards.run_elf(elf, board, b"a,b=c")
+        run_elf(elf, board, b"a,b=c")
 
 
 @pytest.mark.qemu
 def test_stack_use_is_measured(tmp_path):
     body = "volatile int8_t room[1000]; memset((void *)room, 1, sizeof room); out[0] = room[in[0]]; return 0;"
     board, elf = firmware(tmp_path, "microbit-m0", body=body)
-    used = boards.run_harness(elf, board, INPUTS, 3).said.stack_bytes
+    used = run_harness(elf, board, INPUTS, 3).said.stack_bytes
     assert used is not None
     assert 1000 <= used <= 1064
 
@@ -148,29 +154,29 @@ def test_stack_use_is_measured(tmp_path):
 def test_harness_says_what_went_wrong(tmp_path):
     board, elf = firmware(tmp_path)
     with pytest.raises(CortadoError, match="adder: the input ends too early, sample 2"):
-        boards.run_harness(elf, board, INPUTS[:40], 3)
+        run_harness(elf, board, INPUTS[:40], 3)
     with pytest.raises(CortadoError, match="adder: there is no input"):
-        boards.run_elf(elf, board)
+        run_elf(elf, board)
     board, elf = firmware(tmp_path, body="out[0] = 0; return in[0] != 0;")
     with pytest.raises(CortadoError, match="adder: run reported an error, sample 1"):
-        boards.run_harness(elf, board, INPUTS, 3)
+        run_harness(elf, board, INPUTS, 3)
 
 
 @pytest.mark.qemu
 def test_a_timeout_is_a_clear_error(tmp_path):
     board, elf = firmware(tmp_path, body="while (*(volatile int8_t *)in == 0) { } return out[0];")
     with pytest.raises(CortadoError, match=r"did not finish on mps2-an386 within 0\.5 s"):
-        boards.run_harness(elf, board, INPUTS, 3, timeout=0.5)
+        run_harness(elf, board, INPUTS, 3, timeout=0.5)
 
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_an_input_takes_what_room_there_is_and_no_more(tmp_path, core):
     board, elf = firmware(tmp_path, core)
-    room = board.input_room(boards.load_image(elf))
-    assert boards.run_harness(elf, board, bytes(room - 256), 1).said.outputs == b"\x01" * 16
+    room = board.input_room(load_image(elf))
+    assert run_harness(elf, board, bytes(room - 256), 1).said.outputs == b"\x01" * 16
     with pytest.raises(CortadoError, match=rf"leaves room for {room:,} bytes of input on {board.machine.value}, and"):
-        boards.run_harness(elf, board, bytes(room), 1)
+        run_harness(elf, board, bytes(room), 1)
 
 
 @pytest.mark.qemu
@@ -185,7 +191,7 @@ def test_samples_that_need_more_room_take_several_boots(tiny_artifact, monkeypat
         boots.append(given)
         return 2
 
-    monkeypatch.setattr(boards, "samples_per_boot", room)
+    monkeypatch.setattr("cortado.run.runner.samples_per_boot", room)
     apart = tiny_artifact.execute(feeds)
     assert len(boots) == 1
     for found in (at_once, apart):
@@ -262,14 +268,14 @@ def test_firmware_has_no_semihosting(tmp_path, core, call):
     use = "(void)command; (void)path; (void)in; (void)out; "
     board, elf = firmware(tmp_path, core, use + call, top)
     with pytest.raises(BoardFaultError, match=r"faulted on .* in (run|semihost)\+0x"):
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
     assert not victim.exists()
 
 
 @pytest.mark.parametrize("machine", Machine)
 def test_the_emulator_is_given_nothing_of_this_machine(tmp_path, machine):
     _, elf = firmware(tmp_path)
-    command = boards._Run(elf, boards.board(machine), tmp_path).command()
+    command = _Run(elf, find_board(machine), tmp_path).command()
     options = {word for word in command if word.startswith("-")}
     files = {"-chardev", "-serial", "-device"} if machine is Machine.MICROBIT else {"-m", "-object", "-serial"}
     assert options == {"-M", "-nodefaults", "-display", "-monitor", "-no-reboot", "-kernel", *files}
@@ -285,7 +291,7 @@ TALK = "for (;;) { cortado_port_send(CORTADO_RECORD_OUTPUT, in, 64); } return ou
 def test_an_end_without_an_exit_code_is_an_error(tmp_path, core):
     board, elf = firmware(tmp_path, core, RESET)
     with pytest.raises(CortadoError, match=r"adder\.elf ended without its exit code on"):
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
 
 
 @pytest.mark.qemu
@@ -293,12 +299,12 @@ def test_an_end_without_an_exit_code_is_an_error(tmp_path, core):
 def test_a_program_that_never_stops_talking_is_stopped(tmp_path, core):
     board, elf = firmware(tmp_path, core, TALK, '#include "port.h"')
     with pytest.raises(CortadoError, match=r"adder\.elf said more than "):
-        boards.run_elf(elf, board, (1).to_bytes(4, "little") + INPUTS, most_output=10_000)
+        run_elf(elf, board, (1).to_bytes(4, "little") + INPUTS, most_output=10_000)
 
 
 def test_an_unknown_board_is_refused():
     with pytest.raises(CortadoError, match=r"no board 'mps9'; the boards are mps2-an385, .*microbit"):
-        boards.board("mps9")
+        find_board("mps9")
 
 
 # ---- Faults ---------------------------------------------------------------------------------------------------------
@@ -318,7 +324,7 @@ OVERFLOW = (
 def test_a_store_through_a_null_pointer_faults(tmp_path, core):
     board, elf = firmware(tmp_path, core, body=STORE_AT % "0", top=HIDE)
     with pytest.raises(BoardFaultError, match=r"in run\+0x\w+: data access to forbidden memory") as caught:
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
     for register in ("pc=0x", "lr=0x", "cfsr=0x00000082", "hfsr=0x40000000", "bfar=0x"):
         assert register in str(caught.value)
 
@@ -328,7 +334,7 @@ def test_a_store_through_a_null_pointer_faults(tmp_path, core):
 def test_a_stack_overflow_faults(tmp_path, core):
     board, elf = firmware(tmp_path, core, body=OVERFLOW, stack_bytes=2048)
     with pytest.raises(BoardFaultError, match=r"faulted on .*: stack overflow"):
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
 
 
 @pytest.mark.qemu
@@ -336,23 +342,23 @@ def test_a_stack_overflow_faults(tmp_path, core):
 def test_unaligned_access_faults_where_the_core_has_none(tmp_path, core):
     board, elf = firmware(tmp_path, core, body=STORE_AT % "(in + 1)", top=HIDE)
     with pytest.raises(BoardFaultError, match=r"in run\+0x"):
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
 
 
 @pytest.mark.qemu
 def test_unaligned_access_is_fine_on_bigger_cores(tmp_path):
     board, elf = firmware(tmp_path, "an385-m3", body=STORE_AT % "(in + 1)", top=HIDE)
-    assert boards.run_harness(elf, board, INPUTS, 1).said.outputs == bytes(16)
+    assert run_harness(elf, board, INPUTS, 1).said.outputs == bytes(16)
 
 
 @pytest.mark.qemu
 def test_division_by_zero_and_bus_errors_are_named(tmp_path):
     board, elf = firmware(tmp_path, body="out[0] = (int8_t)(100 / in[0]); return 0;")
     with pytest.raises(BoardFaultError, match="division by zero"):
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
     board, elf = firmware(tmp_path, body=STORE_AT % "0xa0000000u", top=HIDE)
     with pytest.raises(BoardFaultError, match=r"bus error on a data access\n.*bfar=0xa0000000"):
-        boards.run_harness(elf, board, INPUTS, 1)
+        run_harness(elf, board, INPUTS, 1)
 
 
 # ---- Counting -------------------------------------------------------------------------------------------------------
@@ -372,7 +378,7 @@ COUNTED = "cortado_marker_step(); exactly(100 + in[0]); cortado_marker_step(); e
 @pytest.mark.parametrize("core", ONE_EACH)
 def test_instructions_are_counted_exactly(tmp_path, core):
     board, elf = firmware(tmp_path, core, body=COUNTED, top=EXACTLY)
-    first, second = (boards.run_harness(elf, board, INPUTS, 3, plugin=Watch(count=True)) for _ in range(2))
+    first, second = (run_harness(elf, board, INPUTS, 3, plugin=Watch(count=True)) for _ in range(2))
     counts = first.counts
     assert counts is not None
     assert counts == second.counts
@@ -392,7 +398,7 @@ def test_instructions_are_counted_exactly(tmp_path, core):
 def test_functions_can_serve_as_step_markers(tmp_path):
     board, elf = firmware(tmp_path, body=COUNTED, top=EXACTLY)
     watch = Watch(count=True, steps=("exactly",))
-    counts = boards.run_harness(elf, board, INPUTS, 1, plugin=watch).counts
+    counts = run_harness(elf, board, INPUTS, 1, plugin=watch).counts
     assert counts is not None
     (sample,) = counts.samples
     assert len(sample.calls) == 2
@@ -400,7 +406,7 @@ def test_functions_can_serve_as_step_markers(tmp_path):
     assert 0 <= sample.calls[0] - (3 * 100 + 2) < 10
     assert 0 <= sample.calls[1] - (3 * 7 + 2) < 10
     with pytest.raises(CortadoError, match=r"adder.elf has no symbol absent"):
-        boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(count=True, steps=("absent",)))
+        run_harness(elf, board, INPUTS, 1, plugin=Watch(count=True, steps=("absent",)))
 
 
 # ---- Store checks ---------------------------------------------------------------------------------------------------
@@ -416,9 +422,9 @@ return 0;
 RING_TABLE = StoreTable("model_arena", (Call(0, ((40, 48),)), Call(5, ((24, 25), (25, 27)))))
 
 
-def stores(folder: Path, body: str, table: StoreTable, core: str = "an386-m4", top: str = "") -> boards.StoreReport:
+def stores(folder: Path, body: str, table: StoreTable, core: str = "an386-m4", top: str = "") -> StoreReport:
     board, elf = firmware(folder, core, body=body, top=top)
-    report = boards.run_harness(elf, board, INPUTS, 3, plugin=Watch(stores=table)).stores
+    report = run_harness(elf, board, INPUTS, 3, plugin=Watch(stores=table)).stores
     assert report is not None
     return report
 
@@ -484,7 +490,7 @@ def test_a_fault_after_a_stray_store_tells_of_both(tmp_path):
     with pytest.raises(
         BoardFaultError, match=r"(?s)forbidden memory.*stray store by run\+0x\w+: 1 bytes .*arena \+0x3c"
     ):
-        boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=RING_TABLE))
+        run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=RING_TABLE))
 
 
 @pytest.mark.qemu
@@ -496,11 +502,11 @@ def test_vector_stores_are_seen_byte_by_byte(tmp_path):
     )
     exact = StoreTable("model_arena", (Call(0, ((35, 48),)),))
     board, elf = firmware(tmp_path, "an547-m55", body, top)
-    report = boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=exact)).stores
+    report = run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=exact)).stores
     assert report is not None
     report.check()
     one_less = StoreTable("model_arena", (Call(0, ((35, 47),)),))
-    report = boards.run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=one_less)).stores
+    report = run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=one_less)).stores
     assert report is not None
     assert report.first is not None
     assert (report.strays, report.first.address - report.base, report.first.size) == (1, 47, 1)
@@ -508,7 +514,7 @@ def test_vector_stores_are_seen_byte_by_byte(tmp_path):
 
 def test_a_range_that_ends_before_it_starts_is_refused():
     with pytest.raises(CortadoError, match="ends at 0x4, before its start 0x8"):
-        boards._merge([(0, 2), (8, 4)])
+        _merge([(0, 2), (8, 4)])
 
 
 # ---- Placement ------------------------------------------------------------------------------------------------------
@@ -524,7 +530,7 @@ USE_WEIGHTS = (
 )
 
 
-def inside(image: boards.Image, name: str, region: boards.Region) -> bool:
+def inside(image: Image, name: str, region: Region) -> bool:
     symbol = image.require(name)
     return region.origin <= symbol.address and symbol.address + symbol.size <= region.origin + region.length
 
@@ -533,12 +539,12 @@ def inside(image: boards.Image, name: str, region: boards.Region) -> bool:
 @pytest.mark.parametrize(("count", "is_big"), [(1000, False), (3_500_000, True)])
 def test_weights_go_to_the_big_ram_when_the_code_memory_is_too_small(tmp_path, count, is_big):
     board, elf = firmware(tmp_path, "an547-m55", USE_WEIGHTS, WEIGHTS % count)
-    image = boards.load_image(elf)
+    image = load_image(elf)
     assert board.big is not None
     assert inside(image, "weights", board.big if is_big else board.code)
     assert inside(image, "large", board.big)
     assert elf.stat().st_size < count + 60_000  # .bigram takes no room in the file
-    done = boards.run_harness(elf, board, INPUTS, 2)
+    done = run_harness(elf, board, INPUTS, 2)
     assert (done.said.outputs[0], done.said.outputs[1], done.said.outputs[17]) == (7, 0, 9)
 
 
@@ -547,8 +553,8 @@ def test_weights_go_to_the_big_ram_when_the_code_memory_is_too_small(tmp_path, c
 def test_weights_can_be_sent_to_the_big_ram(tmp_path, core):
     board, elf = firmware(tmp_path, core, USE_WEIGHTS, WEIGHTS % 1000, big=True)
     assert board.big is not None
-    assert inside(boards.load_image(elf), "weights", board.big)
-    assert boards.run_harness(elf, board, INPUTS, 1).said.outputs[0] == 7
+    assert inside(load_image(elf), "weights", board.big)
+    assert run_harness(elf, board, INPUTS, 1).said.outputs[0] == 7
 
 
 @pytest.mark.qemu
@@ -643,7 +649,7 @@ def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path, monkeypatch):
 def test_processes_may_build_the_same_thing_at_once(tmp_path):
     source = write(tmp_path, "int f(void);\nint f(void) { return 5; }\n", "f.c")
     script = (
-        "import ctypes, sys; from pathlib import Path; from cortado import toolchain\n"
+        "import ctypes, sys; from pathlib import Path; from cortado.run import toolchain\n"
         f"library = toolchain.compile_shared([Path({str(source)!r})], [], ['-O2'], 'f')\n"
         "assert ctypes.CDLL(str(library)).f() == 5; print(library)\n"
     )

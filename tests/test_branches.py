@@ -12,12 +12,11 @@ from hypothesis import given
 from torch import nn
 
 from cortado import api
-from cortado.branches import orders
-from cortado.op import Kernel
-from cortado.options import Options
-from cortado.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
-from cortado.schedule import Optimize
-from cortado.target import Core, from_target_string
+from cortado.base.target import Core, from_target_string
+from cortado.ir.op import Kernel
+from cortado.options import Optimize, Options
+from cortado.plan.branches import orders
+from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
 
 M4 = from_target_string("cortex-m4")
 KERNEL = {Core.DSP: Kernel(call="nothing()", sources=())}

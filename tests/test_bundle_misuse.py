@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from cortado import boards, toolchain
 from cortado.api import Model
-from cortado.emit_c import KERNELS, emit_c
-from cortado.errors import CortadoError
-from cortado.program import build_program
-from cortado.runner import WARNINGS, bundle_includes, bundle_sources, write_files
-from cortado.schedule import schedule
-from cortado.target import BUNDLE_FLAGS, Core, from_target_string
+from cortado.base.data import KERNELS
+from cortado.base.errors import CortadoError
+from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import toolchain
+from cortado.run.board import find_board
+from cortado.run.firmware import build_firmware
+from cortado.run.qemu import run_elf
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 
 # Every question a bundle is asked; the exit code is the number of the first one with a wrong answer.
 MISUSE = """#include <stddef.h>
@@ -79,9 +83,9 @@ def test_wrong_indices_and_arenas_are_answered_on_boards(tiny: Model, tmp_path: 
     config = from_target_string(target)
     sources = write(tiny, tmp_path, target)
     flags = [*config.compiler_flags(), *WARNINGS, *BUNDLE_FLAGS]
-    board = boards.board(config.machine)
-    elf = boards.build_firmware(board, sources, bundle_includes(tmp_path), flags, "misuse", harness=False)
-    assert boards.run_elf(elf, board, b"", check=False).exit_code == 0
+    board = find_board(config.machine)
+    elf = build_firmware(board, sources, bundle_includes(tmp_path), flags, "misuse", harness=False)
+    assert run_elf(elf, board, b"", check=False).said.exit_code == 0
 
 
 @pytest.mark.host

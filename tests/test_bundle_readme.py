@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from conftest import MODELS
-from cortado import toolchain
 from cortado.api import prepare
-from cortado.artifact import Artifact
-from cortado.emit_c import KERNELS, _float_text
-from cortado.errors import CortadoError
-from cortado.models import load_model
-from cortado.options import Options
-from cortado.program import Border
-from cortado.runner import WARNINGS, bundle_includes, bundle_sources
-from cortado.target import CortexMTargetConfig, from_target_string
+from cortado.artifact.opened import Artifact
+from cortado.base.data import KERNELS
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexMTargetConfig, from_target_string
+from cortado.emit.c.data import float_text
+from cortado.frontend.models import load_model
+from cortado.options import Border, Options
+from cortado.run import toolchain
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources
 
 M4 = from_target_string("cortex-m4")
 M55 = from_target_string("cortex-m55")
@@ -131,7 +131,7 @@ def test_the_header_is_c99_and_cpp11(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -3.0, 1 / 255, 1e-45, 3.4028235e38, 16777216.0, 1e10])
 def test_constants_are_decimal_and_exact(value: float) -> None:
-    text = _float_text(value)
+    text = float_text(value)
     assert re.fullmatch(r"-?\d+(\.\d+)?(e[+-]\d+)?f", text)
     assert "." in text or "e" in text
     assert np.float32(text[:-1]) == np.float32(value)

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from cortado import runner, toolchain, zoo
-from cortado.boards import load_image
-from cortado.emit_c import emit_c
-from cortado.lowered import run_reference
-from cortado.program import build_program
-from cortado.runner import WARNINGS, bundle_includes, bundle_sources, write_files
-from cortado.schedule import Optimize, Planned, schedule
-from cortado.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
+from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.frontend import zoo
+from cortado.options import Optimize
+from cortado.plan.lowered import run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner, toolchain
+from cortado.run.elf import load_image
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from kernels import KERNELS
 from test_networks import TARGETS, graph_of, networks, planned, run_bundle
 

@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from cortado import api, runner
-from cortado.artifact import Artifact
-from cortado.boards import StrayStoreError
-from cortado.checks import row_calls
-from cortado.emit_c import emit_c
-from cortado.errors import CortadoError
-from cortado.schedule import Optimize
-from cortado.target import from_target_string
+from cortado import api
+from cortado.artifact.opened import Artifact
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.options import Optimize
+from cortado.plan.checks import row_calls
+from cortado.run import runner
+from cortado.run.watch import StrayStoreError
 
 M4 = from_target_string("cortex-m4")
 CHECKS = (runner.RUNTIME_CHECKS,)

@@ -20,18 +20,20 @@ import torch
 import cortado
 from cli_page import commands, page
 from conftest import MODELS, TESTS, Golden
-from cortado import cli, doctor, models, zoo
-from cortado.artifact import EXPECTED, REFERENCE, Artifact
-from cortado.errors import CortadoError
-from cortado.lowered import npz_bytes
-from cortado.manifest import REPORT
-from cortado.op import LinearWeights
-from cortado.program import Border
-from cortado.schedule import Optimize
+from cortado.artifact.manifest import REPORT
+from cortado.artifact.opened import EXPECTED, REFERENCE, Artifact
+from cortado.base.errors import CortadoError
+from cortado.cli.arguments import IO, LINEAR, OPTIMIZE
+from cortado.cli.entry import main, make_parser
+from cortado.cli.tables import Progress
+from cortado.frontend import models, zoo
+from cortado.options import Border, LinearWeights, Optimize
+from cortado.plan.lowered import npz_bytes
+from cortado.run import doctor
 
 TINY = MODELS / "tiny.py"
 TWO = MODELS / "two.py"
-COMMANDS = [name for name, _ in commands(cli.make_parser())]
+COMMANDS = [name for name, _ in commands(make_parser())]
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def call(*arguments: object) -> Done:
         try:
-            code = cli.main([str(argument) for argument in arguments])
+            code = main([str(argument) for argument in arguments])
         except SystemExit as stopped:
             code = int(str(stopped.code))
         captured = capsys.readouterr()
@@ -73,7 +75,7 @@ def in_new_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_takes_less_than_a_third_of_a_second() -> None:
     def cpu_seconds() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = in_new_process("-m", "cortado.cli", "--help")
+        done = in_new_process("-m", "cortado", "--help")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0
         assert all(name in done.stdout for name in COMMANDS)
@@ -87,7 +89,7 @@ def test_help_and_small_commands_do_not_import_torch() -> None:
     lines = [*([name, "--help"] for name in COMMANDS), ["targets"], ["doctor", "--json"], ["compile", "x", "-t", "y"]]
     text = f"""
 import sys
-from cortado.cli import main
+from cortado.cli.entry import main
 for line in {lines!r}:
     try:
         main(line)
@@ -112,9 +114,9 @@ def test_the_page_about_the_command_line_is_up_to_date(golden: Golden) -> None:
 
 
 def test_choices_are_those_of_the_options() -> None:
-    assert [item.value for item in Optimize] == list(cli.OPTIMIZE)
-    assert [item.value for item in Border] == list(cli.IO)
-    assert [item.value for item in LinearWeights] == list(cli.LINEAR)
+    assert [item.value for item in Optimize] == list(OPTIMIZE)
+    assert [item.value for item in Border] == list(IO)
+    assert [item.value for item in LinearWeights] == list(LINEAR)
 
 
 def test_version_and_console_script(run: Run) -> None:
@@ -197,7 +199,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as gone:
-        command = [sys.executable, "-m", "cortado.cli", "targets"]
+        command = [sys.executable, "-m", "cortado", "targets"]
         done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -267,7 +269,7 @@ def test_progress_on_a_terminal_is_a_status_line(monkeypatch: pytest.MonkeyPatch
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = cli._Progress()
+    progress = Progress()
     progress("quantize")
     progress.stop()
     assert progress.status.status == "quantize ..."
@@ -298,7 +300,7 @@ def test_the_target_chooses_among_several(run: Run, tiny_artifact: Artifact, tmp
 @pytest.mark.qemu
 def test_the_example_runs_without_torch(tiny_artifact: Artifact) -> None:
     """Loading torch takes longer than all the rest."""
-    code = "import sys; from cortado import cli; assert cli.main(sys.argv[1:]) == 0; assert 'torch' not in sys.modules"
+    code = "import sys; from cortado.cli import main; assert main(sys.argv[1:]) == 0; assert 'torch' not in sys.modules"
     arguments = [sys.executable, "-c", code, "run", str(tiny_artifact.folder)]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -370,7 +372,7 @@ def test_what_a_users_file_prints_stays_out_of_the_json(run: Run, folder: Path) 
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("two") / "artifact"
     arguments = ["compile", TWO, "--calibration", f"{TWO}:batches", "-t", "cortex-m4", "-o", path]
-    assert cli.main([str(argument) for argument in arguments]) == 0
+    assert main([str(argument) for argument in arguments]) == 0
     return path
 
 
@@ -615,10 +617,11 @@ def test_inspect(run: Run, tiny_artifact: Artifact) -> None:
 
 
 def test_plan(run: Run, tmp_path: Path) -> None:
-    from cortado import memory
+    from cortado.memory.csv import write_csv
+    from cortado.memory.problem import Buffer, Problem
 
-    problem = memory.Problem((memory.Buffer("a", 100, (0, 0), (2, 0), 16), memory.Buffer("b", 50, (1, 0), (3, 0), 16)))
-    (tmp_path / "p.csv").write_text(memory.write_csv(problem))
+    problem = Problem((Buffer("a", 100, (0, 0), (2, 0), 16), Buffer("b", 50, (1, 0), (3, 0), 16)))
+    (tmp_path / "p.csv").write_text(write_csv(problem))
     assert all(column in run("plan", "--help").out for column in ("lower_stage", "upper_pos", "size", "overlay_of"))
     done = run("plan", tmp_path / "p.csv")
     assert done.code == 0, done.err

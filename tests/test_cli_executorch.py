@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cortado import cli
-from cortado.artifact import Artifact
+from cortado.artifact.opened import Artifact
+from cortado.cli.entry import main
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("executorch") / "ds_cnn"
     extras = ["--bundleio", "--etrecord"]
-    assert cli.main(["compile", "-m", "ds_cnn", "-t", "cortex-m4", "-q", "-o", str(path), *extras]) == 0
+    assert main(["compile", "-m", "ds_cnn", "-t", "cortex-m4", "-q", "-o", str(path), *extras]) == 0
     return path
 
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_real_runtime_gives_the_references_bits(
     folder: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["run", str(folder / file), "--on", "executorch", "--json"]) == 0
+    assert main(["run", str(folder / file), "--on", "executorch", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["board"], found["target"], found["bit_exact"]) == ("executorch", "cortex-m4", True)
     values = Artifact.open(folder).values(Artifact.open(folder).example())
@@ -34,7 +34,7 @@ def test_the_real_runtime_gives_the_references_bits(
 
 @pytest.mark.host
 def test_the_figures_of_a_run_are_those_of_the_pte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", str(folder / "ds_cnn.pte")]) == 0
+    assert main(["run", str(folder / "ds_cnn.pte")]) == 0
     out, pte = capsys.readouterr().out, Artifact.open(folder).report["pte"]
     assert f".pte {pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes" in out
     assert "RAM" not in out
@@ -51,9 +51,9 @@ def test_a_pte_by_itself_runs_unchecked(folder: Path, tmp_path: Path, capsys: py
     lone, given = tmp_path / "model.pte", tmp_path / "x.npy"
     shutil.copy(folder / "ds_cnn.pte", lone)
     np.save(given, Artifact.open(folder).example()[0])
-    assert cli.main(["run", str(lone), "--input", str(given)]) == 0
+    assert main(["run", str(lone), "--input", str(given)]) == 0
     assert "not checked" in capsys.readouterr().out
-    assert cli.main(["run", str(lone)]) == 2
+    assert main(["run", str(lone)]) == 2
     assert "--input" in capsys.readouterr().err
 
 
@@ -63,6 +63,6 @@ def test_another_target_than_asked_is_refused(
 ) -> None:
     shutil.copy(folder / "ds_cnn.pte", tmp_path / "model.pte")
     place = tmp_path / "model.pte" if lone else folder
-    assert cli.main(["run", str(place), "--target", "cortex-m55"]) == 2
+    assert main(["run", str(place), "--target", "cortex-m55"]) == 2
     assert "was compiled for cortex-m4, expected cortex-m55" in capsys.readouterr().err
-    assert cli.main(["inspect", str(folder / "ds_cnn.pte"), "--target", "cortex-m55"]) == 2
+    assert main(["inspect", str(folder / "ds_cnn.pte"), "--target", "cortex-m55"]) == 2

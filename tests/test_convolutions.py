@@ -15,12 +15,13 @@ from torch.nn import functional
 
 import cortado
 import single
-from cortado.errors import CortadoError
-from cortado.executorch_host import run_pte
-from cortado.lowered import reference_outputs
-from cortado.op import Call, LinearWeights
+from cortado.base.errors import CortadoError
+from cortado.base.target import Isa
+from cortado.ir.op import Call
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, Axis, Taps, group_count, zero_taps
-from cortado.target import Isa
+from cortado.options import LinearWeights
+from cortado.plan.lowered import reference_outputs
+from cortado.run.executorch_host import run_pte
 from single import Function, assert_close, lower, randomize
 
 CONV2D = "cortex_m::quantized_conv2d_nhwc"
@@ -437,6 +438,30 @@ def test_batch_normalization_is_one_convolution(kind: str) -> None:
         wanted, have = model(*batch).detach(), found.quantized.converted(*batch).detach()
         noise = float((wanted - have).pow(2).mean() / wanted.pow(2).mean())
         assert noise < 1e-3
+
+
+RESHAPED: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "as many channels with other values in them": (
+        Function(
+            lambda self, x: self.norm(self.layer(x).reshape(3, 4, 2)), layer=nn.Conv1d(3, 4, 3), norm=nn.BatchNorm1d(4)
+        ),
+        (2, 3, 5),
+    ),
+    "a number": (
+        Function(lambda self, x: self.norm(x.mean((0, 1, 2), keepdim=True)), norm=nn.BatchNorm1d(1)),
+        (1, 33, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", RESHAPED)
+def test_batch_normalization_behind_a_reshape(kind: str) -> None:
+    model, shape = RESHAPED[kind]
+    randomize(model, 3)
+    found = lower(model, [shape])
+    for batch in found.batches:
+        wanted, have = model(*batch).detach(), found.quantized.converted(*batch).detach()
+        assert float((wanted - have).pow(2).mean() / wanted.pow(2).mean()) < 1e-3
 
 
 # ---- sums that don't fit -------------------------------------------------------------------------------------

@@ -12,15 +12,15 @@ from torch.ao.quantization import DeQuantStub, FakeQuantize, QuantStub
 from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from cortado import eager, export, writes
 from cortado.api import prepare
-from cortado.artifact import Artifact
-from cortado.canonical import canonicalize
-from cortado.eager import Eager, RightKernels
-from cortado.errors import CortadoError
-from cortado.export import FloatModel, capture, quantize
-from cortado.models import load_model
-from cortado.quantizer import CortexMQuantizer
+from cortado.artifact.opened import Artifact
+from cortado.base.errors import CortadoError
+from cortado.frontend import eager, export, writes
+from cortado.frontend.canonical import canonicalize
+from cortado.frontend.eager import Eager, RightKernels
+from cortado.frontend.export import FloatModel, capture, quantize
+from cortado.frontend.models import load_model
+from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.validate import float_model, validate
 from single import Function, lower
 from test_aliases import RIGHT, SHAPE

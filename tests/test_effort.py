@@ -8,14 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from cortado import api, branches, memory, schedule
-from cortado.emit_c import _float_text, _int_text, _numbers
-from cortado.op import Kernel, RowRule
+from cortado import api
+from cortado.base.target import Core, from_target_string
+from cortado.emit.c.data import _numbers, float_text, int_text
+from cortado.ir.op import Kernel, RowRule
+from cortado.memory import planner
+from cortado.memory.problem import Effort, Plan, Problem
+from cortado.memory.validate import validate
+from cortado.options import Optimize
 from cortado.passes import CortexMPassManager
 from cortado.passes.orders import Orders
-from cortado.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
-from cortado.schedule import Optimize, Planned
-from cortado.target import Core, from_target_string
+from cortado.plan import branches
+from cortado.plan.planned import Planned
+from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
+from cortado.plan.schedule import alternatives, schedule
 
 M4 = from_target_string("cortex-m4")
 HEIGHT = 12
@@ -25,7 +31,12 @@ WINDOW = RowRule(taps=3, pad=1)
 @pytest.fixture(autouse=True)
 def short_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not proven at once may stay so: nothing here is about the planner."""
-    monkeypatch.setattr(memory, "_WORK_PER_SECOND", 2_000)
+    monkeypatch.setattr(planner, "WORK_PER_SECOND", 2_000)
+
+
+def bound_row_calls(monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    for module in ("segments", "schedule"):
+        monkeypatch.setattr(f"cortado.plan.{module}.ROW_CALLS", bound)
 
 
 class Network:
@@ -96,9 +107,9 @@ def many_inputs(count: int) -> Program:
 
 
 def checked(program: Program, optimize: Optimize = Optimize.RAM) -> Planned:
-    planned = schedule.schedule(program, optimize)
-    memory.validate(planned.problem, planned.plan)
-    assert planned.plan.peak <= schedule.schedule(program, Optimize.TIME).plan.peak
+    planned = schedule(program, optimize)
+    validate(planned.problem, planned.plan)
+    assert planned.plan.peak <= schedule(program, Optimize.TIME).plan.peak
     return planned
 
 
@@ -147,7 +158,7 @@ def test_an_order_in_a_hurry_is_as_good_as_the_exact_one(monkeypatch: pytest.Mon
 def test_the_search_for_stages_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     free = checked(concat_chain(10))
     assert not free.spent["stages"].exhausted
-    monkeypatch.setattr(schedule, "ROW_CALLS", 200)
+    bound_row_calls(monkeypatch, 200)
     bound = checked(concat_chain(10))
     assert bound.spent["stages"].exhausted
     longest = max(len(run.calls) for run in bound.runs)
@@ -156,25 +167,23 @@ def test_the_search_for_stages_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_chosen_does_not_depend_on_what_was_chosen_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "ROW_CALLS", 300)
-    alone = {optimize: schedule.schedule(concat_chain(10), optimize).plan.peak for optimize in Optimize}
+    bound_row_calls(monkeypatch, 300)
+    alone = {optimize: schedule(concat_chain(10), optimize).plan.peak for optimize in Optimize}
     for first in Optimize:
-        others = schedule.alternatives(schedule.schedule(concat_chain(10), first))
+        others = alternatives(schedule(concat_chain(10), first))
         assert {optimize: other.arena_bytes for optimize, other in others.items()} == alone
 
 
 def test_nothing_is_planned_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    problems: list[memory.Problem] = []
-    plan = memory.plan
+    problems: list[Problem] = []
+    plan = planner.plan
 
-    def counted(
-        problem: memory.Problem, seconds: float = 2.0, effort: memory.Effort = memory.Effort.FULL
-    ) -> memory.Plan:
+    def counted(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
         problems.append(problem)
         return plan(problem, seconds, effort)
 
-    monkeypatch.setattr(memory, "plan", counted)
-    schedule.alternatives(schedule.schedule(residual_chain(6), Optimize.BALANCED))
+    monkeypatch.setattr(planner, "plan", counted)
+    alternatives(schedule(residual_chain(6), Optimize.BALANCED))
     assert len(problems) == len(set(problems))
 
 
@@ -217,11 +226,11 @@ def test_the_report_says_what_the_searches_cost() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.float32])
 def test_numbers_of_any_count_are_the_same_text_in_pieces(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cortado.emit_c._NUMBERS_A_PIECE", 64)
+    monkeypatch.setattr("cortado.emit.c.data._NUMBERS_A_PIECE", 64)
     rng = np.random.default_rng(0)
     for count in (1, 31, 32, 33, 63, 64, 65, 128, 200):
         data = rng.integers(-128, 128, count).astype(dtype)
-        texts = [_float_text(float(v)) if dtype is np.float32 else _int_text(int(v)) for v in data]
+        texts = [float_text(float(v)) if dtype is np.float32 else int_text(int(v)) for v in data]
         lines = [",".join(texts[start : start + 32]) for start in range(0, count, 32)]
         assert _numbers(data) == ",\n".join(lines)
     assert _numbers(np.arange(-128, 128, dtype=np.int8)).replace("\n", "") == ",".join(map(str, range(-128, 128)))

@@ -20,24 +20,24 @@ from torch import Tensor, nn
 import cases
 import cortado
 import cortado.ops
-from cortado.emit_pte import emit_pte
-from cortado.errors import CortadoError
-from cortado.executorch_host import run_pte
-from cortado.export import Quantized, capture, quantize
-from cortado.graph import shape
-from cortado.lowered import LoweredGraph, lowered_graph, reference_outputs
-from cortado.numerics import QParams
-from cortado.op import Operator, registry
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams
+from cortado.base.target import ANY, CortexM, CortexMTargetConfig
+from cortado.emit.pte.program import emit_pte
+from cortado.frontend.export import Quantized, capture, quantize
+from cortado.frontend.quantizer import RangeObserver
+from cortado.ir.graph import shape
+from cortado.ir.op import Operator, registry
 from cortado.ops.activation import ACTIVATION, PLUS_MINUS_ONE, UNIT_INTERVAL
 from cortado.ops.add import ADD
 from cortado.ops.log_softmax import LOG_SOFTMAX
 from cortado.ops.mul import MUL
+from cortado.ops.pointwise import sources
 from cortado.ops.softmax import SOFTMAX, input_factor
 from cortado.passes import CortexMPassManager
 from cortado.passes.fold_qparams import FoldQParams
-from cortado.pointwise import sources
-from cortado.quantizer import RangeObserver
-from cortado.target import ANY, CortexM, CortexMTargetConfig
+from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs
+from cortado.run.executorch_host import run_pte
 
 GOLDEN = Path(__file__).parent / "conformance"
 QUIET = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)

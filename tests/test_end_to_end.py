@@ -13,14 +13,15 @@ import torch
 
 import cortado
 from conftest import GOLDEN, TESTS, Golden
-from cortado import zoo
 from cortado.api import Model, prepare
-from cortado.artifact import Artifact
-from cortado.errors import CortadoError
-from cortado.manifest import REPORT
-from cortado.pte_reader import IoQParams, read_pte_file
-from cortado.runner import bundle_includes
-from cortado.target import from_target_string
+from cortado.artifact.manifest import REPORT
+from cortado.artifact.opened import Artifact
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.frontend import zoo
+from cortado.pte.info import IoQParams
+from cortado.pte.reader import read_pte_file
+from cortado.run.runner import bundle_includes
 from test_cli import Run, run
 
 __all__ = ["run"]  # the fixture

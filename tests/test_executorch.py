@@ -23,19 +23,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cases
-from cortado import executorch_host, zoo
 from cortado.api import Model, prepare
-from cortado.emit_pte import ALIGNMENT, Edge, Pte, bundle_pte, emit_pte, share_values, to_edge
-from cortado.errors import CortadoError
-from cortado.executorch_host import ADAPTER, HEADER, KERNELS, operator_header, registered_operators, run_pte
-from cortado.lowered import LoweredGraph, lowered_graph, reference_outputs
-from cortado.op import Call, LinearWeights, Operator, Place, registry
+from cortado.base.errors import CortadoError
+from cortado.base.target import Isa, from_target_string
+from cortado.emit.pte.edge import Edge, to_edge
+from cortado.emit.pte.limits import RUNTIME_LIMITS
+from cortado.emit.pte.planning import ALIGNMENT
+from cortado.emit.pte.program import Pte, emit_pte
+from cortado.emit.pte.tools import bundle_pte
+from cortado.emit.pte.values import share_values
+from cortado.frontend import zoo
+from cortado.ir.op import Call, Operator, Place, registry
 from cortado.ops._height_one import is_wrong_on_mve
 from cortado.ops.pad import looks_channels_last
+from cortado.options import LinearWeights
 from cortado.passes import CortexMPassManager
-from cortado.pte_reader import OPERATOR_ARGUMENTS, IoQParams, read_pte
-from cortado.runtime_limits import RUNTIME_LIMITS
-from cortado.target import Isa, from_target_string
+from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs
+from cortado.pte.arguments import OPERATOR_ARGUMENTS
+from cortado.pte.info import IoQParams
+from cortado.pte.reader import read_pte
+from cortado.run import executorch_host
+from cortado.run.executorch_host import ADAPTER, HEADER, KERNELS, operator_header, registered_operators, run_pte
 from test_networks import MOST_PTE_BYTES
 
 # Networks and programs are made once per worker: these tests stay together on one.
@@ -357,8 +365,8 @@ import ctypes, json, sys
 import torch
 from executorch.devtools import Inspector
 from executorch.extension.pybindings import portable_lib
-from cortado.emit_pte import register_operators
-from cortado.executorch_host import operator_library
+from cortado.emit.pte.tools import register_operators
+from cortado.run.executorch_host import operator_library
 register_operators()
 folder = sys.argv[1]
 library = ctypes.CDLL(str(operator_library()), mode=ctypes.RTLD_GLOBAL)
@@ -407,7 +415,7 @@ def test_executorchs_tools_read_etrecord_and_bundle(tmp_path: Path) -> None:
 
 
 def test_header_is_the_registrys() -> None:
-    assert HEADER.read_text() == operator_header(), "out of date; run: python -m cortado.executorch_host"
+    assert HEADER.read_text() == operator_header(), "out of date; run: python -m cortado.run.executorch_host"
 
 
 def test_every_cortex_m_operator_of_the_contract_is_registered() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cortado import folder as writing
-from cortado.artifact import REFERENCE, Artifact
-from cortado.errors import CortadoError
-from cortado.folder import locked, write_folder
+from cortado.artifact import folder as writing
+from cortado.artifact.folder import locked, write_folder
+from cortado.artifact.opened import REFERENCE, Artifact
+from cortado.base.errors import CortadoError
 
 Parts = tuple[dict[str, str | bytes], dict[str, object]]
 
@@ -122,7 +122,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, parts):
 WRITER = """
 import sys, time
 from pathlib import Path
-from cortado.folder import locked
+from cortado.artifact.folder import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

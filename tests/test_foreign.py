@@ -19,18 +19,21 @@ import torch
 from torch import nn
 
 import cortado
-from cortado import artifact as artifact_module
-from cortado import boards, manifest, names, runner
-from cortado.artifact import EXAMPLE, EXPECTED, REFERENCE, Artifact
-from cortado.cli import main
-from cortado.emit_c import emit_c
-from cortado.errors import CortadoError
-from cortado.manifest import REPORT, digest
-from cortado.page import build_page
-from cortado.program import Border, Tensor, build_program
-from cortado.runner import BundleInfo, RunResult
-from cortado.schedule import Optimize, schedule
-from cortado.target import Core, Machine, from_target_string
+from cortado.artifact import manifest
+from cortado.artifact.manifest import REPORT, digest
+from cortado.artifact.opened import EXAMPLE, EXPECTED, REFERENCE, Artifact
+from cortado.artifact.page import build_page
+from cortado.base import names
+from cortado.base.errors import CortadoError
+from cortado.base.target import Core, Machine, from_target_string
+from cortado.cli.entry import main
+from cortado.emit.c.bundle import emit_c
+from cortado.options import Border, Optimize
+from cortado.plan.program import Tensor, build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner
+from cortado.run.elf import load_image
+from cortado.run.runner import BundleInfo, RunResult
 
 EVIL = "evil"
 HOSTILE = (
@@ -106,7 +109,7 @@ def test_hostile_names_bring_nothing_into_the_program(
     runner.write_files(tmp_path, files)
     board = None if core is Core.PORTABLE else Machine.MPS2_AN386
     program = runner.build(tmp_path, tiny_artifact.info, board, flags)  # -Werror, with comments and trigraphs
-    assert not [symbol for symbol in boards.load_image(program).symbols if EVIL in symbol.name]
+    assert not [symbol for symbol in load_image(program).symbols if EVIL in symbol.name]
     for name, text in files.items():
         code = re.sub(r'/\*.*?\*/|"[^"\n]*"', "", text, flags=re.S)
         assert EVIL not in code or name == "README.md", name
@@ -398,8 +401,8 @@ def without_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_pte(path: Path, samples: list[Any], **more: Any) -> list[Any]:
         return [[np.zeros((1, 4), np.float32)] for _ in samples]
 
-    monkeypatch.setattr(artifact_module, "run_bundle", run_bundle)
-    monkeypatch.setattr("cortado.executorch_host.run_pte", run_pte)
+    monkeypatch.setattr("cortado.artifact.opened.run_bundle", run_bundle)
+    monkeypatch.setattr("cortado.run.executorch_host.run_pte", run_pte)
 
 
 COMMANDS = (["run"], ["run", "--json"], ["run", "--on", "host", "--trust"], ["validate", "--trust"])

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from conftest import Golden
-from cortado import runner
 from cortado.api import prepare
-from cortado.artifact import Artifact
-from cortado.errors import CortadoError
-from cortado.models import load_calibration, load_model
-from cortado.target import from_target_string
+from cortado.artifact.opened import Artifact
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.frontend.models import load_calibration, load_model
+from cortado.run import runner
 from fuzz import shrink
 from fuzz.campaign import TOGETHER, Wanted
 from fuzz.hostile import check_folder, check_names, draw_name

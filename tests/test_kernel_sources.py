@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cortado import toolchain
+from cortado.run import toolchain
 from kernels import HEADER, KERNELS, WARNINGS, descriptors
 
 ROOT = Path(__file__).parent.parent

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import kernel_reference as ref
-from cortado import packing
-from cortado.ops import softmax
-from cortado.packing import Core
+from cortado.ops import packing, softmax
+from cortado.ops.packing import Core
 from kernel_board import run_watched
 from kernel_layers import FOLDED, PORTABLE, Requant, Variant, Window, conv1x1, conv2d, depthwise, pool2d
 from kernels import Calls, Ref, run_host

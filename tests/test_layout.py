@@ -14,12 +14,11 @@ from torch.fx import Graph, GraphModule, Node
 from torch.nn import functional
 
 import single
-from cortado import zoo
-from cortado.export import capture, quantize
-from cortado.graph import lift, shape
-from cortado.lowered import LoweredGraph, lowered_graph, reference_outputs
-from cortado.numerics import QParams
-from cortado.op import Call, LinearWeights, Operator, overload
+from cortado.base.numerics import QParams
+from cortado.frontend import zoo
+from cortado.frontend.export import capture, quantize
+from cortado.ir.graph import lift, shape
+from cortado.ir.op import Call, Operator, overload
 from cortado.ops.activation import ACTIVATION
 from cortado.ops.cat import CAT
 from cortado.ops.conv2d import CONV2D
@@ -31,11 +30,13 @@ from cortado.ops.reshape import VIEW
 from cortado.ops.slice import SLICE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.ops.upsample_nearest import UPSAMPLE
+from cortado.options import LinearWeights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.move_transposes import MoveTransposes
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.passes.orders import TRANSPOSE_OVERHEAD, carry, view_groups
+from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs
 from single import Function, assert_close, lower
 
 Tensor = torch.Tensor
@@ -405,7 +406,7 @@ def test_moving_transposes_changes_no_value_and_costs_nothing_long(build: Builde
 
 
 def check_moves(build: Builder) -> None:
-    from cortado.lowered import run_reference
+    from cortado.plan.lowered import run_reference
 
     program = build.program(*build.results)
     before = lowered_graph(program)

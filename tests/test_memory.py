@@ -14,9 +14,18 @@ from typing import Any
 
 import pytest
 
-from cortado import memory
-from cortado.errors import CortadoError
-from cortado.memory import Buffer, Effort, Moment, Overlay, Plan, Problem, Time
+from cortado.base.errors import CortadoError
+from cortado.memory import planner
+from cortado.memory.bounds import USUAL_PAIRS, Model
+from cortado.memory.csv import read_csv, write_csv
+from cortado.memory.placing import place_in_order
+from cortado.memory.planner import lower_bound
+from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
+from cortado.memory.search import WORK_PER_SECOND, Budget, Descent, _OutOfWorkError
+from cortado.memory.timeline import Moment, peak_buffers, timeline
+from cortado.memory.validate import validate
+
+MEMORY = Path(planner.__file__).parent
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Random problems
@@ -148,11 +157,11 @@ def check_against_brute_force(seeds: range) -> None:
     for seed in seeds:
         problem = tiny_problem(seed)
         truth = least_peak(problem)
-        full, quick = memory.plan(problem, seconds=0.5), memory.plan(problem, effort=Effort.QUICK)
+        full, quick = planner.plan(problem, seconds=0.5), planner.plan(problem, effort=Effort.QUICK)
         for plan in (full, quick):
-            memory.validate(problem, plan)
+            validate(problem, plan)
             assert plan.lower_bound <= truth <= plan.peak, seed
-        assert memory.lower_bound(problem) <= full.lower_bound, seed
+        assert lower_bound(problem) <= full.lower_bound, seed
         proven += full.optimal
     assert proven >= 0.99 * len(seeds)
 
@@ -186,19 +195,19 @@ def check_search(seeds: range) -> None:
     for seed in seeds:
         problem = crowded_problem(seed)
         truth = least_peak(problem)
-        model = memory._Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
+        model = Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
         if not model.rank:
             continue
         searched += 1
-        budget = memory._Budget(10**9)
-        assert memory._Search(model, truth - 1, budget).run() is None, seed
+        budget = Budget(10**9)
+        assert Descent(model, truth - 1, budget).run() is None, seed
         for cap in (truth, truth + 1, truth + 2, truth + 5, 2 * truth):
-            at = memory._Search(model, cap, budget).run()
+            at = Descent(model, cap, budget).run()
             assert at is not None, (seed, cap)
             peak = model.peak(at)
             assert truth <= peak <= cap, (seed, cap)
             offsets = {name: place * model.unit for name, place in zip(model.names, at, strict=True)}
-            memory.validate(problem, Plan(offsets, peak, 0, False))
+            validate(problem, Plan(offsets, peak, 0, False))
     assert searched > 0.7 * len(seeds)
 
 
@@ -245,10 +254,10 @@ def check_search_finds_what_exists(seeds: range) -> None:
     found = 0
     for seed in seeds:
         problem, height = cut_problem(seed)
-        model = memory._Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), ())
+        model = Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), ())
         try:
-            at = memory._Search(model, height, memory._Budget(20_000)).run()
-        except memory._OutOfWorkError:
+            at = Descent(model, height, Budget(20_000)).run()
+        except _OutOfWorkError:
             continue
         assert at is not None, seed
         assert model.peak(at) <= height, seed
@@ -266,7 +275,7 @@ def test_the_search_finds_what_exists_many_times(part: int) -> None:
     check_search_finds_what_exists(range(10_000 + 3000 * part, 13_000 + 3000 * part))
 
 
-def completes(model: memory._Model, search: memory._Search, left: tuple[int, ...], low: tuple[int, ...]) -> bool:
+def completes(model: Model, search: Descent, left: tuple[int, ...], low: tuple[int, ...]) -> bool:
     """Whether these buffers fit between their lowest and highest offsets, by trying all."""
 
     def place(placed: dict[int, int]) -> bool:
@@ -288,10 +297,10 @@ def test_what_the_search_remembers_as_hopeless_is() -> None:
     remembered = 0
     for seed in range(400):
         problem = crowded_problem(seed)
-        peak = memory.plan(problem, seconds=0.1).peak
-        model = memory._Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
+        peak = planner.plan(problem, seconds=0.1).peak
+        model = Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
         for cap in (peak, peak - 1, peak - 2) if model.rank else ():
-            search = memory._Search(model, cap, memory._Budget(10**9))
+            search = Descent(model, cap, Budget(10**9))
             search.run()
             for left, states in search.hopeless.items():
                 for low in states:
@@ -308,8 +317,8 @@ def test_the_bound_of_a_single_moment_is_exact() -> None:
         problem = Problem(
             buffers, tuple(random_overlays(rng, list(buffers), rng.randint(0, 8), any_lead=seed % 2 == 0))
         )
-        bound, truth = memory.lower_bound(problem), least_peak(problem)
-        if memory._Model(buffers, problem.overlays).rank:
+        bound, truth = lower_bound(problem), least_peak(problem)
+        if Model(buffers, problem.overlays).rank:
             assert bound == truth, seed
             tight += 1
         assert bound <= truth, seed
@@ -353,16 +362,16 @@ CIRCLE = Problem(
 
 
 def test_proves_more_than_the_lower_bound_says() -> None:
-    plan = memory.plan(NEEDS_SEARCH)
-    assert memory.lower_bound(NEEDS_SEARCH) == 9
+    plan = planner.plan(NEEDS_SEARCH)
+    assert lower_bound(NEEDS_SEARCH) == 9
     assert (plan.peak, plan.lower_bound, plan.optimal, plan.gap) == (10, 10, True, 0)
     assert least_peak(NEEDS_SEARCH) == 10
 
 
 def test_overlays_in_a_circle_do_not_break_the_bound() -> None:
-    plan = memory.plan(CIRCLE)
-    memory.validate(CIRCLE, plan)
-    assert memory.lower_bound(CIRCLE) <= least_peak(CIRCLE) <= plan.peak <= 21
+    plan = planner.plan(CIRCLE)
+    validate(CIRCLE, plan)
+    assert lower_bound(CIRCLE) <= least_peak(CIRCLE) <= plan.peak <= 21
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -377,12 +386,12 @@ def check_random_problems(seeds: range) -> None:
         problem = random_problem(seed)
         is_small = len(problem.buffers) <= 20
         begin = time.process_time()
-        plan = memory.plan(problem, seconds=2.0 if is_small else 0.3)
+        plan = planner.plan(problem, seconds=2.0 if is_small else 0.3)
         took = time.process_time() - begin
-        memory.validate(problem, plan)
-        assert memory.lower_bound(problem) <= plan.lower_bound <= plan.peak, seed
-        quick = memory.plan(problem, effort=Effort.QUICK)
-        memory.validate(problem, quick)
+        validate(problem, plan)
+        assert lower_bound(problem) <= plan.lower_bound <= plan.peak, seed
+        quick = planner.plan(problem, effort=Effort.QUICK)
+        validate(problem, quick)
         assert quick.peak >= plan.peak or not is_small, seed
         small += is_small
         proven += is_small and plan.optimal and took <= 2.0
@@ -404,8 +413,8 @@ def test_five_thousand_random_problems(part: int) -> None:
 def test_cascades_of_networks_are_planned_optimally(stages: int) -> None:
     for seed in range(8):
         problem = cascade_problem(seed, stages)
-        plan = memory.plan(problem)
-        memory.validate(problem, plan)
+        plan = planner.plan(problem)
+        validate(problem, plan)
         assert plan.optimal, (seed, len(problem.buffers), plan.gap)
 
 
@@ -413,13 +422,13 @@ def test_quick_plans_are_valid_close_and_fast() -> None:
     problems = [cascade_problem(seed, 5) for seed in range(20)]
     peaks = 0
     for problem in problems:
-        quick = memory.plan(problem, effort=Effort.QUICK)
-        memory.validate(problem, quick)
+        quick = planner.plan(problem, effort=Effort.QUICK)
+        validate(problem, quick)
         peaks += quick.peak
-    assert peaks <= 1.02 * sum(memory.plan(problem).peak for problem in problems)
+    assert peaks <= 1.02 * sum(planner.plan(problem).peak for problem in problems)
     begin = time.process_time()
     for problem in problems:
-        memory.plan(problem, effort=Effort.QUICK)
+        planner.plan(problem, effort=Effort.QUICK)
     assert time.process_time() - begin < 0.02 * len(problems)  # about 2 ms each on a slow machine
 
 
@@ -441,68 +450,68 @@ def test_quick_plans_are_valid_close_and_fast() -> None:
 )
 def test_an_overlaid_pair_needs_what_its_lead_says(out: int, inp: int, lead: int, peak: int) -> None:
     problem = Problem(live_together(out, inp), (Overlay("a", "b", lead),))
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
-    assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (peak, True, peak)
+    plan = planner.plan(problem)
+    validate(problem, plan)
+    assert (plan.peak, plan.optimal, lower_bound(problem)) == (peak, True, peak)
 
 
 def test_an_output_over_two_inputs_needs_no_more_than_the_inputs() -> None:
     problem = Problem(live_together(64, 64, 64), (Overlay("a", "b", 0), Overlay("a", "c", 0)))
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
+    plan = planner.plan(problem)
+    validate(problem, plan)
     assert (plan.peak, plan.optimal) == (128, True)
 
 
 def test_two_outputs_cannot_both_lie_over_the_start_of_one_input() -> None:
     problem = Problem(live_together(64, 64, 256), (Overlay("a", "c", 0), Overlay("b", "c", 0)))
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
-    assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (320, True, 320)
+    plan = planner.plan(problem)
+    validate(problem, plan)
+    assert (plan.peak, plan.optimal, lower_bound(problem)) == (320, True, 320)
 
 
 def test_an_in_place_chain_stays_in_place() -> None:
     times: list[Time] = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]
     buffers = tuple(Buffer(f"t{k}", 1000, times[max(0, k - 1)], times[k + 1]) for k in range(4))
     problem = Problem(buffers, tuple(Overlay(f"t{k + 1}", f"t{k}", 0) for k in range(3)))
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
+    plan = planner.plan(problem)
+    validate(problem, plan)
     assert (plan.peak, set(plan.offsets.values())) == (1000, {0})
 
 
 def test_only_the_topmost_buffer_keeps_its_odd_end() -> None:
     # 17 bytes take 32 below another buffer, 5 take 16: the better order ends at 16 + 17.
-    assert memory.lower_bound(Problem(live_together(17, 5))) == 33
-    assert memory.plan(Problem(live_together(17, 5))).peak == 33
+    assert lower_bound(Problem(live_together(17, 5))) == 33
+    assert planner.plan(Problem(live_together(17, 5))).peak == 33
 
 
 def test_mixed_alignments_fill_each_other_in() -> None:
     coarse, fine = Buffer("coarse", 20, (0, 0), (1, 0), 32), Buffer("fine", 12, (0, 0), (1, 0), 4)
     problem = Problem((coarse, fine, replace(coarse, name="other", size=33)))
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
-    assert (plan.peak, plan.optimal, memory.lower_bound(problem)) == (65, True, 65)
+    plan = planner.plan(problem)
+    validate(problem, plan)
+    assert (plan.peak, plan.optimal, lower_bound(problem)) == (65, True, 65)
 
 
 def test_the_bound_knows_what_padding_cannot_be_avoided() -> None:
     # 8 bytes in all, and the coarse ones alone need 7; but whatever the order, one byte of padding is left.
     coarse = Buffer("coarse", 3, (0, 0), (1, 0), 4)
     problem = Problem((coarse, replace(coarse, name="other"), Buffer("fine", 2, (0, 0), (1, 0), 1)))
-    assert memory.lower_bound(problem) == least_peak(problem) == 9
+    assert lower_bound(problem) == least_peak(problem) == 9
 
 
 def test_a_ring_lives_for_its_stage_and_scratch_only_at_its_step() -> None:
     ring = Buffer("ring", 320, (0, 0), (1, 0))
     scratch = [Buffer(f"scratch{p}", 64, (0, p), (0, p + 1)) for p in range(3)]
-    plan = memory.plan(Problem((ring, *scratch, Buffer("next", 384, (1, 0), (2, 0)))))
+    plan = planner.plan(Problem((ring, *scratch, Buffer("next", 384, (1, 0), (2, 0)))))
     assert plan.peak == 384
     assert len({plan.offsets[b.name] for b in scratch}) == 1
 
 
 def test_empty_problems_and_empty_buffers_need_nothing() -> None:
-    assert memory.plan(Problem(())) == Plan({}, 0, 0, True)
+    assert planner.plan(Problem(())) == Plan({}, 0, 0, True)
     problem = Problem((Buffer("full", 16, (0, 0), (1, 0)), Buffer("empty", 0, (0, 0), (1, 0))))
-    plan = memory.plan(problem)
-    memory.validate(problem, plan)
+    plan = planner.plan(problem)
+    validate(problem, plan)
     assert plan == Plan({"full": 0, "empty": 0}, 16, 16, True)
 
 
@@ -515,8 +524,8 @@ def plans_of_a_fresh_interpreter(hash_seed: str) -> str:
     code = (
         "import test_memory as t\n"
         "problems = [t.random_problem(seed) for seed in range(40)]\n"
-        "print([t.memory.plan(p, seconds=0.1) for p in problems])\n"
-        "print([t.memory.plan(p, effort=t.Effort.QUICK) for p in problems])\n"
+        "print([t.planner.plan(p, seconds=0.1) for p in problems])\n"
+        "print([t.planner.plan(p, effort=t.Effort.QUICK) for p in problems])\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     here = Path(__file__).parent
@@ -533,28 +542,29 @@ def test_plans_do_not_depend_on_the_process() -> None:
 
 def test_a_search_ends_at_its_bound_and_says_so() -> None:
     hard = random_problem(57)
-    plan = memory.plan(hard, seconds=0.05)
-    memory.validate(hard, plan)
+    plan = planner.plan(hard, seconds=0.05)
+    validate(hard, plan)
     assert not plan.optimal
     assert plan.spent.exhausted
-    assert 0 < plan.spent.work <= plan.spent.bound == 0.05 * memory._WORK_PER_SECOND
+    assert 0 < plan.spent.work <= plan.spent.bound == 0.05 * WORK_PER_SECOND
 
 
 def test_a_crowd_counts_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Placing buffers that all live together looks at all pairs: what is counted must be what is looked at."""
     looked = 0
-    place = memory._place
+    place = place_in_order
 
-    def counted(model: memory._Model, *arguments: Any) -> Any:
+    def counted(model: Model, *arguments: Any) -> Any:
         nonlocal looked
         looked += sum(map(len, model.near))
         return place(model, *arguments)
 
-    monkeypatch.setattr(memory, "_place", counted)
+    for module in ("search", "placing"):
+        monkeypatch.setattr(f"cortado.memory.{module}.place_in_order", counted)
     crowd = [Buffer(f"b{k}", 100 + 37 * k % 64, (k % 3, 0), (300 + k % 5, 0), 1 << k % 5) for k in range(200)]
-    plan = memory.plan(Problem(tuple(crowd)), seconds=0.2)
-    memory.validate(Problem(tuple(crowd)), plan)
-    assert looked <= 2 * memory._USUAL_PAIRS * plan.spent.bound
+    plan = planner.plan(Problem(tuple(crowd)), seconds=0.2)
+    validate(Problem(tuple(crowd)), plan)
+    assert looked <= 2 * USUAL_PAIRS * plan.spent.bound
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -573,10 +583,10 @@ def test_the_validator_agrees_with_sets_of_bytes_on_any_offsets() -> None:
         plan = Plan(at, top, 0, top == 0)
         if clashes:
             with pytest.raises(CortadoError, match="share bytes") as caught:
-                memory.validate(problem, plan)
+                validate(problem, plan)
             assert {word.strip("'") for word in str(caught.value).split() if word.startswith("'b")} in clashes
         else:
-            memory.validate(problem, plan)
+            validate(problem, plan)
         verdicts.append(bool(clashes))
     assert 100 < sum(verdicts) < 500
 
@@ -603,15 +613,15 @@ OVERLAID = Problem(live_together(32, 32), (Overlay("a", "b", 16),))
 )
 def test_the_validator_refuses(problem: Problem, plan: Plan, message: str) -> None:
     with pytest.raises(CortadoError, match=message):
-        memory.validate(problem, plan)
+        validate(problem, plan)
 
 
 def test_the_validator_accepts_what_an_overlay_allows() -> None:
-    memory.validate(OVERLAID, Plan({"a": 0, "b": 16}, 48, 48, True))
+    validate(OVERLAID, Plan({"a": 0, "b": 16}, 48, 48, True))
 
 
 def test_the_validator_shares_no_code_with_the_solver() -> None:
-    tree = ast.parse(Path(memory.__file__).read_text())
+    tree = ast.parse((MEMORY / "validate.py").read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     called: set[str] = set()
     for name in ("validate", "_validate_pair"):
@@ -619,6 +629,8 @@ def test_the_validator_shares_no_code_with_the_solver() -> None:
         called |= {call.func.id for call in calls if isinstance(call.func, ast.Name)}
     own = called - set(dir(builtins))
     assert own == {"_validate_pair", "CortadoError"}
+    imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert imported <= {"itertools", "cortado.base.errors", "cortado.memory.problem"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -676,8 +688,8 @@ def test_the_timeline_counts_shared_bytes_once_and_holes_in_the_top() -> None:
         (Overlay("out", "in", 16),),
     )
     plan = Plan({"in": 16, "out": 0, "high": 70 // 16 * 16, "late": 0}, 80, 80, True)
-    memory.validate(problem, plan)
-    assert memory.timeline(problem, plan) == (
+    validate(problem, plan)
+    assert timeline(problem, plan) == (
         Moment((0, 0), (0, 1), ("in",), 64, 80),
         Moment((0, 1), (1, 0), ("in", "out"), 80, 80),
         Moment((1, 0), (2, 0), ("out", "high"), 42, 74),
@@ -686,16 +698,16 @@ def test_the_timeline_counts_shared_bytes_once_and_holes_in_the_top() -> None:
         Moment((4, 0), (5, 0), ("late",), 16, 16),
     )
     # Two moments reach the peak; the fuller one explains it.
-    assert [b.name for b in memory.peak_buffers(problem, plan)] == ["out", "in"]
-    assert memory.peak_buffers(Problem(()), memory.plan(Problem(()))) == ()
+    assert [b.name for b in peak_buffers(problem, plan)] == ["out", "in"]
+    assert peak_buffers(Problem(()), planner.plan(Problem(()))) == ()
 
 
 def test_the_peak_is_on_the_timeline_of_every_plan() -> None:
     for seed in range(40):
         problem = random_problem(seed)
-        plan = memory.plan(problem, effort=Effort.QUICK)
-        assert max(moment.top for moment in memory.timeline(problem, plan)) == plan.peak
-        tops = [plan.offsets[b.name] + b.size for b in memory.peak_buffers(problem, plan)]
+        plan = planner.plan(problem, effort=Effort.QUICK)
+        assert max(moment.top for moment in timeline(problem, plan)) == plan.peak
+        tops = [plan.offsets[b.name] + b.size for b in peak_buffers(problem, plan)]
         assert max(tops) == plan.peak
 
 
@@ -710,34 +722,34 @@ def same(one: Problem, other: Problem) -> bool:
 
 def test_csv_comes_back_as_it_went() -> None:
     for problem in [*map(random_problem, range(60)), *map(tiny_problem, range(60)), Problem(())]:
-        assert same(memory.read_csv(memory.write_csv(problem)), problem)
-        plan = memory.plan(problem, effort=Effort.QUICK)
-        assert same(memory.read_csv(memory.write_csv(problem, plan)), problem)
+        assert same(read_csv(write_csv(problem)), problem)
+        plan = planner.plan(problem, effort=Effort.QUICK)
+        assert same(read_csv(write_csv(problem, plan)), problem)
 
 
 def test_csv_shows_overlays_on_the_output_and_offsets_last() -> None:
     problem = Problem(live_together(64, 32, 16), (Overlay("a", "b", 0), Overlay("a", "c", 16)))
     plan = Plan({"a": 0, "b": 0, "c": 64}, 80, 80, True)
-    assert memory.write_csv(problem, plan) == (
+    assert write_csv(problem, plan) == (
         "id,lower_stage,lower_pos,upper_stage,upper_pos,size,align,overlay_of,lead,offset\n"
         "a,0,0,1,0,64,16,b,0,0\n"
         "a,,,,,,,c,16,\n"
         "b,0,0,1,0,32,16,,,0\n"
         "c,0,0,1,0,16,16,,,64\n"
     )
-    assert memory.write_csv(PAIR).splitlines()[0] == "id,lower_stage,lower_pos,upper_stage,upper_pos,size,align"
+    assert write_csv(PAIR).splitlines()[0] == "id,lower_stage,lower_pos,upper_stage,upper_pos,size,align"
 
 
 def test_csv_takes_names_with_commas_quotes_and_line_breaks() -> None:
     names = ('conv "a", row 1', "x;y", "two\nlines", "größe")
     problem = Problem(tuple(Buffer(name, 16, (0, 0), (1, 0)) for name in names), (Overlay(names[0], names[2], 0),))
-    assert same(memory.read_csv(memory.write_csv(problem)), problem)
+    assert same(read_csv(write_csv(problem)), problem)
 
 
 def test_csv_takes_the_plain_four_columns() -> None:
     text = "\ufeffid,lower,upper,size\r\nb1,0,3,4\r\n\r\nb2, 3 ,9,4\r\n"
-    assert memory.read_csv(text) == Problem((Buffer("b1", 4, (0, 0), (3, 0), 1), Buffer("b2", 4, (3, 0), (9, 0), 1)))
-    aligned = memory.read_csv("size,id,upper,lower,alignment,offset\n4,b1,3,0,8,0\n4,b2,3,0,,8\n")
+    assert read_csv(text) == Problem((Buffer("b1", 4, (0, 0), (3, 0), 1), Buffer("b2", 4, (3, 0), (9, 0), 1)))
+    aligned = read_csv("size,id,upper,lower,alignment,offset\n4,b1,3,0,8,0\n4,b2,3,0,,8\n")
     assert [b.align for b in aligned.buffers] == [8, 1]
 
 
@@ -775,7 +787,7 @@ STAGED = "id,lower_stage,lower_pos,upper_stage,upper_pos,size"
 )
 def test_csv_errors_name_line_and_column(text: str, message: str) -> None:
     with pytest.raises(CortadoError, match=message):
-        memory.read_csv(text)
+        read_csv(text)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -783,22 +795,25 @@ def test_csv_errors_name_line_and_column(text: str, message: str) -> None:
 
 
 def test_imports_only_the_standard_library_and_the_errors() -> None:
-    tree = ast.parse(Path(memory.__file__).read_text())
-    modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {m for m in modules if m.split(".")[0] not in sys.stdlib_module_names} == {"cortado.errors"}
+    found: set[str] = set()
+    for path in MEMORY.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        found |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    foreign = {name for name in found if name.split(".")[0] not in sys.stdlib_module_names}
+    assert {name for name in foreign if not name.startswith("cortado.memory.")} == {"cortado.base.errors"}
 
 
 def test_the_documentation_shows_what_happens() -> None:
     page = (Path(__file__).parents[1] / "docs" / "memory-planning.md").read_text()
     problem, planned, unreachable = (part.split("```")[0] for part in page.split("```csv\n")[1:])
-    plan = memory.plan(memory.read_csv(problem))
-    assert memory.write_csv(memory.read_csv(problem), plan) == planned
+    plan = planner.plan(read_csv(problem))
+    assert write_csv(read_csv(problem), plan) == planned
     assert f"peak {plan.peak:,} bytes" in page
-    assert memory.read_csv(unreachable) == NEEDS_SEARCH
+    assert read_csv(unreachable) == NEEDS_SEARCH
     assert "Plan(offsets={'in': 512, 'out': 0}, peak=3584, lower_bound=3584, optimal=True)" in page
     pair = Problem(
         (Buffer("in", 3072, start=(0, 0), end=(1, 0)), Buffer("out", 2048, start=(0, 0), end=(2, 0))),
         (Overlay(out="out", inp="in", lead=512),),
     )
-    assert repr(memory.plan(pair)) in page
+    assert repr(planner.plan(pair)) in page

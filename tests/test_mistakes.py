@@ -11,8 +11,8 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cortado.api import prepare
-from cortado.errors import CortadoError
-from cortado.lowered import reference_outputs
+from cortado.base.errors import CortadoError
+from cortado.plan.lowered import reference_outputs
 from single import Function, lower_on, randomize
 from test_surprises import far_from_float, images, rejected, seeded
 

@@ -16,7 +16,7 @@ import torch
 
 from conftest import MODELS, TESTS
 from cortado.api import Model
-from cortado.artifact import Artifact
+from cortado.artifact.opened import Artifact
 from cortado.options import Options
 from test_cli import TINY, Run, in_new_process, run
 
@@ -110,7 +110,7 @@ def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
     assert (tmp_path / "build" / "model" / "report.json").is_file()
 
 
-@pytest.mark.parametrize("name", ["api.prepare", "prepare", "compile", "options.Options", "schedule.Optimize.RAM"])
+@pytest.mark.parametrize("name", ["api.prepare", "prepare", "compile", "options.Options", "options.Optimize.RAM"])
 def test_a_fresh_interpreter_finds_it(name: str) -> None:
     code = f"import sys, cortado; assert 'torch' not in sys.modules; assert cortado.{name}"
     assert in_new_process("-c", code).returncode == 0
@@ -125,8 +125,8 @@ class NotInstalled:
         if name.split(".")[0] in ("torch", "torchao", "executorch"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, NotInstalled())
-from cortado import cli
-sys.exit(cli.main(sys.argv[1:]))
+from cortado.cli.entry import main
+sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -134,14 +134,14 @@ def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
     return in_new_process("-c", WITHOUT_TORCH, *map(str, arguments))
 
 
-@pytest.mark.host
+@pytest.mark.qemu
 def test_commands_that_need_no_torch_run_without_it(tiny_artifact: Artifact) -> None:
     for arguments in (
         ["--help"],
         ["targets"],
         ["doctor"],
         ["inspect", tiny_artifact.folder / "tiny.pte"],
-        ["run", tiny_artifact.folder, "--on", "host"],
+        ["run", tiny_artifact.folder],
     ):
         done = without_torch(*arguments)
         assert done.returncode == 0, done.stderr
@@ -173,7 +173,10 @@ def test_commands_that_need_torch_say_how_to_install_it(tiny_artifact: Artifact,
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
     command = ["compile", TINY, "--calibration", TINY, "-t", "cortex-m4", "-o", tmp_path / "out"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "cortado.cli", *map(str, command)], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "cortado", *map(str, command)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     assert process.stderr is not None
     while f"] {phase}" not in (line := process.stderr.readline().decode()):
@@ -235,7 +238,7 @@ class Products(torch.nn.Module):
 
 def test_every_product_is_counted(tiny: Model) -> None:
     from cortado.api import prepare
-    from cortado.op import LinearWeights
+    from cortado.options import LinearWeights
 
     x = torch.randn(1, 3, 8, 8)
     model = prepare(Products(), (x,), [(x,)], name="products")

@@ -14,14 +14,14 @@ from torch import nn
 from torch.nn import functional
 
 import single
-from cortado import executorch_host
 from cortado.api import prepare
-from cortado.emit_pte import emit_pte
-from cortado.errors import CortadoError
-from cortado.export import capture, quantize
-from cortado.lowered import lowered_graph, reference_outputs
+from cortado.base.errors import CortadoError
+from cortado.base.target import ANY, from_target_string
+from cortado.emit.pte.program import emit_pte
+from cortado.frontend.export import capture, quantize
 from cortado.passes import CortexMPassManager
-from cortado.target import ANY, from_target_string
+from cortado.plan.lowered import lowered_graph, reference_outputs
+from cortado.run import executorch_host
 from single import Function, assert_close, lower
 
 Tensor = torch.Tensor

@@ -11,15 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from cortado import checks, memory, runner, zoo
 from cortado.api import Model, prepare
-from cortado.emit_c import emit_c
-from cortado.emit_pte import c_only, emit_pte
-from cortado.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs, run_reference
+from cortado.base.target import CortexM, from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.emit.pte.program import c_only, emit_pte
+from cortado.frontend import zoo
+from cortado.memory.validate import validate
+from cortado.options import Optimize
 from cortado.passes import CortexMPassManager
-from cortado.program import build_program
-from cortado.schedule import Optimize, Planned, schedule
-from cortado.target import CortexM, from_target_string
+from cortado.plan import checks
+from cortado.plan.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs, run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner
 
 Tensor = torch.Tensor
 
@@ -77,7 +82,7 @@ def graph_of(name: str, target: str = "cortex-m55") -> LoweredGraph:
 def planned(name: str, target: str, optimize: Optimize) -> Planned:
     """Layers, stages and a memory plan that the independent validator accepts."""
     found = schedule(build_program(name, graph_of(name, target), from_target_string(target)), optimize)
-    memory.validate(found.problem, found.plan)
+    validate(found.problem, found.plan)
     return found
 
 
@@ -158,7 +163,7 @@ def test_compiles_for(name: str, target: str) -> None:
     assert compiled.pte is not None or name not in NODES
     assert compiled.planned is not None
     assert compiled.graph is not None
-    memory.validate(compiled.planned.problem, compiled.planned.plan)
+    validate(compiled.planned.problem, compiled.planned.plan)
     assert compiled.planned.plan.peak >= compiled.planned.plan.lower_bound > 0
     assert [call.operator for call in compiled.graph.calls] == [call.operator for call in graph_of(name).calls]
 

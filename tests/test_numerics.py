@@ -8,8 +8,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cortado.errors import CortadoError
-from cortado.numerics import (
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import (
     INT32_MAX,
     INT32_MIN,
     Fixed,

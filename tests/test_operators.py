@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import cases
-from cortado.op import Call, Operator, overload, registry
-from cortado.target import CortexM, CortexMTargetConfig, Isa
+from cortado.base.target import CortexM, CortexMTargetConfig, Isa
+from cortado.ir.op import Call, Operator, overload, registry
 
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
 QUIET = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cortado.artifact import PAGE, Artifact
-from cortado.page import build_page
+from cortado.artifact.opened import PAGE, Artifact
+from cortado.artifact.page import build_page
 
 VOID = {"meta"}
 

@@ -12,14 +12,14 @@ from torch.fx import GraphModule
 
 from conftest import GOLDEN, Golden
 from cortado.api import Model
-from cortado.artifact import Artifact
-from cortado.errors import CortadoError
-from cortado.graph import output_node
-from cortado.op import operator_of, registry
+from cortado.artifact.opened import Artifact
+from cortado.base.errors import CortadoError
+from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
+from cortado.ir.graph import output_node
+from cortado.ir.op import operator_of, registry
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.manager import print_graph
-from cortado.target import ANY, CortexMTargetConfig, from_target_string
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 M4 = from_target_string("cortex-m4")
 

@@ -23,11 +23,11 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.passes import make_alloc_node
 from executorch.exir.tensor import scalar_type_table
 
-from cortado import pte_reader
-from cortado.errors import CortadoError
-from cortado.pte_reader import (
-    OPERATOR_ARGUMENTS,
-    SCHEMA,
+from cortado.base.data import KERNELS as KERNELS_FOLDER
+from cortado.base.errors import CortadoError
+from cortado.pte.arguments import OPERATOR_ARGUMENTS
+from cortado.pte.flatbuffer import SCHEMA
+from cortado.pte.info import (
     ConstantUse,
     Delegate,
     DType,
@@ -36,18 +36,16 @@ from cortado.pte_reader import (
     IoQParams,
     OperatorUse,
     Placement,
+    Port,
     PteInfo,
     Scratch,
     ValueKind,
-    format_info,
-    info_as_json,
-    metadata_text,
-    read_pte,
-    read_pte_file,
-    require_target,
 )
+from cortado.pte.metadata import metadata_text, require_target
+from cortado.pte.reader import read_pte, read_pte_file
+from cortado.pte.text import format_info, info_as_json
 
-KERNELS = Path(pte_reader.__file__).parent / "kernels" / "executorch"
+KERNELS = KERNELS_FOLDER / "executorch"
 POOL = "cortex_m::quantized_avg_pool2d_nhwc"
 SCRATCH_BYTES = 1234
 QPARAMS = IoQParams(0.0235294122248888, -128)
@@ -254,7 +252,7 @@ def expected_ports(plan: schema.ExecutionPlan, indices: list[int]) -> list[objec
     return [(int(v.scalar_type), tuple(v.sizes)) if isinstance(v, schema.Tensor) else type(v).__name__ for v in values]
 
 
-def found_ports(ports: tuple[pte_reader.Port, ...]) -> list[object]:
+def found_ports(ports: tuple[Port, ...]) -> list[object]:
     return [
         (int(port.tensor.dtype), port.tensor.shape) if port.tensor else port.kind.name.title().replace("_", "")
         for port in ports
@@ -401,7 +399,7 @@ def test_arguments_are_those_of_the_operator_library() -> None:
 
 def test_importing_it_brings_in_no_torch() -> None:
     heavy = ["torch", "numpy", "executorch", "flatbuffers"]
-    script = f"import sys, cortado.pte_reader; print([name for name in {heavy} if name in sys.modules])"
+    script = f"import sys, cortado.pte.reader; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

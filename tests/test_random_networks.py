@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from cortado.op import registry
+from cortado.ir.op import registry
 from fuzz import oracles
 from fuzz.draw import FEWEST, draw_all, draw_recipe
 from fuzz.network import Network, eager

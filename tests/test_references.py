@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cortado.numerics import Fixed
+from cortado.base.numerics import Fixed
 from cortado.ops.avg_pool2d import AVG_POOL2D
 from cortado.ops.batch_matmul import BATCH_MATMUL
 from cortado.ops.conv2d import CONV2D

@@ -6,21 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from cortado import api, memory
-from cortado.lowered import lowered_graph
+from cortado import api
+from cortado.base.target import from_target_string
+from cortado.memory.validate import validate
+from cortado.options import Optimize
 from cortado.passes import CortexMPassManager
-from cortado.program import Program, Walk, build_program
-from cortado.schedule import (
-    ROW_CALL_INSTRUCTIONS,
-    Optimize,
-    Planned,
-    alternatives,
-    kernel_instructions,
-    per_mac,
-    schedule,
-)
-from cortado.stages import run_stage
-from cortado.target import from_target_string
+from cortado.plan.lowered import lowered_graph
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program, Walk, build_program
+from cortado.plan.schedule import alternatives, schedule
+from cortado.plan.segments import ROW_CALL_INSTRUCTIONS, kernel_instructions, per_mac
+from cortado.plan.stages import run_stage
 
 M4 = from_target_string("cortex-m4")
 
@@ -125,7 +121,7 @@ def test_alternatives_are_what_each_way_gives(planned: dict[Optimize, Planned]) 
 @pytest.mark.parametrize("optimize", list(Optimize))
 def test_plans_are_valid(planned: dict[Optimize, Planned], optimize: Optimize) -> None:
     result = planned[optimize]
-    memory.validate(result.problem, result.plan)
+    validate(result.problem, result.plan)
     assert result.plan.peak >= result.plan.lower_bound
 
 

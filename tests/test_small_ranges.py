@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from cortado import api, cli
+from cortado import api
 from cortado.accuracy import decibels
-from cortado.errors import CortadoError, CortadoWarning
-from cortado.lowered import reference_outputs
-from cortado.page import build_page
+from cortado.artifact.page import build_page
+from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.cli.entry import main
+from cortado.plan.lowered import reference_outputs
 from single import Function, lower
 
 Tensor = torch.Tensor
@@ -126,7 +127,7 @@ def test_the_command_line_warns_on_standard_error(tmp_path: Path, capsys: pytest
         "cortex-m4",
         "--json",
     ]
-    assert cli.main([*arguments, "-o", str(tmp_path / "out")]) == 0
+    assert main([*arguments, "-o", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
     (warning,) = json.loads(out)["warnings"]
     assert warning.startswith("output 0 ('relu")

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 import cortado
 import single
 from cortado.api import Compiled, Options, prepare
-from cortado.errors import CortadoError, NotInteger
-from cortado.lowered import LoweredGraph, reference_outputs
-from cortado.target import from_target_string
+from cortado.base.errors import CortadoError, NotInteger
+from cortado.base.target import from_target_string
+from cortado.plan.lowered import LoweredGraph, reference_outputs
 from single import Function, Single, assert_close, lower, lower_on
 
 Tensor = torch.Tensor
@@ -675,8 +675,8 @@ def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimize": "ram"}, "optimize='ram' is no cortado.schedule.Optimize; expected one of Optimize.RAM, "),
-        ({"border": "float"}, "border='float' is no cortado.program.Border; expected one of Border.INT8, "),
+        ({"optimize": "ram"}, "optimize='ram' is no cortado.plan.schedule.Optimize; expected one of Optimize.RAM, "),
+        ({"border": "float"}, "border='float' is no cortado.plan.program.Border; expected one of Border.INT8, "),
         ({"ram_budget": "4K"}, "ram_budget='4K' is no number of bytes; expected an int"),
     ],
 )

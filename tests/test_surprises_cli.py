@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from conftest import MODELS
-from cortado import models, toolchain
-from cortado.artifact import EXAMPLE, REFERENCE, Artifact
-from cortado.errors import CortadoError
-from cortado.manifest import REPORT
+from cortado.artifact.manifest import REPORT
+from cortado.artifact.opened import EXAMPLE, REFERENCE, Artifact
+from cortado.base.errors import CortadoError
+from cortado.frontend import models
+from cortado.run import toolchain
 from test_cli import TINY, TWO, Done, Run, compile_tiny, forge_checksums, run
 
 __all__ = ["run"]  # the fixture

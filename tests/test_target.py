@@ -10,9 +10,9 @@ from executorch.backends.cortex_m.library import cmsis_nn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cortado import toolchain
-from cortado.errors import CortadoError
-from cortado.target import ANY, Compiler, CortexM, CortexMTargetConfig, Isa, Machine, from_target_string, table
+from cortado.base.errors import CortadoError
+from cortado.base.target import ANY, Compiler, CortexM, CortexMTargetConfig, Isa, Machine, from_target_string, table
+from cortado.run import toolchain
 
 SCALAR, DSP, MVE = Isa.SCALAR, Isa.DSP, Isa.MVE
 

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from cortado.api import compile
-from cortado.artifact import Artifact
-from cortado.errors import CortadoError
-from cortado.export import FloatModel
-from cortado.lowered import run_reference
-from cortado.options import InputLayout, Options
-from cortado.program import Border
-from cortado.schedule import Optimize
+from cortado.artifact.opened import Artifact
+from cortado.base.errors import CortadoError
+from cortado.frontend.export import FloatModel
+from cortado.options import Border, InputLayout, Optimize, Options
+from cortado.plan.lowered import run_reference
 from cortado.validate import Layer, Place, Validation, _Compared, float_model, validate
 from single import Function, lower
 from test_cli import TINY, Run, forge_checksums, run
@@ -348,7 +346,7 @@ def test_every_input_has_as_many_samples(tiny_artifact: Artifact, tmp_path: Path
     [
         (np.zeros((3, 1, 6, 7), np.float32), "has shape [3, 1, 6, 7], expected [1, 1, 6, 6] for input 'x', or several"),
         (np.zeros((0, 1, 6, 6), np.float32), "holds no samples"),
-        (np.zeros((2, 1, 6, 6), np.float64), "sample 0 has dtype float64"),
+        (np.zeros((2, 1, 6, 6), np.float64), "sample 0, has dtype float64"),
         (np.full((2, 1, 6, 6), np.nan, np.float32), "holds NaN"),
     ],
 )

@@ -10,9 +10,9 @@ __all__ = ["Compiled", "CortadoError", "Model", "Options", "__version__", "compi
 _HOMES = {
     **dict.fromkeys(("compile", "prepare", "Compiled", "Model"), "api"),
     "Options": "options",
-    "CortadoError": "errors",
+    "CortadoError": "base.errors",
 }
-_MODULES = frozenset({"api", "errors", "op", "options", "program", "schedule", "target"})  # that a user is told of
+_MODULES = frozenset({"api", "options"})  # that a user is told of
 
 
 def __getattr__(name: str) -> Any:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cortado.export import FloatRun
-from cortado.lowered import LoweredGraph, run_reference
+from cortado.frontend.export import FloatRun
+from cortado.plan.lowered import LoweredGraph, run_reference
 
 Tensor = torch.Tensor
 

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from cortado import checks, runner
 from cortado.accuracy import check_outputs
-from cortado.artifact import (
+from cortado.artifact.budget import check_flash, check_ram
+from cortado.artifact.folder import write_folder
+from cortado.artifact.opened import (
     CHECKS,
     EXAMPLE,
     EXPECTED,
@@ -27,24 +28,26 @@ from cortado.artifact import (
     Checked,
     recorded_name,
 )
-from cortado.budget import check_flash, check_ram
-from cortado.emit_c import Bundle, emit_c
-from cortado.emit_pte import Pte, bundle_pte, c_only, emit_pte
-from cortado.errors import CortadoError, CortadoWarning, NotInteger
-from cortado.export import FloatRun, Inputs, Quantized, capture, check_batches, check_example, quantize
-from cortado.folder import write_folder
-from cortado.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
-from cortado.names import c_identifier, check_name
+from cortado.artifact.page import build_page
+from cortado.artifact.report import InC, build_report
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
+from cortado.base.names import c_identifier, check_name
+from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
+from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.pte.program import Pte, c_only, emit_pte
+from cortado.emit.pte.tools import bundle_pte
+from cortado.frontend.export import FloatRun, Inputs, Quantized, capture, check_batches, check_example, quantize
+from cortado.ir.portable import float_operators
 from cortado.options import InputLayout, Options
-from cortado.page import build_page
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
-from cortado.portable import float_operators
-from cortado.program import build_program
-from cortado.report import InC, build_report
-from cortado.runner import ArrayType
-from cortado.schedule import Planned, alternatives, schedule
-from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
+from cortado.plan import checks
+from cortado.plan.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import alternatives, schedule
+from cortado.run import runner
 
 Tensor = torch.Tensor
 Progress = Callable[[str], None]

@@ -4,10 +4,29 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from cortado.errors import CortadoError
-from cortado.op import LinearWeights
-from cortado.program import Border
-from cortado.schedule import Optimize
+from cortado.base.errors import CortadoError
+
+
+class Optimize(Enum):
+    """What the schedule is good for."""
+
+    RAM = "ram"  # the lowest peak
+    BALANCED = "balanced"  # the lowest peak that costs at most 10% more instructions
+    TIME = "time"  # layer by layer
+
+
+class Border(Enum):
+    """What the bundle's inputs and outputs hold where the graph's border is a quantize or a dequantize."""
+
+    INT8 = "int8"  # the codes themselves: the caller quantizes
+    FLOAT = "float"  # real numbers: the bundle quantizes
+
+
+class LinearWeights(Enum):
+    """How linear layers are quantized: a scale per output channel, or one for all, as CMSIS-NN's own layers have it."""
+
+    PER_CHANNEL = "per-channel"
+    PER_TENSOR = "per-tensor"
 
 
 class InputLayout(Enum):

@@ -8,15 +8,16 @@ from itertools import permutations
 import numpy as np
 import torch
 
-from cortado.artifact import Artifact, Checked
-from cortado.boards import BoardFaultError
-from cortado.errors import CortadoError
-from cortado.export import FloatModel
-from cortado.lowered import LoweredGraph
+from cortado.artifact.opened import Artifact, Checked
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
+from cortado.frontend.export import FloatModel
 from cortado.ops.conv2d import TO_NCHW
 from cortado.options import InputLayout
-from cortado.runner import EXECUTORCH, HOST, ArrayType
-from cortado.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
+from cortado.plan.lowered import LoweredGraph
+from cortado.run.qemu import BoardFaultError
+from cortado.run.runner import EXECUTORCH, HOST
 
 Tensor = torch.Tensor
 Sample = Sequence[ArrayType]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cortado import toolchain
-from cortado.emit_c import KERNELS
-from cortado.runner import RUNTIME_CHECKS, WARNINGS
-from cortado.target import BUNDLE_FLAGS
+from cortado.base.data import KERNELS
+from cortado.base.target import BUNDLE_FLAGS
+from cortado.run import toolchain
+from cortado.run.runner import RUNTIME_CHECKS, WARNINGS
 
 ArrayType = np.ndarray
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from cortado import cli
 from cortado.api import prepare
-from cortado.artifact import REPORT
-from cortado.errors import CortadoError
+from cortado.artifact.opened import REPORT
+from cortado.base.errors import CortadoError
+from cortado.cli.entry import main
 
 PIECES = (
     *(
@@ -206,7 +206,7 @@ def run_command(command: Sequence[str]) -> tuple[int, str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
-            code = cli.main(list(command))
+            code = main(list(command))
         except SystemExit as stop:  # argparse's
             code = stop.code if isinstance(stop.code, int) else 2
     return int(code), said.getvalue()

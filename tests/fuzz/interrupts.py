@@ -6,8 +6,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from cortado import boards, runner
-from cortado.target import BUNDLE_FLAGS, Machine
+from cortado.base.target import BUNDLE_FLAGS, Machine
+from cortado.run import runner
+from cortado.run.board import find_board
+from cortado.run.firmware import build_firmware
+from cortado.run.harness import run_harness
 
 HERE = Path(__file__).parent
 # An instruction takes 32 ns of the board's time, whatever it is: the timer can then stop at each of them.
@@ -22,16 +25,16 @@ def run_disturbed(
     least: int = 1,
 ) -> list[list[np.ndarray]]:
     """The outputs of a bundle's release build on a board; CortadoError if the first run has too few interrupts."""
-    machine = boards.board(board)
+    machine = find_board(board)
     with TemporaryDirectory(prefix="cortado-fuzz-") as temporary:
         folder = Path(temporary)
         runner.write_files(folder, files)
         (folder / "harness_model.c").write_text(glue(info, least))
         sources = [*runner.bundle_sources(folder), HERE / "interrupts.c"]
         flags = [*runner.board_flags(info.target, Machine(board)), *runner.WARNINGS, *BUNDLE_FLAGS]
-        elf = boards.build_firmware(machine, sources, [*runner.bundle_includes(folder), HERE], flags, info.name)
+        elf = build_firmware(machine, sources, [*runner.bundle_includes(folder), HERE], flags, info.name)
     data = b"".join(np.ascontiguousarray(value).tobytes() for feed in feeds for value in feed)
-    done = boards.run_harness(elf, machine, data, len(feeds), timeout=300.0, arguments=PRECISE)
+    done = run_harness(elf, machine, data, len(feeds), timeout=300.0, arguments=PRECISE)
     return runner.split_outputs(done.said.outputs, info, len(feeds))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from cortado.emit_c import KERNELS
-from cortado.op import registry
+from cortado.base.data import KERNELS
+from cortado.ir.op import registry
 
 ROOT = Path(__file__).parent.parent.parent
 SUFFIXES = {".py", ".c", ".h", ".S", ".cpp", ".ld"}

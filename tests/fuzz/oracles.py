@@ -21,20 +21,22 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
-from cortado import checks, runner
 from cortado.api import Model, prepare
-from cortado.emit_c import Bundle, emit_c
-from cortado.emit_pte import c_only, emit_pte
-from cortado.errors import CortadoError
-from cortado.executorch_host import run_pte
-from cortado.lowered import LoweredGraph, lowered_graph, run_reference
-from cortado.op import LinearWeights, registry
-from cortado.options import Options
+from cortado.base.errors import CortadoError
+from cortado.base.target import Core, CortexMTargetConfig, from_target_string
+from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.pte.program import c_only, emit_pte
+from cortado.ir.op import registry
+from cortado.options import Border, LinearWeights, Optimize, Options
 from cortado.passes import PIPELINE, CortexMPassManager
-from cortado.program import Border, build_program
-from cortado.pte_reader import read_pte
-from cortado.schedule import Optimize, Planned, schedule
-from cortado.target import Core, CortexMTargetConfig, from_target_string
+from cortado.plan import checks
+from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.pte.reader import read_pte
+from cortado.run import runner
+from cortado.run.executorch_host import run_pte
 from fuzz.host import HostCase
 from fuzz.interrupts import run_disturbed
 from fuzz.network import Network, eager

@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 from cortado import api
-from cortado.errors import CortadoError
+from cortado.base.errors import CortadoError
 from fuzz.draw import draw_recipe
 from fuzz.host import HostCase, HostFailure, build_host
 from fuzz.oracles import (

@@ -166,9 +166,9 @@ import sys
 sys.path.insert(0, {str(TESTS)!r})
 
 from cortado.api import Options
-from cortado.op import LinearWeights
-from cortado.program import Border
-from cortado.schedule import Optimize
+from cortado.options import LinearWeights
+from cortado.options import Border
+from cortado.options import Optimize
 from fuzz.oracles import Choices
 from fuzz.outcome import Places, check_recipe
 from fuzz.recipe import Layer, Recipe

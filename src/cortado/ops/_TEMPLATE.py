@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, add_call, shape
-from cortado.numerics import Fixed, Tensor, clamp_int8, requant
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
-from cortado.pointwise import uniform_value
-from cortado.target import Core
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
+from cortado.ops.pointwise import uniform_value
 
 # ruff: noqa: N999  (the file's name)
 
@@ -165,7 +165,7 @@ def samples() -> Any:
     """
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

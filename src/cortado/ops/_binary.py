@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import CortadoError, Reject
-from cortado.graph import Bound, add_call, describe, shape
-from cortado.numerics import Fixed
-from cortado.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Fixed
+from cortado.ir.graph import Bound, add_call, describe, shape
+from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
+from cortado.ops.pointwise import is_pointwise, uniform_value
 from cortado.ops.reshape import VIEW
-from cortado.pointwise import is_pointwise, uniform_value
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
@@ -252,7 +252,7 @@ def draw_operands(draw: Any, by_channel: bool) -> dict[str, Any]:
     """Two int8 tensors: equal shapes of any rank, or one with a value per channel."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     seed = draw(sampling.SEEDS)
     kind = draw(st.sampled_from(["equal", "equal", "rows", "image"])) if by_channel else "equal"

@@ -8,7 +8,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
-from cortado.graph import add_call, fake_mode_of, is_call, shape
+from cortado.ir.graph import add_call, fake_mode_of, is_call, shape
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -11,11 +11,11 @@ from typing import Any
 
 from torch.fx import Node
 
-from cortado.graph import shape
-from cortado.op import Call, Operator, shaped_call
+from cortado.base.target import CortexMTargetConfig, Isa
+from cortado.ir.graph import shape
+from cortado.ir.op import Call, Operator, shaped_call
 from cortado.ops import pad
 from cortado.ops.reshape import VIEW
-from cortado.target import CortexMTargetConfig, Isa
 
 
 def is_wrong_on_mve(call: Call, depth: int) -> bool:

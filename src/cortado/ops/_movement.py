@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.op import Kernel, Quantization, Role, SharedWith
+from cortado.base.errors import Reject
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Kernel, Quantization, Role, SharedWith
 
 MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
 

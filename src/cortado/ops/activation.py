@@ -12,13 +12,14 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import USER_INPUT, Bound, add_call, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
-from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir.graph import USER_INPUT, Bound, add_call, shape
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
-from cortado.pointwise import (
+from cortado.ops.pointwise import (
     COMBINATIONS,
     FUNCTIONS,
     POINTWISE,
@@ -28,7 +29,6 @@ from cortado.pointwise import (
     operand_name,
     uniform_value,
 )
-from cortado.target import Core
 
 aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -179,7 +179,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado import packing
-from cortado.errors import Reject
-from cortado.graph import Bound, add_call
-from cortado.numerics import Fixed, Tensor, clamp_int8, requant
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
-from cortado.ops import _binary
-from cortado.target import Core
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ops import _binary, packing
 
 aten = torch.ops.aten
 LEFT_SHIFT = 20
@@ -179,7 +178,7 @@ def samples() -> Any:
     """Any two scales, either sign, any output scale that fits; equal shapes and a channel operand."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

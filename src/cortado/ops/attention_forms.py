@@ -5,8 +5,8 @@ import math
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, shape
-from cortado.op import Rewrite
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Rewrite
 
 aten = torch.ops.aten
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado import packing
-from cortado.errors import Reject
-from cortado.graph import Bound
-from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
-from cortado.op import (
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
+from cortado.base.target import Core
+from cortado.ir.graph import Bound
+from cortado.ir.op import (
     ONE_ROW,
     Call,
     Kernel,
@@ -26,8 +26,8 @@ from cortado.op import (
     Rows,
     SharedWith,
 )
+from cortado.ops import packing
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, pair
-from cortado.target import Core
 
 aten = torch.ops.aten
 _UNIT = Fixed.of(1.0)
@@ -171,7 +171,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, add_call, bind, is_call, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import conv2d
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
-from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -198,7 +198,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import torch
 from torch.fx import Node
 
-from cortado.errors import CortadoError
-from cortado.graph import Bound, add_call, bind, describe, is_call, shape, sole_user
-from cortado.op import Rewrite
+from cortado.base.errors import CortadoError
+from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape, sole_user
+from cortado.ir.op import Rewrite
 from cortado.ops._float import (
     add_constant,
     add_permute,

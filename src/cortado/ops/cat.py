@@ -6,13 +6,25 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, add_call, shape
-from cortado.numerics import Tensor
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows, SharedWith
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import (
+    ONE_ROW,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Quantization,
+    Rewrite,
+    Role,
+    Rows,
+    SharedWith,
+)
 from cortado.ops._movement import relayout_dim
 from cortado.ops.activation import all_codes, entries, table
-from cortado.target import Core
 
 aten = torch.ops.aten
 MAX_INPUTS = 4  # operands of one step of the C bundle
@@ -125,7 +137,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

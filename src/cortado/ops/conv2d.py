@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado import packing
-from cortado.errors import CortadoError, Reject
-from cortado.graph import USER_INPUT, Bound, describe, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
-from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
-from cortado.ops import _height_one
-from cortado.target import Core, CortexMTargetConfig
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import USER_INPUT, Bound, describe, shape
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
+from cortado.ops import _height_one, packing
 
 aten = torch.ops.aten
 
@@ -426,7 +425,7 @@ def samples() -> Any:
     """Any window that fits; in_c, out_c and widths at and around the kernels' tiles; groups; no bias."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
@@ -444,7 +443,7 @@ def weighted_case(
     """Arguments of a convolution with that kernel: window, input, weights, requantization."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     seed = draw(sampling.SEEDS)
     window = draw_window(draw, kernel)

@@ -3,8 +3,8 @@
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, bind, shape
-from cortado.op import Rewrite
+from cortado.ir.graph import Bound, add_call, bind, shape
+from cortado.ir.op import Rewrite
 from cortado.ops.convolution_forms import conv1d_to_conv2d, to_conv2d
 from cortado.ops.transpose_conv2d import to_conv_transpose2d
 

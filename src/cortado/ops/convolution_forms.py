@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, bind, is_call, shape
-from cortado.op import Rewrite
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
+from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 
 aten = torch.ops.aten

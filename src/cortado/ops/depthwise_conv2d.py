@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado import packing
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import Tensor
-from cortado.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
-from cortado.ops import _height_one, conv2d
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ops import _height_one, conv2d, packing
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED, Numbers, Stream, Variant
-from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -165,7 +164,7 @@ def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | No
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

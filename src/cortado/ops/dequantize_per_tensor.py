@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.numerics import QParams, Tensor
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
+from cortado.base.numerics import QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
 from cortado.ops import quantize_per_tensor
-from cortado.target import Core
 
 
 def reference(
@@ -35,7 +35,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

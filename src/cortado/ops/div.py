@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import CortadoError, Reject
-from cortado.graph import Bound, add_call, describe
-from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call, describe
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops.activation import clamped
-from cortado.pointwise import attribute, uniform_value
-from cortado.target import Core
+from cortado.ops.pointwise import attribute, uniform_value
 
 aten = torch.ops.aten
 LARGEST_FACTOR = 2.0**22  # times 255 it still converts to int32, which the runtime does without a check
@@ -97,7 +97,7 @@ def samples() -> Any:
     """Zero denominators, ties and saturation included."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import USER_INPUT, Bound, shape
-from cortado.numerics import Tensor, int_list
-from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor, int_list
+from cortado.base.target import Core
+from cortado.ir.graph import USER_INPUT, Bound, shape
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops._movement import relayout_dim, shared
-from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -125,7 +125,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import CortadoError, Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import INT8_MAX, Fixed, Tensor
-from cortado.op import ONE_ROW, Call, Kernel, LinearWeights, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import INT8_MAX, Fixed, Tensor
+from cortado.base.target import Core, Isa
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops import conv2d
-from cortado.target import Core, Isa
+from cortado.options import LinearWeights
 
 aten = torch.ops.aten
 
@@ -142,7 +143,7 @@ def samples() -> Any:
     """With bias, with kernel_sum, with both, with neither."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import CortadoError, Reject
-from cortado.graph import Bound, describe, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 from cortado.ops import softmax
-from cortado.target import Core
 
 aten = torch.ops.aten
 LOG_BITS = 20  # fractional bits of the base-2 logarithm
@@ -123,7 +123,7 @@ def samples() -> Any:
     """Input scales from one to the next, output scales that the calibration of such inputs could give."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
-from cortado.op import (
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import (
     Call,
     Kernel,
     Lowering,
@@ -27,7 +28,6 @@ from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -148,7 +148,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def _samples(ceil_mode: bool, dilations: tuple[int, ...]) -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 import torch
 
-from cortado.numerics import Tensor
-from cortado.op import Call, Kernel, Operator, Pattern, Rewrite
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.op import Call, Kernel, Operator, Pattern, Rewrite
 from cortado.ops import _binary, minimum
-from cortado.target import Core
 
 aten = torch.ops.aten
 

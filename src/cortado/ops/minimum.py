@@ -5,12 +5,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound
-from cortado.numerics import Tensor
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.graph import Bound
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
 from cortado.ops import _binary
-from cortado.target import Core
 
 aten = torch.ops.aten
 

@@ -5,14 +5,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado import packing
-from cortado.errors import Reject
-from cortado.graph import Bound, add_call, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
-from cortado.ops import _binary
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ops import _binary, packing
 from cortado.ops.activation import clamped
-from cortado.target import Core
 
 aten = torch.ops.aten
 LARGEST_SHIFT = 14  # a product of two differences is below 2^16, and kernels rely on 30 bits
@@ -96,7 +95,7 @@ def samples() -> Any:
     """Any factor from products that vanish to products that saturate; equal shapes and a channel operand."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

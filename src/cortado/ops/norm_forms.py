@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, shape
-from cortado.op import Rewrite
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Rewrite
 from cortado.ops.reductions import dims_of, reduce
 
 aten = torch.ops.aten

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import CortadoError, Reject
-from cortado.graph import USER_INPUT, Bound, describe, shape
-from cortado.numerics import INT32_MAX, Tensor, clamp_int8
-from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
-from cortado.target import Core
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8
+from cortado.base.target import Core
+from cortado.ir.graph import USER_INPUT, Bound, describe, shape
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 
 aten = torch.ops.aten
 
@@ -274,7 +274,7 @@ def samples() -> Any:
     """Trailing dimensions, and groups of channels before or behind the pixels; any spread, any eps."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

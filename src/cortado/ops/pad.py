@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops._movement import MAX_LOOPS, relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
 from cortado.ops.slice import take
-from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
@@ -180,7 +180,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

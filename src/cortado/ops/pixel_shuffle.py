@@ -3,8 +3,8 @@
 import torch
 from torch.fx import Node
 
-from cortado.graph import shape
-from cortado.op import Lowering, Pattern
+from cortado.ir.graph import shape
+from cortado.ir.op import Lowering, Pattern
 from cortado.ops._movement import shared
 
 aten = torch.ops.aten

@@ -10,8 +10,8 @@ from itertools import pairwise
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, shape
-from cortado.op import Rewrite
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, values_only
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.convolution_forms import Pads, images, pad_images

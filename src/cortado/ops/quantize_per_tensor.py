@@ -7,11 +7,11 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound
-from cortado.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
-from cortado.target import Core
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
+from cortado.base.target import Core
+from cortado.ir.graph import Bound
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 
 
 def reference(
@@ -53,7 +53,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, fake, shape
-from cortado.op import Rewrite
+from cortado.ir.graph import Bound, add_call, fake, shape
+from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_permute, add_view, replace_values, values_only
 from cortado.ops.pool_forms import Axis, window_sums
 

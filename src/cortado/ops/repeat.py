@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, shape
-from cortado.numerics import Tensor
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern
 from cortado.ops._movement import MAX_LOOPS, loops, relayout_lists, shared, strided_kernel, strides_of
-from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -91,7 +91,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

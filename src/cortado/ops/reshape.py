@@ -3,9 +3,9 @@
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, add_call, is_call, shape
-from cortado.numerics import Tensor
-from cortado.op import Lowering, Operator, Pattern, Rewrite
+from cortado.base.numerics import Tensor
+from cortado.ir.graph import Bound, add_call, is_call, shape
+from cortado.ir.op import Lowering, Operator, Pattern, Rewrite
 from cortado.ops._movement import shared
 
 aten = torch.ops.aten

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.graph import shape
-from cortado.numerics import Tensor
-from cortado.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.graph import shape
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
-from cortado.target import Core
 
 aten = torch.ops.aten
 LARGEST_STRIDE = 255  # rows that a step of the C bundle can leave out
@@ -97,7 +97,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

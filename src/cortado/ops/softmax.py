@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
-from cortado.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
 from cortado.ops.activation import UNIT_INTERVAL
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.target import Core
 
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
@@ -199,7 +199,7 @@ def draw_input(draw: Any) -> dict[str, Any]:
     """An input of any rank and a scale, as multiplier, shift and diff_min."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 511, LARGEST_ROW]))
     sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
@@ -209,7 +209,7 @@ def draw_input(draw: Any) -> dict[str, Any]:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

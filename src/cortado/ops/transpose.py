@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, shape
-from cortado.numerics import Tensor
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
-from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 PTE_MAX_RANK = 4
@@ -82,7 +82,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

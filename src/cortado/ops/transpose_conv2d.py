@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.errors import Reject
-from cortado.graph import Bound, add_call, shape
-from cortado.numerics import Tensor
-from cortado.op import (
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import (
     Array,
     Call,
     Kernel,
@@ -41,7 +42,6 @@ from cortado.ops import conv2d
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
 from cortado.ops.convolution_forms import images
-from cortado.target import Core
 
 aten = torch.ops.aten
 
@@ -453,7 +453,7 @@ def samples() -> Any:
     """Any kernel, stride, padding, output padding and dilation; some taps zero, some layers in groups."""
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

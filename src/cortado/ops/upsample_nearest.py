@@ -6,15 +6,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.graph import Bound, shape
-from cortado.numerics import Tensor
-from cortado.op import Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import shared
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
 from cortado.ops.reshape import VIEW
-from cortado.target import Core, CortexMTargetConfig
 
 aten = torch.ops.aten
 
@@ -120,7 +120,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def samples() -> Any:
     from hypothesis import strategies as st
 
-    from cortado import sampling
+    from cortado.ir import sampling
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:

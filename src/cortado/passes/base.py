@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch.fx import GraphModule
 
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 
 class CortexMPass(ABC):

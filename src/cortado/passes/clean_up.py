@@ -8,14 +8,14 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants
-from cortado.numerics import QParams
-from cortado.op import operator_of
+from cortado.base.numerics import QParams
+from cortado.ir.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants
+from cortado.ir.op import operator_of
 from cortado.ops.activation import ACTIVATION, all_codes
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.passes.base import CortexMPass
 from cortado.passes.orders import is_a, operands
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 

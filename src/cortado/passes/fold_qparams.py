@@ -7,11 +7,11 @@ import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.graph import Bound, add_constant, bind, constant_value, is_call
-from cortado.numerics import ChannelQParams, QParams
-from cortado.op import Match, find
+from cortado.base.numerics import ChannelQParams, QParams
+from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
+from cortado.ir.op import Match, find
 from cortado.passes.base import CortexMPass
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 _quantized = torch.ops.quantized_decomposed
 _QUANTIZE = _quantized.quantize_per_tensor.default

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 from torch.fx import GraphModule
 
-from cortado.graph import TWIN
-from cortado.op import Match, find
+from cortado.frontend.quantizer import fused_clamp
+from cortado.ir.graph import TWIN
+from cortado.ir.op import Match, find
+from cortado.ops.pointwise import is_clamp
 from cortado.passes.base import CortexMPass
-from cortado.pointwise import is_clamp
-from cortado.quantizer import fused_clamp
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 
 class FuseActivations(CortexMPass):

@@ -12,8 +12,10 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.errors import CortadoError, NotInteger, Reject
-from cortado.graph import (
+from cortado.base.errors import CortadoError, NotInteger, Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
+from cortado.base.target import CortexMTargetConfig
+from cortado.ir.graph import (
     TWIN,
     Bound,
     add_constant,
@@ -24,15 +26,14 @@ from cortado.graph import (
     fake_mode_of,
     shape,
 )
-from cortado.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.op import LinearWeights, Match, Operator, find, operator_of, overload, registry, shaped_call
+from cortado.ir.op import Match, Operator, find, operator_of, overload, registry, shaped_call
+from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
+from cortado.options import LinearWeights
 from cortado.passes.base import CortexMPass
-from cortado.portable import FLOAT, arguments_of, float_call, is_float
-from cortado.target import CortexMTargetConfig
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from torch.export import ExportedProgram
 
-from cortado.errors import CortadoError
-from cortado.graph import sync_outputs
-from cortado.numerics import ChannelQParams, QParams
-from cortado.op import LinearWeights
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import ChannelQParams, QParams
+from cortado.base.target import ANY, CortexMTargetConfig
+from cortado.ir.graph import sync_outputs
+from cortado.options import LinearWeights
 from cortado.passes.base import CortexMPass
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes
-from cortado.target import ANY, CortexMTargetConfig
-from cortado.verify import Level, verify
+from cortado.passes.verify import Level, verify
 
 PIPELINE: tuple[type[CortexMPass], ...] = (
     FoldQParams,  # q/dq pairs become facts about tensors, so later passes see plain aten nodes

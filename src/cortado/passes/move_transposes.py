@@ -7,8 +7,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.graph import TWIN, add_constant, constant_value, fake_mode_of, shape
-from cortado.op import operator_of
+from cortado.ir.graph import TWIN, add_constant, constant_value, fake_mode_of, shape
+from cortado.ir.op import operator_of
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
 from cortado.passes.base import CortexMPass
@@ -25,7 +25,7 @@ from cortado.passes.orders import (
     operands,
     plain,
 )
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 
 class MoveTransposes(CortexMPass):

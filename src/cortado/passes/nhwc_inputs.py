@@ -6,11 +6,11 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
-from cortado.graph import add_call, bind, fake, is_call, shape, user_inputs
-from cortado.numerics import QParams
+from cortado.base.numerics import QParams
+from cortado.ir.graph import add_call, bind, fake, is_call, shape, user_inputs
 from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.passes.base import CortexMPass
-from cortado.verify import Level
+from cortado.passes.verify import Level
 
 aten = torch.ops.aten
 _QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default

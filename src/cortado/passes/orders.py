@@ -13,8 +13,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from cortado.graph import constant_names, shape
-from cortado.op import Operator, operator_of
+from cortado.ir.graph import constant_names, shape
+from cortado.ir.op import Operator, operator_of
 from cortado.ops.conv2d import CONV2D
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.linear import QUANTIZED_LINEAR

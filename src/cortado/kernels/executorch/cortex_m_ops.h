@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Written by `python -m cortado.executorch_host` from Cortado's operator registry; do not edit.
+ * Written by `python -m cortado.run.executorch_host` from Cortado's operator registry; do not edit.
  */
 #ifndef CORTADO_CORTEX_M_OPS_H
 #define CORTADO_CORTEX_M_OPS_H

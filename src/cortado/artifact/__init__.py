@@ -1,0 +1,1 @@
+"""A compiled model in a folder: report, page, budgets, the opened artifact."""

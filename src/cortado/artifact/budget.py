@@ -1,0 +1,71 @@
+"""Budgets: when a network doesn't fit, what lives at the peak and what would help."""
+
+from cortado.base.errors import CortadoError
+from cortado.memory.problem import Buffer
+from cortado.memory.timeline import peak_buffers
+from cortado.options import Border, Optimize, Options
+from cortado.plan.planned import Planned
+from cortado.run import toolchain
+
+
+def check_ram(planned: Planned, options: Options) -> None:
+    """Raises with the layer at the peak, the buffers live there, and what would help."""
+    if options.ram_budget is None or planned.plan.peak <= options.ram_budget:
+        return
+    live = sorted(peak_buffers(planned.problem, planned.plan), key=lambda b: -b.size)
+    lines = [f"  {buffer.size:>10,}  {_label(planned, buffer.name)}" for buffer in live]
+    raise CortadoError(
+        f"{planned.program.name} needs {planned.plan.peak:,} bytes of RAM on "
+        f"{planned.program.target.target_string}, the budget is {options.ram_budget:,}.\n"
+        f"At the peak ({_where(planned, live)}) these buffers live:\n"
+        + "\n".join(lines)
+        + "\n"
+        + _help(planned, options)
+    )
+
+
+def _label(planned: Planned, name: str) -> str:
+    for tensor in planned.program.inputs:
+        if tensor.buffer == name:
+            return f"input '{tensor.name}'"
+    for step in planned.program.steps:
+        if name in (step.output, f"{step.name}.scratch"):
+            what = "scratch" if name != step.output else "output"
+            rows = planned.program.buffers[name].rows if name == step.output else 0
+            kind = f"{rows} rows of the output" if rows else what
+            return f"{kind} of {step.module or step.name} ({step.operator.split('::')[1]})"
+    return name
+
+
+def _where(planned: Planned, live: list[Buffer]) -> str:
+    latest = max(buffer.start for buffer in live)
+    steps = planned.program.stages[latest[0]].steps
+    step = steps[min(latest[1], len(steps) - 1)]
+    return f"at {step.module or step.name}, {step.operator.split('::')[1]}"
+
+
+def _help(planned: Planned, options: Options) -> str:
+    hints = []
+    if options.optimize is not Optimize.RAM:
+        best = planned.choice.best(Optimize.RAM).plan.peak
+        if best < planned.plan.peak:
+            fits = "fits" if options.ram_budget is not None and best <= options.ram_budget else "still too much"
+            hints.append(f"--optimize ram: {best:,} bytes ({fits})")
+    if options.border is Border.FLOAT:
+        hints.append("--io int8: inputs and outputs take a quarter of the bytes")
+    hints.append("a smaller input, or fewer channels in the layers above")
+    return "What would help: " + "; ".join(hints)
+
+
+def check_flash(name: str, weights: int, code: int | None, options: Options) -> None:
+    """Raises if constants and code are too large; without a compiler the code's size is not known."""
+    if options.flash_budget is None:
+        return
+    if code is None:
+        toolchain.require(toolchain.Tool.ARM_GCC)
+    total = weights + (code or 0)
+    if total > options.flash_budget:
+        raise CortadoError(
+            f"{name} needs {total:,} bytes of flash: {weights:,} of constants and {code or 0:,} of code; "
+            f"the budget is {options.flash_budget:,}. What would help: fewer channels or layers"
+        )

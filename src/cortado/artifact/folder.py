@@ -1,0 +1,264 @@
+"""The folder of a compiled model on disk: written whole or not at all, by one process at a time.
+
+A new model is staged beside its folder and takes its place with one rename, which exchanges the two where an older
+model is there: whenever the process is killed, the folder holds the old model or the new one. Three kinds of folders
+can't be exchanged: a mount point, this process's current directory (whoever stands in it would be left in a deleted
+one), and one whose parent can't be written to. Their files are replaced one by one, the report last: until then the old
+report says that something is wrong. What a killed process leaves behind is recognized by its name and removed by the
+next one.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cortado.artifact.manifest import REPORT, digest, read_report, remember
+from cortado.base.errors import CortadoError
+
+STAGING = ".cortado-new-"  # how the folders begin in which new models are staged, behind the name of their own
+
+# ---- where --------------------------------------------------------------------------------------------------------
+
+
+def check_folder(folder: Path) -> None:
+    """Raises unless a compiled model may be written here: to a new folder, an empty one, or over an older model."""
+    check_writable(folder)
+    models = compiled_inside(folder)
+    if models:
+        raise CortadoError(
+            f"can't write to {folder}: it holds compiled models in folders of their own, as those for several targets "
+            f"are ({', '.join(model.name for model in models)}); choose another folder"
+        )
+    foreign = _foreign_file(Path(os.path.realpath(folder)))
+    if foreign is not None:
+        raise CortadoError(
+            f"can't write to {folder}: it holds '{foreign}', which is not part of a compiled model; "
+            "choose another folder, or empty this one"
+        )
+
+
+def check_writable(folder: Path) -> None:
+    """Raises unless files can be written into this folder, which may not exist yet."""
+    path = Path(os.path.realpath(folder))
+    try:
+        existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    except OSError as error:  # a name that is too long, a path that loops
+        raise CortadoError(f"can't write to {folder}: {error.strerror}; choose another folder") from error
+    if not existing.is_dir():
+        place = "it" if existing == path else str(existing)
+        raise CortadoError(f"can't write to {folder}: {place} is a file, expected a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise CortadoError(f"can't write to {folder}: no permission in {existing}; choose a folder you may write to")
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Every file below a folder, one at a time: it may be anybody's folder, of any size."""
+    litter = set(_litter(folder, folder))
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    found = (path for path in found if litter.isdisjoint(path.parents))
+    return (path.relative_to(folder).as_posix() for path in found)
+
+
+def _manifest(folder: Path) -> tuple[str, ...]:
+    """The files of the compiled model in a folder; none if there is no model in it."""
+    try:
+        return (REPORT, *read_report(folder / REPORT)[0]["artifacts"])
+    except CortadoError:
+        return ()
+
+
+def _foreign_file(folder: Path) -> str | None:
+    if not folder.is_dir():
+        return None
+    known = set(_manifest(folder)).union(*(_manifest(staging / "new") for staging in _litter(folder, folder)))
+    return next((name for name in _files(folder) if name not in known), None)
+
+
+def _litter(beside: Path, final: Path) -> list[Path]:
+    """What processes that were killed while they wrote `final` left behind."""
+    try:
+        return [path for path in beside.iterdir() if path.name.startswith(f".{final.name}{STAGING}")]
+    except OSError:
+        return []
+
+
+def compiled_inside(folder: Path) -> tuple[Path, ...]:
+    """The compiled models in a folder that is none itself, such as one for each of several targets."""
+    try:
+        if (folder / REPORT).exists():
+            return ()
+        return tuple(sorted(path for path in folder.iterdir() if (path / REPORT).is_file()))
+    except OSError:  # no such folder, or not ours to look into
+        return ()
+
+
+# ---- one at a time ------------------------------------------------------------------------------------------------
+
+_HELD: set[Path] = set()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else writes to this folder meanwhile; if somebody does already, an error says so."""
+    final = Path(os.path.realpath(folder))
+    if final in _HELD:
+        yield
+        return
+    with _os_errors(folder):
+        missing = [parent for parent in final.parents if not parent.exists()]
+        final.parent.mkdir(parents=True, exist_ok=True)
+        handle, path = _lock(final)
+    if handle is None:
+        raise CortadoError(f"another process is writing a model to {folder}; wait for it, or choose another folder")
+    _HELD.add(final)
+    try:
+        _bring_back(final)
+        yield
+    finally:
+        _HELD.discard(final)
+        with contextlib.suppress(OSError):
+            if path is not None:
+                path.unlink()
+            for parent in missing:  # made for nothing, if nothing was written
+                parent.rmdir()
+        os.close(handle)
+
+
+def _bring_back(final: Path) -> None:
+    """The old model of a process that was killed between the two renames of a system that can't exchange folders."""
+    for staging in _litter(final.parent, final):
+        if not final.exists() and (staging / "old").is_dir():
+            (staging / "old").rename(final)
+
+
+def _lock(final: Path) -> tuple[int | None, Path | None]:
+    """A locked file beside the folder, or the locked folder itself; no handle if somebody else has the lock."""
+    beside = not _is_fixed(final)
+    path = final.parent / f".{final.name}.cortado-lock" if beside else final
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT if beside else os.O_RDONLY, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None, None
+        if not beside:
+            return handle, None
+        # The one who had the lock before may have removed the file just now: then this lock is nobody's.
+        if path.exists() and os.stat(path).st_ino == os.fstat(handle).st_ino:
+            return handle, path
+        os.close(handle)
+
+
+def _is_fixed(final: Path) -> bool:
+    """Whether a folder must stay the one it is."""
+    if not final.is_dir():
+        return False
+    return final.is_mount() or final == Path.cwd() or not os.access(final.parent, os.W_OK | os.X_OK)
+
+
+@contextmanager
+def _os_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CortadoError(
+            f"can't write to {folder}: {error.strerror or error}; choose a folder you may write to"
+        ) from error
+
+
+# ---- writing ------------------------------------------------------------------------------------------------------
+
+
+def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
+    """Writes a compiled model, in place of an older one if there is one."""
+    with locked(folder), _os_errors(folder):
+        check_folder(folder)
+        final = Path(os.path.realpath(folder))
+        beside = final if _is_fixed(final) else final.parent
+        litter = _litter(beside, final)
+        staging = Path(tempfile.mkdtemp(prefix=f".{final.name}{STAGING}", dir=beside))
+        try:
+            new = staging / "new"
+            _write_all(new, files, report)
+            if beside == final:
+                _replace_files(new, final, known=[final, *(path / "new" for path in litter)])
+            elif final.is_dir():
+                shutil.copymode(final, new)
+                _exchange(new, final)
+            else:
+                os.rename(new, final)
+        finally:
+            for path in (staging, *litter):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def _exchange(new: Path, final: Path) -> None:
+    """Both folders at once, where the system can; else one after the other."""
+    library = ctypes.CDLL(None, use_errno=True)
+    rename = getattr(library, "renameat2", None)
+    if rename is not None:
+        done = rename(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(final), _RENAME_EXCHANGE)
+        if done == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.ENOSYS, errno.EINVAL):  # an older kernel, a file system that can't
+            raise OSError(code, os.strerror(code))
+    old = new.with_name("old")
+    os.rename(final, old)
+    os.rename(new, final)
+
+
+def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
+    digests = {}
+    folder.mkdir()
+    for name, content in files.items():
+        data = content.encode() if isinstance(content, str) else content
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        digests[name] = digest(data)
+        if path.suffix == ".pte":
+            remember(digests[name])  # it may be taken out of the folder
+    text = json.dumps({**report, "artifacts": dict(sorted(digests.items()))}, indent=2) + "\n"
+    (folder / REPORT).write_text(text)
+    remember(digest(text.encode()))
+
+
+def _replace_files(new: Path, folder: Path, known: list[Path]) -> None:
+    """Moves the new files over the old ones, the report last. `known` are the models that files here may be of."""
+    names = sorted(set(_files(new)) - {REPORT})
+    stale = {name for model in known for name in _manifest(model)} - {*names, REPORT}
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(new / name, path)
+    for name in stale:
+        (folder / name).unlink(missing_ok=True)
+    for inner in sorted({parent for name in stale for parent in PurePosixPath(name).parents}, reverse=True):
+        if (folder / inner).is_dir() and not any((folder / inner).iterdir()):
+            (folder / inner).rmdir()
+    os.replace(new / REPORT, folder / REPORT)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """One file, whole or not at all."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as staging:
+            temporary = Path(staging) / "new"
+            temporary.write_bytes(data)
+            os.replace(temporary, path)
+    except OSError as error:
+        raise CortadoError(f"can't write {path}: {error.strerror or error}; choose a place you may write to") from error

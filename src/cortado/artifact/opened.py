@@ -1,0 +1,451 @@
+"""A compiled model in a folder: written whole or not at all, read back, run and checked against its reference."""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cortado.artifact.folder import compiled_inside
+from cortado.artifact.manifest import REPORT, compare, digest, is_remembered, read_report
+from cortado.base.arrays import ArrayType, in_order, read_arrays
+from cortado.base.errors import CortadoError
+from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
+from cortado.run.runner import (
+    EXECUTORCH,
+    HOST,
+    IO,
+    TRACE,
+    BundleInfo,
+    RunResult,
+    StoreRules,
+    bundle_sources,
+    run_bundle,
+    write_files,
+)
+from cortado.run.toolchain import cache_dir
+
+if TYPE_CHECKING:
+    import torch
+
+    from cortado.plan.lowered import LoweredGraph
+    from cortado.plan.planned import Planned
+
+
+Samples = list[list[ArrayType]]
+REFERENCE, EXAMPLE, CHECKS = "reference.npz", "example.npz", "checks.json"
+PAGE = "report.html"
+EXPECTED = "expected.npz"  # what the bundle is fed for the example, and what it must give back
+PTE_REFERENCE = "pte_reference.npz"  # of a .pte with float operators
+FLOAT_TOLERANCE = 0.02
+"""How far an output of a .pte with float operators may be from torch's, as part of the output's largest magnitude.
+
+Two float libraries round differently in the last bit, and a quantize behind them may then choose the next code: about
+0.4 to 0.8 percent for each code that an output is away. Without float operators the tolerance is zero.
+"""
+
+
+def recorded_name(kind: str, position: int) -> str:
+    """The name of an array in EXPECTED."""
+    return f"{kind}{position}"
+
+
+def _store_rules(table: Mapping[str, Any]) -> StoreRules:
+    calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
+    return StoreRules(tuple(table["steps"]), calls)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A run and what the reference says it must give."""
+
+    result: RunResult
+    expected: list[list[ArrayType]]
+    real: bool = False  # the outputs are real numbers in the model's layout, not the bundle's codes
+    tolerance: float = 0.0  # as part of an output's largest magnitude; above zero only with float operators
+
+    @property
+    def exact_samples(self) -> int:
+        """How many samples gave just the expected bits."""
+        pairs = zip(self.result.samples, self.expected, strict=True)
+        return sum(all(np.array_equal(a, b) for a, b in zip(got, want, strict=True)) for got, want in pairs)
+
+    @property
+    def bit_exact(self) -> bool:
+        return self.exact_samples == len(self.expected)
+
+    @property
+    def right(self) -> bool:
+        """Bit-exact, or as close as two float libraries are."""
+        return self.bit_exact or (self.tolerance > 0 and self.difference <= self.tolerance)
+
+    @property
+    def difference(self) -> float:
+        """The largest difference of an output, as part of its largest magnitude."""
+        samples = zip(self.result.samples, self.expected, strict=True)
+        return max(_difference(a, b) for got, want in samples for a, b in zip(got, want, strict=True))
+
+
+def _joined(values: Sequence[ArrayType]) -> ArrayType:
+    """One sample's value as it is; those of several along the first dimension, numbers along a new one."""
+    if len(values) == 1:
+        return values[0]
+    return np.concatenate(values) if values[0].ndim else np.stack(values)
+
+
+def _difference(got: ArrayType, want: ArrayType) -> float:
+    apart = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
+    largest = np.abs(want.astype(np.float64)).max()
+    return float(apart / largest) if largest > 0 else float(apart > 0)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled model on disk. `ours`: this installation wrote it; `trusted`: that, or the user vouches for it."""
+
+    folder: Path
+    report: Mapping[str, Any]
+    trusted: bool = False
+    ours: bool = False
+
+    @staticmethod
+    def open(folder: Path, *, trust: bool = False) -> "Artifact":
+        """The model in a folder, which may be anybody's. With `trust`, what it holds may be executed here."""
+        path = folder / REPORT
+        if not folder.is_dir():
+            raise CortadoError(f"{folder} is not a folder; expected one that `cortado compile` wrote")
+        models = compiled_inside(folder)
+        if models:
+            raise CortadoError(
+                f"{folder} holds no compiled model itself, but there are folders with one in it: "
+                f"name one of {', '.join(map(str, models))}"
+            )
+        if not path.is_file():
+            raise CortadoError(f"{folder} holds no {REPORT}; expected a folder that `cortado compile` wrote")
+        report, found = read_report(path)
+        ours = is_remembered(found)
+        artifact = Artifact(folder, report, trusted=trust or ours, ours=ours)
+        artifact.check_files()
+        compare(report, folder / (PTE_REFERENCE if report["bundle_missing"] else REFERENCE))
+        return artifact
+
+    def check_files(self) -> None:
+        """Every file is the one that was compiled, and there is no other that would be compiled with them."""
+        for name, expected in self.report["artifacts"].items():
+            path = self.folder / name
+            if not path.is_file():
+                raise CortadoError(f"{path} is missing; compile the model again")
+            if digest(path.read_bytes()) != expected:
+                raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
+        for path in bundle_sources(self.folder):
+            if path.relative_to(self.folder).as_posix() not in self.report["artifacts"]:
+                raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
+
+    def check_trust(self) -> None:
+        """Before anything that follows the folder's data is executed on this machine."""
+        if not self.trusted:
+            raise CortadoError(
+                f"{self.folder} was not compiled by this installation (or its notes in {cache_dir()} are gone), and "
+                "this would execute what it holds on this machine. Run it on an emulated board instead, which can't "
+                "reach this machine; or, if you would let its maker run a program here, say so with --trust (in "
+                "Python: Artifact.open(folder, trust=True))"
+            )
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """In a folder from elsewhere, whatever goes wrong is the folder's fault, and no mistake in Cortado."""
+        try:
+            yield
+        except (CortadoError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            if self.ours:
+                raise
+            what = " ".join([type(error).__name__, *str(error).splitlines()[:1]])
+            raise CortadoError(f"{self.folder} holds a model that can't be run ({what}); compile it again") from error
+
+    @property
+    def info(self) -> BundleInfo:
+        def tensors(kind: str) -> tuple[IO, ...]:
+            return tuple(IO(t["name"], tuple(t["shape"]), t["dtype"]) for t in self.report[kind])
+
+        target = from_target_string(self.report["target"])
+        return BundleInfo(self.report["prefix"], target, tensors("inputs"), tensors("outputs"))
+
+    def for_target(self, target: CortexMTargetConfig) -> "Artifact":
+        """The same files, to be built for this target; one that they were not compiled for is refused."""
+        found = self.info.target
+        if found not in (target, ANY):
+            raise CortadoError(
+                f"{self.folder} was compiled for {found.target_string}, expected {target.target_string}; "
+                f"compile it again with --target {target.target_string}, or with --target cortex-m for every core"
+            )
+        return replace(self, report={**self.report, "target": target.target_string})
+
+    def example(self) -> list[ArrayType]:
+        """The input that `run` takes when none is given: the first of the calibration data."""
+        arrays = read_arrays(self.folder / EXAMPLE)
+        return [arrays[tensor["name"]] for tensor in self.report["inputs"]]
+
+    def read_samples(self, path: Path) -> Samples:
+        """Samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
+        arrays = self._read_ordered(path)
+        return self.samples(arrays, [str(path)] * len(arrays))
+
+    def samples(self, arrays: Sequence[ArrayType], names: Sequence[str]) -> Samples:
+        """An array per input holds one sample, or several along the first dimension or along one more in front."""
+        if len(arrays) != len(self.report["inputs"]):
+            raise CortadoError(f"{len(arrays)} inputs were given, expected {len(self.report['inputs'])}")
+        named = list(zip(arrays, names, strict=True))
+        groups = [self._split(position, array, name) for position, (array, name) in enumerate(named)]
+        counts = {len(group) for group in groups}
+        if len(counts) > 1:
+            places = " and ".join(dict.fromkeys(names))
+            raise CortadoError(f"{places} holds different numbers of samples for the model's inputs: {sorted(counts)}")
+        samples = [list(sample) for sample in zip(*groups, strict=True)]
+        if not samples:
+            raise CortadoError(f"{names[0]} holds no samples")
+        for number, sample in enumerate(samples):
+            for position, value in enumerate(sample):
+                which = f", sample {number}," if len(samples) > 1 else ""
+                self.check_input(position, value, f"{names[position]}{which}")
+        return samples
+
+    def _split(self, position: int, array: ArrayType, name: str) -> list[ArrayType]:
+        """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
+        tensor = self.report["inputs"][position]
+        wanted, found = tensor["model_shape"], list(array.shape)
+        if found == wanted:
+            return [array]
+        if found[1:] == wanted:
+            return list(array)
+        if wanted and found and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
+            return list(array.reshape(-1, *wanted))
+        raise CortadoError(
+            f"{name} has shape {found}, expected {wanted} for input '{tensor['name']}', or several of that behind each "
+            "other"
+        )
+
+    def _read_ordered(self, path: Path) -> list[ArrayType]:
+        """The arrays of a file in the order of the inputs."""
+        return in_order(read_arrays(path), [tensor["name"] for tensor in self.report["inputs"]], path)
+
+    def store_rules(self) -> StoreRules:
+        """What every kernel call may write, as the compiler planned it."""
+        return _store_rules(json.loads((self.folder / CHECKS).read_text()))
+
+    def run(
+        self,
+        samples: Sequence[Sequence[ArrayType]],
+        on: str | None = None,
+        *,
+        check_stores: bool = False,
+        flags: Sequence[str] = (),
+    ) -> Checked:
+        """Runs float (or already quantized int8) samples, beside the reference.
+
+        With `check_stores`, an emulated board also compares every store with what its step may write. `flags` are
+        added to the compiler's (runner.RUNTIME_CHECKS builds the bundle with its checks).
+        """
+        for number, sample in enumerate(samples):
+            if len(sample) != len(self.report["inputs"]):
+                raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report['inputs'])}")
+            for position, value in enumerate(sample):
+                self.check_input(position, value, f"input {position} of sample {number}")
+        if on == EXECUTORCH:
+            return self._run_on_executorch(samples)
+        self.check_bundle()
+        feeds, expected = self._recorded(samples) or self.reference(samples)
+        return Checked(
+            self.execute(feeds, on, stores=self.store_rules() if check_stores else None, flags=flags), expected
+        )
+
+    def execute(
+        self,
+        feeds: Sequence[Sequence[ArrayType]],
+        on: str | None = None,
+        *,
+        stores: StoreRules | None = None,
+        flags: Sequence[str] = (),
+    ) -> RunResult:
+        """Runs what `reference` says the bundle is fed, on this machine or on a board."""
+        if on == HOST:
+            return self._run_on_host(feeds, flags)
+        return run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags)
+
+    def check_bundle(self) -> None:
+        """Raises if the model has calls that keep it from being a C bundle."""
+        if self.report["bundle_missing"]:
+            reasons = "\n  ".join(str(reason) for reason in self.report["bundle_missing"])
+            raise CortadoError(
+                f"{self.folder} holds no C bundle, only a .pte (run it with "
+                f"`cortado run {self.folder} --on executorch`):\n  {reasons}"
+            )
+
+    def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
+        """The .pte on ExecuTorch's own runtime, with its float inputs and outputs."""
+        self.check_trust()
+        from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte
+
+        if self.report["pte"] is None:
+            reasons = "; ".join(self.report["pte_missing"])
+            raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
+        feeds = [[self.as_float(i, x) for i, x in enumerate(sample)] for sample in samples]
+        graph = self.pte_graph
+        expected = []
+        for sample in feeds:
+            values = self.values(sample, graph)
+            expected.append([values[name].numpy() for name in graph.outputs])
+        tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report["float_operators"] else (0.0, 0)
+        found = run_pte(self.folder / f"{self.report['prefix']}.pte", feeds, temp_bytes=temp)
+        return Checked(RunResult(EXECUTORCH, found), expected, real=True, tolerance=tolerance)
+
+    def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
+        self.check_trust()
+        from cortado.emit.c.bundle import emit_c
+
+        with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+            write_files(Path(temporary), emit_c(self._portable).files)
+            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags)
+
+    @cached_property
+    def _portable(self) -> "Planned":
+        """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
+        from cortado.options import Border, Optimize
+        from cortado.plan.program import build_program
+        from cortado.plan.schedule import schedule
+
+        options = self.report["options"]
+        target, border = self.info.target, Border(options["io"])
+        program = build_program(self.report["model"], self.graph, target, border, cores=(Core.PORTABLE,))
+        return schedule(program, Optimize(options["optimize"]))
+
+    def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:
+        """Every layer's output for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
+
+        It is the network in its own schedule, where no layer's output need ever be whole in memory.
+        """
+        if on == HOST:
+            from cortado.plan.checks import as_json
+
+            rules = _store_rules(as_json(self._portable))
+            result = self._run_on_host([feed], (TRACE,))
+        else:
+            rules = self.store_rules()
+            result = run_bundle(self.folder, self.info, [feed], on, count=False, flags=(TRACE,))
+        return self._layers_of(result.trace, rules)
+
+    def _layers_of(self, trace: bytes, rules: StoreRules) -> dict[str, bytes]:
+        rows: list[list[bytes]] = [[] for _ in rules.steps]
+        position = 0
+        for step, ((low, high), *_) in rules.calls:
+            rows[step].append(trace[position : position + high - low])
+            position += high - low
+        if position != len(trace):
+            raise CortadoError(
+                f"a run of {self.folder} showed {len(trace)} bytes of its layers, expected {position}; "
+                "compile the model again with this version"
+            )
+        names = [step.split(" ")[0] for step in rules.steps]
+        return {name: self._whole(name, made) for name, made in zip(names, rows, strict=True)}
+
+    def _whole(self, name: str, rows: list[bytes]) -> bytes:
+        """A step makes the rows of its output one after the other; one that sums up makes the same one each time."""
+        repeats = max(sum(map(len, rows)) // self.graph.values[name].bytes, 1)
+        return b"".join(rows[repeats - 1 :: repeats])
+
+    @cached_property
+    def graph(self) -> "LoweredGraph":
+        """The lowered graph that both artifacts were made from, or the C bundle alone."""
+        return self._graph(REFERENCE)
+
+    @cached_property
+    def pte_graph(self) -> "LoweredGraph":
+        """The lowered graph that the .pte was made from: one of its own if it has float operators."""
+        return self._graph(PTE_REFERENCE) if self.report["float_operators"] else self.graph
+
+    def _graph(self, name: str) -> "LoweredGraph":
+        from cortado.plan.lowered import from_bytes
+
+        try:
+            return from_bytes((self.folder / name).read_bytes())
+        except Exception as error:  # a damaged file raises whatever zipfile, json and numpy do
+            raise CortadoError(f"{self.folder / name} can't be read ({error}); compile the model again") from error
+
+    def values(self, sample: Sequence[ArrayType], graph: "LoweredGraph | None" = None) -> dict[str, "torch.Tensor"]:
+        """Every value of the lowered graph for one sample, computed by the exact integer reference."""
+        import torch
+
+        from cortado.plan.lowered import run_reference
+
+        tensors = [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
+        return run_reference(self.graph if graph is None else graph, tensors)
+
+    def _recorded(
+        self, samples: Sequence[Sequence[ArrayType]]
+    ) -> tuple[list[list[ArrayType]], list[list[ArrayType]]] | None:
+        """What `reference` gives for the example alone, as it was found at compile time: torch need not be loaded."""
+        example = self.example()
+        if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
+            return None
+        arrays = read_arrays(self.folder / EXPECTED)
+        feed = [arrays.get(recorded_name("input", i)) for i, _ in enumerate(self.report["inputs"])]
+        expected = [arrays.get(recorded_name("output", i)) for i, _ in enumerate(self.report["outputs"])]
+        for tensor, array in zip([*self.report["inputs"], *self.report["outputs"]], [*feed, *expected], strict=True):
+            if array is None or list(array.shape) != tensor["shape"] or str(array.dtype) != tensor["dtype"]:
+                raise CortadoError(f"{self.folder / EXPECTED} doesn't fit the model; compile it again")
+        return [[array for array in feed if array is not None]], [[array for array in expected if array is not None]]
+
+    def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[Samples, Samples]:
+        """(what the bundle is fed, what it must give back)."""
+        feeds, expected = [], []
+        for sample in samples:
+            values = self.values(sample)
+            feeds.append([values[t["node"]].numpy() for t in self.report["inputs"]])
+            expected.append([values[t["node"]].numpy() for t in self.report["outputs"]])
+        return feeds, expected
+
+    def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
+        """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
+        values = []
+        for tensor, codes in zip(self.report["outputs"], outputs, strict=True):
+            real = codes.astype(np.float32)
+            if tensor["scale"] is not None:
+                real = np.asarray((real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"]))
+            values.append(real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)]))
+        return values
+
+    def real_outputs(self, checked: Checked) -> dict[str, ArrayType]:
+        """The outputs of a run as real numbers in the model's layout, by name; of several samples behind each other."""
+        samples = [outputs if checked.real else self.real(outputs) for outputs in checked.result.samples]
+        names = [tensor["name"] for tensor in self.report["outputs"]]
+        return {name: _joined([sample[i] for sample in samples]) for i, name in enumerate(names)}
+
+    def as_float(self, position: int, value: ArrayType) -> ArrayType:
+        """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
+        tensor = self.report["inputs"][position]
+        if value.dtype == np.int8 and tensor["scale"] is not None:
+            steps = value.astype(np.float32) - np.float32(tensor["zero_point"])
+            return np.asarray(steps * np.float32(tensor["scale"]))  # numpy makes a scalar of an array of no dimensions
+        return value
+
+    def check_input(self, position: int, value: ArrayType, where: str) -> None:
+        """Shape and dtype of one sample's input."""
+        tensor = self.report["inputs"][position]
+        if list(value.shape) != tensor["model_shape"]:
+            raise CortadoError(
+                f"{where} has shape {list(value.shape)}, expected {tensor['model_shape']} for input '{tensor['name']}'"
+            )
+        allowed = {np.dtype(tensor["dtype"]): "the network's own type"}
+        if tensor["scale"] is not None:
+            allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
+        if value.dtype not in allowed:
+            kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
+            raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor['name']}'")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise CortadoError(f"{where} holds NaN or infinity; inputs must be finite")

@@ -1,0 +1,1 @@
+"""What every stage may know: errors, names, numbers, targets."""

@@ -1,0 +1,104 @@
+"""Exact integer arithmetic: quantization parameters, multiplier and shift, rounding. No float after calibration."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from cortado.base.errors import CortadoError
+
+Tensor = torch.Tensor
+
+INT8_MIN, INT8_MAX = -128, 127
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True)
+class QParams:
+    """value = (q - zero_point) * scale, per tensor."""
+
+    scale: float
+    zero_point: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale > 0.0):
+            raise CortadoError(f"a quantization scale must be finite and above zero, found {self.scale}")
+        if not INT8_MIN <= self.zero_point <= INT8_MAX:
+            raise CortadoError(f"an int8 zero point must lie in [-128, 127], found {self.zero_point}")
+
+    def quantize(self, value: float) -> int:
+        """The int8 code nearest to a real number (ties to even, as quantize_per_tensor does)."""
+        return max(INT8_MIN, min(INT8_MAX, round(value / self.scale) + self.zero_point))
+
+    def dequantize(self, codes: Tensor) -> Tensor:
+        return (codes.to(torch.float32) - self.zero_point) * torch.tensor(self.scale, dtype=torch.float32)
+
+
+@dataclass(frozen=True)
+class ChannelQParams:
+    """value = q * scale[channel], symmetric, along `axis`: convolution and linear weights."""
+
+    scales: tuple[float, ...]
+    axis: int
+
+    def dequantize(self, codes: Tensor) -> Tensor:
+        sizes = [1] * codes.dim()
+        sizes[self.axis] = -1
+        return codes.to(torch.float32) * torch.tensor(self.scales, dtype=torch.float32).reshape(sizes)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A positive real factor as a Q31 multiplier and a shift (left if positive)."""
+
+    multiplier: int
+    shift: int
+
+    @staticmethod
+    def of(factor: float) -> "Fixed":
+        if not (math.isfinite(factor) and factor >= 0.0):
+            raise CortadoError(f"a rescaling factor must be finite and not negative, found {factor}")
+        if factor == 0.0:
+            return Fixed(0, 0)
+        mantissa, exponent = math.frexp(factor)
+        multiplier = round(mantissa * 2**31)
+        if multiplier == 2**31:
+            multiplier, exponent = multiplier // 2, exponent + 1
+        if exponent < -31:  # too small to be seen in 32 bits
+            return Fixed(0, 0)
+        if exponent > 30:
+            raise CortadoError(f"a rescaling factor of {factor:g} is too large for a 32-bit accumulator")
+        return Fixed(multiplier, exponent)
+
+
+def requant(acc: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
+    """acc * factor: doubling high multiply rounded half up, then a divide by 2^n rounded half away from zero."""
+    acc = acc.to(torch.int64)
+    shift = torch.as_tensor(shift, dtype=torch.int64)
+    left, right = shift.clamp(min=0), (-shift).clamp(min=0)
+    high = ((acc << left) * multiplier + (1 << 30)) >> 31
+    return divide_by_power_of_two(high, right)
+
+
+def divide_by_power_of_two(value: Tensor, exponent: Tensor) -> Tensor:
+    """value / 2^exponent to nearest, ties away from zero."""
+    mask = (torch.ones_like(exponent) << exponent) - 1
+    remainder = value & mask
+    threshold = (mask >> 1) + (value < 0).to(torch.int64)
+    return (value >> exponent) + (remainder > threshold).to(torch.int64)
+
+
+def divide_round_away(total: Tensor, count: Tensor) -> Tensor:
+    """total / count to nearest, ties away from zero (count > 0)."""
+    half = torch.div(count, 2, rounding_mode="floor")
+    return torch.div(torch.where(total >= 0, total + half, total - half), count, rounding_mode="trunc")
+
+
+def clamp_int8(value: Tensor, low: int = INT8_MIN, high: int = INT8_MAX) -> Tensor:
+    return value.clamp(low, high).to(torch.int8)
+
+
+def int_list(value: Any) -> list[int]:
+    """A schema's int[] as a plain list."""
+    return [int(v) for v in value]

@@ -1,0 +1,167 @@
+"""The arguments of compile, run and validate."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cortado.cli.compile import compile_command
+from cortado.cli.run import run_command
+from cortado.cli.validate import validate_command
+
+if TYPE_CHECKING:
+    pass
+
+
+# What cortado.options knows as enums; written out here because that module imports torch.
+OPTIMIZE = ("ram", "balanced", "time")
+IO = ("int8", "float")
+LINEAR = ("per-channel", "per-tensor")
+LAYOUTS = ("model", "nhwc")
+
+
+def add(
+    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], None], json: bool = True
+) -> argparse.ArgumentParser:
+    about = text[0].upper() + text[1:] + "."
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=about, allow_abbrev=False)
+    parser.set_defaults(command=command)
+    if json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def compile_arguments(commands: Any) -> None:
+    parser = add(commands, "compile", "compile a model for a target", compile_command)
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a name of the zoo, file.py, file.py:function, package.module:function or exported.pt2",
+    )
+    parser.add_argument("-m", "--model-name", "--model_name", metavar="MODEL", help="the same, as an option")
+    parser.add_argument(
+        "-t",
+        "--target",
+        metavar="TARGET",
+        default="cortex-m",
+        help="a core, several with commas between them, or cortex-m (the default): one artifact that is right on all",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write (default: build/NAME)")
+    parser.add_argument(
+        "--calibration",
+        "--calibration-data",
+        "--calibration_data",
+        metavar="DATA",
+        help="typical inputs: a .npy, .npz or .pt file, a folder of them, file.py:function, or 'random'",
+    )
+    parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
+    parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
+    parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
+    _option_arguments(parser)
+
+
+def _option_arguments(parser: argparse.ArgumentParser) -> None:
+    """What becomes the Options of a compile."""
+    parser.add_argument(
+        "--optimize",
+        choices=OPTIMIZE,
+        default="balanced",
+        help="ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most "
+        "10%% more instructions",
+    )
+    parser.add_argument(
+        "--io", choices=IO, default="int8", help="what the C bundle's inputs and outputs hold (default: int8)"
+    )
+    parser.add_argument(
+        "--input-layout",
+        "--input_layout",
+        choices=LAYOUTS,
+        default="model",
+        help="order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: "
+        "images channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
+    )
+    parser.add_argument(
+        "--linear",
+        choices=LINEAR,
+        default="per-channel",
+        help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
+        "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
+    )
+    parser.add_argument(
+        "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
+    )
+    parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
+    parser.add_argument(
+        "--allow-float",
+        "--allow_float",
+        action="store_true",
+        help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
+    )
+    parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
+    parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
+
+
+def run_arguments(commands: Any) -> None:
+    parser = add(commands, "run", "run a compiled model and check it against its reference", run_command)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote, or the .pte in it")
+    parser.add_argument(
+        "--target", "-t", metavar="TARGET", help="run as on this core; the model must have been compiled for it"
+    )
+    parser.add_argument(
+        "--on", metavar="PLACE", help="host, executorch (the .pte), or an emulated board (default: the target's)"
+    )
+    parser.add_argument(
+        "--input",
+        type=Path,
+        metavar="X.npy",
+        help="an input, float32 or int8, or several behind each other along the first dimension; .npz with one array "
+        "for each of several inputs (default: a calibration input)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="Y.npy",
+        help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
+    )
+    _trust_argument(parser)
+
+
+def _trust_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="execute what the folder holds on this machine though another installation compiled it (see SECURITY.md)",
+    )
+
+
+def validate_arguments(commands: Any) -> None:
+    text = "compare float model, integer reference, C on this machine, boards and ExecuTorch on your data"
+    parser = add(commands, "validate", text, validate_command)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument(
+        "--target",
+        "-t",
+        metavar="TARGET",
+        help="the core whose board to run on, several with commas between them (default: the model's own target; of a "
+        "model for any core, one of each kind)",
+    )
+    parser.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="DATA.npz",
+        help="samples behind each other along the first dimension, float32 or int8; .npz with one array for each of "
+        "several inputs, or .npy (default: one calibration input)",
+    )
+    parser.add_argument(
+        "--per-layer",
+        "--per_layer",
+        action="store_true",
+        help="also compare every layer: the first that differs, and how far each is from the float model",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="the float model, named as for `cortado compile` (default: the network of the zoo that was compiled)",
+    )
+    _trust_argument(parser)

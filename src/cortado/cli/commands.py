@@ -1,0 +1,108 @@
+"""The small commands: targets, zoo, ops, doctor, inspect, plan."""
+
+import argparse
+import json
+import sys
+
+from cortado.base.errors import CortadoError
+from cortado.cli.tables import print_rows
+
+
+def targets_command(arguments: argparse.Namespace) -> None:
+    from cortado.base.target import table
+
+    header = ("TARGET", "ISA", "CAN HAVE", "EMULATED BOARD", "COMPILER FLAGS")
+    print_rows(
+        arguments.json,
+        table(),
+        header,
+        lambda row: (row.target, row.isa, ", ".join(row.supported), row.board, row.flags),
+    )
+
+
+def zoo_command(arguments: argparse.Namespace) -> None:
+    from cortado.frontend import zoo
+
+    print_rows(
+        arguments.json,
+        [zoo.get(name).describe() for name in zoo.names()],
+        ("NETWORK", "PARAMETERS", "MACS", "INPUT", "WHAT IT IS"),
+        lambda row: (
+            row.name,
+            f"{row.parameters:,}",
+            f"{row.macs:,}",
+            " ".join(str(list(shape)) for shape in row.input_shapes),
+            row.summary,
+        ),
+    )
+
+
+def ops_command(arguments: argparse.Namespace) -> None:
+    from cortado.ops.catalog import as_markdown, entries
+
+    if arguments.markdown:
+        print(as_markdown(), end="")
+        return
+    print_rows(
+        arguments.json,
+        entries(),
+        ("OPERATOR", ".PTE", "C", "WHAT IT COMPUTES", "CONSTRAINTS"),
+        lambda row: (row.operator, "yes" if row.pte else "no", "yes" if row.c else "no", row.summary, row.constraints),
+    )
+
+
+def doctor_command(arguments: argparse.Namespace) -> None:
+    from cortado.base.errors import MissingTool
+    from cortado.run.doctor import Item, check
+
+    def state(item: Item) -> str:
+        if item.found:
+            return str(item.version)
+        word = "not installed, optional" if item.optional else "MISSING"
+        return word if item.version is None else f"{item.version}: WRONG VERSION"
+
+    items = check()
+    header = ("TOOL", "NEEDED FOR", "FOUND")
+    print_rows(arguments.json, items, header, lambda item: (item.name, item.needed_for, state(item)))
+    fixes = [item.fix for item in items if not item.found and not item.optional]
+    if fixes:
+        raise MissingTool("something is missing. Install it with:\n  " + "\n  ".join(dict.fromkeys(fixes)))
+
+
+def inspect_command(arguments: argparse.Namespace) -> None:
+    from cortado.base.target import from_target_string
+    from cortado.pte.metadata import require_target
+    from cortado.pte.reader import read_pte_file
+    from cortado.pte.text import format_info, info_as_json
+
+    info = read_pte_file(arguments.file)
+    if arguments.target is not None:
+        require_target(info, from_target_string(arguments.target).target_string, str(arguments.file))
+    print(json.dumps(info_as_json(info), indent=2) if arguments.json else format_info(info))
+
+
+def plan_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.folder import write_file
+    from cortado.memory import planner
+    from cortado.memory.csv import read_csv, write_csv
+    from cortado.memory.validate import validate
+
+    try:
+        text = arguments.file.read_text()
+    except OSError as error:
+        raise CortadoError(f"can't read {arguments.file}: {error.strerror}; expected a CSV file") from error
+    except UnicodeDecodeError as error:
+        raise CortadoError(f"{arguments.file} is not text; expected a CSV file") from error
+    try:
+        problem = read_csv(text)
+    except CortadoError as error:
+        raise CortadoError(f"{arguments.file}: {error}") from error
+    plan = planner.plan(problem)
+    validate(problem, plan)
+    result = write_csv(problem, plan)
+    proven = "proven minimal" if plan.optimal else f"lower bound {plan.lower_bound:,}"
+    print(f"peak {plan.peak:,} bytes ({proven}), {len(problem.buffers)} buffers", file=sys.stderr)
+    if arguments.output is None:
+        print(result, end="")
+    else:
+        write_file(arguments.output, result.encode())

@@ -1,0 +1,190 @@
+"""cortado compile."""
+
+import argparse
+import contextlib
+import json
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.cli.tables import Progress
+
+if TYPE_CHECKING:
+    from cortado.api import Compiled, Options
+    from cortado.base.target import CortexMTargetConfig
+    from cortado.frontend.models import Source
+
+
+def compile_command(arguments: argparse.Namespace) -> None:
+    from cortado.base.target import from_target_string
+
+    spec = _model_spec(arguments)
+    targets = list(dict.fromkeys(from_target_string(text) for text in arguments.target.split(",")))
+    progress = Progress()
+    try:
+        # A user's own file may print: standard output is for our result alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            done = _compile_all(arguments, spec, targets, progress)
+    finally:
+        progress.stop()
+    reports = [report for _, report in done]
+    for text in dict.fromkeys(f"{report['model']}: {line}" for report in reports for line in report["warnings"]):
+        print(f"warning: {text}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))
+    else:
+        print("\n\n".join(_summary(folder, report) for folder, report in done))
+
+
+def _model_spec(arguments: argparse.Namespace) -> str:
+    given = [spec for spec in (arguments.model, arguments.model_name) if spec is not None]
+    if not given:
+        raise CortadoError("no model: name one, as in `cortado compile ds_cnn` (see `cortado zoo`)")
+    if len(set(given)) > 1:
+        raise CortadoError(f"two models, {given[0]} and {given[1]}: name one")
+    return str(given[0])
+
+
+def _compile_all(
+    arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"], progress: Progress
+) -> list[tuple[Path, dict[str, Any]]]:
+    """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
+    progress("load")
+    from cortado.artifact.folder import locked
+    from cortado.base.names import check_name
+    from cortado.frontend.models import load_model
+
+    options = options_of(arguments)
+    if arguments.name is not None:
+        check_name(arguments.name)
+    if arguments.output is not None:
+        _check_places(_folders(arguments.output, targets), arguments.intermediates)
+    source = load_model(spec)
+    name = arguments.name or source.name
+    folders = _folders(arguments.output or Path("build") / name, targets)
+    _check_places(folders, arguments.intermediates)
+    with contextlib.ExitStack() as stack:
+        for folder in folders:
+            stack.enter_context(locked(folder))
+        return _compile_source(arguments, spec, name, source, folders, options, targets, progress)
+
+
+def _compile_source(
+    arguments: argparse.Namespace,
+    spec: str,
+    name: str,
+    source: "Source",
+    folders: list[Path],
+    options: "Options",
+    targets: list["CortexMTargetConfig"],
+    progress: Progress,
+) -> list[tuple[Path, dict[str, Any]]]:
+    from cortado.api import prepare
+    from cortado.frontend import zoo
+    from cortado.frontend.models import load_calibration
+
+    batches = load_calibration(arguments.calibration, source)
+    facts = {
+        "calibration": {"data": arguments.calibration or "the model's own", "batches": len(batches)},
+        "zoo": spec if spec in zoo.names() else None,
+    }
+    model = prepare(source.model, source.example_inputs, batches, name=name, labels=source.labels, progress=progress)
+    compiled: list[Compiled] = []
+    for target in targets:
+        place = arguments.intermediates
+        graphs = place / target.target_string if place is not None and len(targets) > 1 else place
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CortadoWarning)  # they are in the report, and told at the end
+            result = model.compile(target, options, graphs)
+        compiled.append(replace(result, data={**result.data, **facts}))
+    progress("write")
+    return [(folder, dict(item.save(folder).report)) for folder, item in zip(folders, compiled, strict=True)]
+
+
+def options_of(arguments: argparse.Namespace) -> "Options":
+    from cortado.options import Border, InputLayout, LinearWeights, Optimize, Options, parse_bytes
+
+    ram, flash = arguments.ram_budget, arguments.flash_budget
+    return Options(
+        optimize=Optimize(arguments.optimize),
+        border=Border(arguments.io),
+        input_layout=InputLayout(arguments.input_layout),
+        linear=LinearWeights(arguments.linear),
+        bundleio=arguments.bundleio,
+        etrecord=arguments.etrecord,
+        allow_float=arguments.allow_float,
+        ram_budget=None if ram is None else parse_bytes(ram),
+        flash_budget=None if flash is None else parse_bytes(flash),
+    )
+
+
+def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
+    return [output] if len(targets) == 1 else [output / target.target_string for target in targets]
+
+
+def _check_places(folders: list[Path], intermediates: Path | None) -> None:
+    """Places that can't be written are found out before the work, not after it."""
+    from cortado.artifact.folder import check_folder, check_writable
+    from cortado.artifact.manifest import REPORT
+
+    for folder in folders:
+        check_folder(folder)
+    if len(folders) > 1 and (folders[0].parent / REPORT).exists():
+        raise CortadoError(f"can't write several targets into {folders[0].parent}: it holds one compiled model")
+    if intermediates is None:
+        return
+    check_writable(intermediates)
+    for folder in folders:
+        if intermediates.resolve().is_relative_to(folder.resolve()):
+            raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
+
+
+def _summary(folder: Path, report: dict[str, Any]) -> str:
+    pte = report["pte"]
+    rows = _bundle_rows(report)
+    if pte is not None:
+        rows.append((".pte", pte_size(pte)))
+    rows += [("no .pte", reason) for reason in report["pte_missing"]]
+    if report["pte_missing"]:
+        rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
+    rows += [("in float", _float_text(item)) for item in report["float_operators"]]
+    operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report["operators"].items())
+    rows.append(("operators", operators))
+    if report["calibration"]["data"] == "random":
+        rows.append(("warning", "calibrated with random data: sizes and speed are real, results are meaningless"))
+    rows.append(("written to", str(folder)))
+    return "\n".join(f"{label:>11}  {text}" for label, text in rows)
+
+
+def _bundle_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
+    memory, flash = report["memory"], report["flash"]
+    title = f"{report['model']} for {report['target']}"
+    if memory is None:
+        return [("model", title), *(("no C bundle", reason) for reason in report["bundle_missing"])]
+    least = f"no plan of these stages can need less than {memory['lower_bound_bytes']:,}"
+    optimal = "no plan of these stages needs less" if memory["optimal"] else least
+    return [
+        ("model", f"{title}, {report['macs']:,} multiply-accumulates"),
+        ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
+        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)}"),
+    ]
+
+
+def pte_size(pte: dict[str, Any]) -> str:
+    return f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"
+
+
+def _float_text(item: dict[str, Any]) -> str:
+    module = f" in module '{item['module']}'" if item["module"] else ""
+    source = f" at {item['source']}" if item["source"] else ""
+    return f"{item['operator']}{module}{source}, in the .pte: {item['reason']}"
+
+
+def _code(report: dict[str, Any]) -> str:
+    size = report["flash"]["code_bytes"]
+    if size is None:
+        return "code (unknown without arm-none-eabi-gcc)"
+    return f"{'at most ' if report['target'] == 'cortex-m' else ''}{size:,} bytes of code"

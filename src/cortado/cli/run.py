@@ -1,0 +1,200 @@
+"""cortado run."""
+
+import argparse
+import io
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import CortadoError, WrongResult
+from cortado.cli.compile import pte_size
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact, Checked
+    from cortado.base.target import CortexMTargetConfig
+
+
+def run_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.manifest import REPORT
+    from cortado.artifact.opened import Artifact
+    from cortado.base.target import from_target_string
+    from cortado.run.runner import EXECUTORCH
+
+    is_pte = arguments.folder.suffix == ".pte" and arguments.folder.is_file()
+    if is_pte and not (arguments.folder.absolute().parent / REPORT).is_file():
+        _run_lone_pte(arguments)
+        return
+    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
+    folder = arguments.folder.absolute().parent if is_pte else folder_of(arguments.folder, targets)
+    artifact = Artifact.open(folder, trust=arguments.trust)
+    for target in targets:
+        artifact = artifact.for_target(target)
+    with artifact.guarded():
+        _run_artifact(arguments, artifact, EXECUTORCH if is_pte and arguments.on is None else arguments.on)
+
+
+def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> None:
+    from cortado.run.doctor import require
+    from cortado.run.runner import EXECUTORCH, choose_board
+    from cortado.run.toolchain import Tool
+
+    if on != EXECUTORCH:
+        artifact.check_bundle()
+    board = choose_board(artifact.info.target, on)
+    if board is None:
+        artifact.check_trust()
+    if arguments.output is not None:
+        _check_output(artifact, arguments.output)
+    samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
+    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
+    require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
+    checked = artifact.run(samples, on)
+    values = artifact.real_outputs(checked)
+    if arguments.output is not None:
+        _write_outputs(arguments.output, values)
+    print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
+    if not checked.right:
+        raise WrongResult(f"the output on {checked.result.on} differs from the reference")
+
+
+def folder_of(folder: Path, targets: list["CortexMTargetConfig"]) -> Path:
+    """Of a folder with one compiled model for each of several targets, that of the only target asked for."""
+    from cortado.artifact.folder import compiled_inside
+
+    inside = {path.name: path for path in compiled_inside(folder)}
+    return inside.get(targets[0].target_string, folder) if len(targets) == 1 else folder
+
+
+def _run_lone_pte(arguments: argparse.Namespace) -> None:
+    """A .pte by itself: nothing beside it says what it must give, so it is run and not checked."""
+    from cortado.artifact.manifest import digest, is_remembered
+    from cortado.base.arrays import read_arrays
+    from cortado.base.target import from_target_string
+    from cortado.pte.metadata import require_target
+    from cortado.pte.reader import read_pte_file
+    from cortado.run.doctor import require
+    from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte
+    from cortado.run.runner import EXECUTORCH
+    from cortado.run.toolchain import Tool
+
+    info = read_pte_file(arguments.folder)
+    if arguments.target is not None:
+        require_target(info, from_target_string(arguments.target).target_string, str(arguments.folder))
+    if arguments.on not in (None, EXECUTORCH):
+        raise CortadoError(f"{arguments.folder} is a .pte: it runs on executorch, not on {arguments.on}")
+    if arguments.input is None:
+        raise CortadoError(
+            f"there is no report.json beside {arguments.folder}, so no example input: give one with --input"
+        )
+    if not arguments.trust and not is_remembered(digest(arguments.folder.read_bytes())):
+        raise CortadoError(
+            f"{arguments.folder} was not compiled by this installation, and the ExecuTorch runtime that would run it "
+            "on this machine was not written for hostile files. `cortado inspect` shows what it holds; if you trust "
+            "its maker, say so with --trust"
+        )
+    require((Tool.CC, Tool.CXX))
+    sample = list(read_arrays(arguments.input).values())
+    outputs = run_pte(arguments.folder, [sample], temp_bytes=FLOAT_TEMP_BYTES)[0]
+    values = {f"output{position}": value for position, value in enumerate(outputs)}
+    if arguments.output is not None:
+        _write_outputs(arguments.output, values)
+    target = None if info.metadata is None else info.metadata.target
+    if arguments.json:
+        lists = {name: value.tolist() for name, value in values.items()}
+        record = {"board": EXECUTORCH, "target": target, "bit_exact": None, "instructions": None, "outputs": lists}
+        print(json.dumps(record))
+        return
+    lines = [f"{arguments.folder.name} on {EXECUTORCH}"]
+    for name, value in values.items():
+        lines += _scores(f"output {name}: " if len(values) > 1 else "", value, None)
+    print("\n".join([*lines, "not checked: the folder of the file holds no reference"]))
+
+
+def _check_output(artifact: "Artifact", path: Path) -> None:
+    count = len(artifact.report["outputs"])
+    if path.suffix not in (".npy", ".npz"):
+        raise CortadoError(f"can't write {path}: expected a .npy file, or .npz for several outputs")
+    if path.suffix == ".npy" and count != 1:
+        raise CortadoError(f"can't write {path}: the model has {count} outputs; write them to a .npz file")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise CortadoError(f"can't write {path}: expected a file name in a folder that exists")
+
+
+def _write_outputs(path: Path, values: dict[str, Any]) -> None:
+    import numpy as np
+
+    from cortado.artifact.folder import write_file
+
+    stream = io.BytesIO()
+    if path.suffix == ".npy":
+        np.save(stream, next(iter(values.values())), allow_pickle=False)
+    else:
+        np.savez(stream, allow_pickle=False, **values)
+    write_file(path, stream.getvalue())
+
+
+def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "board": checked.result.on,
+        "target": artifact.report["target"],
+        "samples": len(checked.expected),
+        "bit_exact": checked.bit_exact,
+        "instructions": checked.result.instructions,
+        "stack_bytes": checked.result.stack_bytes,
+        "outputs": {name: value.tolist() for name, value in values.items()},
+    }
+
+
+def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> str:
+    from cortado.run.runner import EXECUTORCH
+
+    result, report = checked.result, artifact.report
+    lines = [f"{report['model']} for {report['target']} on {result.on}"]
+    count = len(checked.expected)
+    for name, value in values.items():
+        prefix = f"output {name}: " if len(values) > 1 else ""
+        show = partial(_each, count) if count > 1 else _scores
+        lines += show(prefix, value, report["labels"])
+    lines.append(_verdict(checked))
+    if result.on == EXECUTORCH:
+        return "\n".join([*lines, f".pte {pte_size(report['pte'])}"])
+    stack = f" + {result.stack_bytes:,} of stack" if result.stack_bytes is not None else ""
+    code = report["flash"]["code_bytes"]
+    flash = report["flash"]["weights_bytes"] + (code or 0)
+    without = "" if code is not None else " without code"
+    lines.append(f"RAM {report['memory']['arena_bytes']:,} bytes{stack}, flash {flash:,} bytes{without}")
+    if result.instructions is not None:
+        per_mac = f", {result.instructions / report['macs']:.2f} per multiply-accumulate" if report["macs"] else ""
+        first = " for the first sample" if count > 1 else ""
+        lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact; instructions are not cycles)")
+    return "\n".join(lines)
+
+
+def _verdict(checked: "Checked") -> str:
+    count = len(checked.expected)
+    if checked.bit_exact:
+        return "bit-exact with the reference" + (f", all {count} samples" if count > 1 else "")
+    if checked.tolerance == 0:
+        some = f" in {count - checked.exact_samples} of {count} samples" if count > 1 else ""
+        return f"NOT bit-exact with the reference{some}"
+    word = "as close to the reference as float operators are" if checked.right else "NOT close to the reference"
+    found, most = (f"{100 * part:.2g}%" for part in (checked.difference, checked.tolerance))
+    return f"{word}: within {found} of the largest output (expected {most})"
+
+
+def _each(count: int, prefix: str, value: Any, labels: list[str] | None) -> list[str]:
+    """One line for each of several samples: its best class, or its range."""
+    lines = [_scores(prefix, sample, labels) for sample in value.reshape(count, -1, *value.shape[1:])]
+    best = [f" {line[1].split()[0]}" if len(line) > 1 else "" for line in lines]
+    return [f"sample {number}: {line[0]}{score}" for number, (line, score) in enumerate(zip(lines, best, strict=True))]
+
+
+def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
+    """The five best classes of a classifier, the range of anything else."""
+    flat = value.reshape(-1).astype("float64")  # booleans can't be sorted by their negatives
+    if value.ndim != 2 or value.shape[0] != 1 or flat.size < 2:
+        return [f"{prefix or 'output '}{list(value.shape)}, {flat.min():.4g} .. {flat.max():.4g}"]
+    named = labels if labels is not None and len(labels) == flat.size else [f"class {i}" for i in range(flat.size)]
+    best = sorted(range(flat.size), key=lambda i: -flat[i])[:5]
+    return [f"{prefix}top-1: {named[best[0]]}", *(f"  {flat[i]:9.4f}  {named[i]}" for i in best)]

@@ -1,0 +1,166 @@
+"""cortado validate."""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import WrongResult
+from cortado.cli.run import folder_of
+from cortado.cli.tables import Progress, decibels
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.base.target import CortexMTargetConfig
+    from cortado.frontend.export import FloatModel
+    from cortado.validate import Layer, Place, Validation
+
+
+def validate_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.opened import Artifact
+    from cortado.base.target import from_target_string
+
+    targets = [] if arguments.target is None else [from_target_string(text) for text in arguments.target.split(",")]
+    artifact = Artifact.open(folder_of(arguments.folder, targets), trust=arguments.trust)
+    for target in targets:
+        artifact.for_target(target)
+    artifact.check_trust()
+    with artifact.guarded():
+        _validate_artifact(arguments, artifact, targets)
+
+
+def _validate_artifact(
+    arguments: argparse.Namespace, artifact: "Artifact", targets: list["CortexMTargetConfig"]
+) -> None:
+    from cortado.run.doctor import require
+    from cortado.run.toolchain import Tool
+
+    samples = [artifact.example()] if arguments.inputs is None else artifact.read_samples(arguments.inputs)
+    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
+    require(tools if artifact.report["pte"] is None else (*tools, Tool.CXX))
+    spec = arguments.model or artifact.report.get("zoo")
+    progress = Progress()
+    try:
+        # A user's own file may print: standard output is for our result alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            progress("load")
+            from cortado.validate import validate
+
+            floats = None if spec is None else _float_model(artifact, spec)
+            found = validate(
+                artifact, samples, targets=targets, floats=floats, per_layer=arguments.per_layer, progress=progress
+            )
+    finally:
+        progress.stop()
+    if arguments.json:
+        print(json.dumps(_validation_json(artifact, found, spec), indent=2))
+    else:
+        _print_validation(artifact, found, spec)
+    problems = found.problems()
+    if problems:
+        raise WrongResult("\ncortado: ".join(problems))
+
+
+def _float_model(artifact: "Artifact", spec: str) -> "FloatModel":
+    from cortado.frontend.models import load_model
+    from cortado.validate import float_model
+
+    source = load_model(spec)
+    return float_model(artifact, source.model, source.example_inputs)
+
+
+def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None) -> dict[str, Any]:
+    """SQNR in decibels; "exact" where there is no noise at all."""
+
+    def sqnr(value: float | None) -> float | str | None:
+        return "exact" if value == float("inf") else value
+
+    places = []
+    for place in found.places:
+        fidelity = place.fidelity
+        places.append(
+            {
+                "place": place.name,
+                "what": place.what,
+                "exact_samples": place.exact,
+                "close": place.close,
+                "sqnr": None if fidelity is None else sqnr(fidelity.sqnr),
+                "same_top1": None if fidelity is None else fidelity.same_top1,
+                "instructions": place.instructions,
+                "fault": place.fault,
+            }
+        )
+    return {
+        "model": artifact.report["model"],
+        "target": artifact.report["target"],
+        "float_model": spec,
+        "samples": found.samples,
+        "bit_exact": not found.problems(),
+        "places": places,
+        "layers": [{**asdict(layer), "sqnr": sqnr(layer.sqnr)} for layer in found.layers],
+    }
+
+
+def _print_validation(artifact: "Artifact", found: "Validation", spec: str | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Into a file or a pipe nothing is wrapped or cut.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 250)
+
+    def show(title: str, header: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        table = Table(*header, title=title, title_justify="left", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+
+    report = artifact.report
+    if found.layers:
+        names = list(found.layers[0].differing)
+        header = ("LAYER", "OPERATOR", "MODULE", "SQNR", *(name.upper() for name in names))
+        rows = [_layer_cells(layer, names, "" if spec is None else "no twin") for layer in found.layers]
+        show("values of each layer that are not the reference's", header, rows)
+        print()
+    title = f"{report['model']} for {report['target']}, {found.samples} sample{'s' if found.samples > 1 else ''}"
+    given = "not given: name it with --model" if spec is None else spec
+    rows = [[Text("float model"), Text(given)], *(_place_cells(place, found.samples) for place in found.places)]
+    show(title, ("PLACE", "WHAT", "BIT-EXACT", "SQNR TO FLOAT", "SAME TOP-1", "INSTRUCTIONS"), rows)
+
+
+def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[Any]:
+    from rich.text import Text
+
+    def verdict(count: int) -> Text:
+        return Text(f"{count:,} differ", style="red") if count else Text("equal", style="green")
+
+    operator = layer.operator.split("::")[1]
+    texts = (layer.name, operator, layer.module, decibels(layer.sqnr, no_sqnr))
+    return [*map(Text, texts), *(verdict(layer.differing[place]) for place in places)]
+
+
+def _place_cells(place: "Place", samples: int) -> list[Any]:
+    from rich.text import Text
+
+    if place.fault is not None:
+        exact = Text("fault", style="red")
+    elif place.exact is None:
+        exact = Text("the measure")
+    else:
+        good = place.close or place.exact == samples
+        exact = Text(
+            "close, in float" if place.close else f"{place.exact} of {samples}", style="green" if good else "red"
+        )
+    fidelity = place.fidelity
+    top1 = None if fidelity is None else fidelity.same_top1
+    return [
+        Text(place.name),
+        Text(place.what),
+        exact,
+        Text("" if fidelity is None else decibels(fidelity.sqnr, "")),
+        Text("" if top1 is None else f"{top1} of {samples}"),
+        Text("" if place.instructions is None else f"{place.instructions:,}"),
+    ]

@@ -1,0 +1,1 @@
+"""The two artifacts: the C bundle and the ExecuTorch program."""

@@ -1,0 +1,131 @@
+"""README.md of a bundle, for the firmware engineer."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cortado.base.names import c_identifier, plain
+from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
+from cortado.emit.c.data import C_TYPES, c_type
+from cortado.emit.c.header import order
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program, Tensor
+
+
+def _core_flags(target: CortexMTargetConfig) -> str:
+    if target.cpu is CortexM.ANY:
+        return "such as `-mcpu=cortex-m4 -mthumb`"
+    return f"`{' '.join(target.compiler_flags(Compiler.GCC))}`"
+
+
+def _is_scores(tensor: Tensor) -> bool:
+    """Whether an output looks like one number for each of several classes."""
+    return tensor.dtype in C_TYPES and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
+
+
+@dataclass(frozen=True)
+class _Readme:
+    planned: Planned
+    constants: int  # bytes of them
+
+    @property
+    def program(self) -> Program:
+        return self.planned.program
+
+    @property
+    def name(self) -> str:
+        return c_identifier(self.program.name)
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    def text(self) -> str:
+        name, upper = self.name, self.upper
+        return f"""# {plain(self.program.name)} for {self.program.target.target_string}
+
+| memory | bytes |
+|---|---|
+| arena (RAM), inputs and outputs included | {self.planned.plan.peak} |
+| constants (flash) | {self.constants} |
+
+{self._example()}
+With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`.
+Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
+`-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
+Both kinds of files need the core's flags, {_core_flags(self.program.target)}; with CMake the `.S` files get them from
+`CMAKE_ASM_FLAGS`.
+
+`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs. It returns
+0; or 1, having done nothing, if the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes. `{name}_input` and
+`{name}_output` return NULL for a tensor that there is not.
+
+## Inputs and outputs
+
+{self._tensor_table()}
+"""
+
+    def _example(self) -> str:
+        """A function around the network: the best class of a classifier, all outputs of anything else."""
+        name, upper, outputs = self.name, self.upper, self.program.outputs
+        parameters = [f"const {c_type(t)} *input{i}" for i, t in enumerate(self.program.inputs)]
+        fill = [
+            f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
+            for i, _ in enumerate(self.program.inputs)
+        ]
+        if len(outputs) == 1 and _is_scores(outputs[0]):
+            head, rest = "int classify", self._best_class(outputs[0])
+        else:
+            head = "void infer"
+            parameters += [f"{c_type(t)} *output{i}" for i, t in enumerate(outputs)]
+            rest = [
+                f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
+            ]
+        body = "\n".join(f"    {line}" for line in [*fill, f"{name}_run(arena);", *rest])
+        return f"""```c
+#include <stdint.h>
+#include <string.h>
+
+#include "{name}.h"
+
+static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));
+
+{head}({", ".join(parameters)})
+{{
+{body}
+}}
+```
+"""
+
+    def _best_class(self, scores: Tensor) -> list[str]:
+        size = np.dtype(scores.dtype).itemsize
+        count = f"{self.upper}_OUTPUT0_BYTES" + (f" / {size}" if size > 1 else "")
+        return [
+            f"const {c_type(scores)} *scores = {self.name}_output(arena, 0);",
+            "int best = 0;",
+            f"for (int i = 1; i < {count}; i++) {{",
+            "    if (scores[i] > scores[best]) { best = i; }",
+            "}",
+            "return best;",
+        ]
+
+    def _tensor_table(self) -> str:
+        """Type, order and meaning of every input and output, as the header's macros say them."""
+        groups = (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
+        tensors = [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
+        rows = [f"| {tag} | {plain(tensor.name)} | {tensor.dtype} | {order(tensor)} |" for tag, tensor in tensors]
+        text = "| | name | type | shape and order |\n|---|---|---|---|\n" + "\n".join(rows)
+        coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
+        if not coded:
+            return text
+        tag = f"{self.upper}_{coded[0]}"
+        return f"""{text}
+
+An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the others.
+`{self.name}_quantize_input` and `{self.name}_dequantize_output` convert whole tensors of type int8: the numbers and not
+the order of dimensions. Values lie in the same order before and after, the one of the table."""
+
+
+def readme_text(planned: Planned, constants: int) -> str:
+    """README.md of a bundle: memory, an example that compiles, the order of the data."""
+    return _Readme(planned, constants).text()

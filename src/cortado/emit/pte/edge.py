@@ -1,0 +1,225 @@
+"""The lowered graph in ExecuTorch's edge dialect, with scratch of CMSIS-NN's sizes."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ExportGraphSignature
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexMTargetConfig
+from cortado.emit.pte.limits import RUNTIME_LIMITS
+from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape
+from cortado.ir.op import Operator, operator_of, overload, shaped_call
+from cortado.ir.portable import FLOAT, is_float
+from cortado.ir.portable import operands as float_operands
+
+METHOD = "forward"
+
+
+UNEVEN_SCRATCH = (
+    "its scratch tensors have the largest size over SCALAR, DSP and MVE: an ExecuTorch runtime built with "
+    "CORTEX_M_ENABLE_RUNTIME_CHECKS compares sizes for equality and refuses this file; compile for one core to use "
+    "such a runtime"
+)
+
+
+def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
+    """A copy of the lowered program in the edge dialect, scratch allocations included."""
+    builder = _EdgeBuilder(program, target)
+    for node in program.graph_module.graph.nodes:
+        builder.copy(node)
+    limits = (*builder.limits, *([UNEVEN_SCRATCH] if builder.uneven_scratch else []))
+    return Edge(_edge_program(program, builder.module), tuple(builder.calls), builder.scratch, limits)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The program in the edge dialect, the operators it calls in order, and the most scratch one call needs."""
+
+    program: ExportedProgram
+    calls: tuple[str, ...]
+    scratch_bytes: int
+    limits: tuple[str, ...]
+
+
+class _EdgeBuilder:
+    """Copies a lowered graph node by node into edge operators."""
+
+    def __init__(self, program: ExportedProgram, target: CortexMTargetConfig) -> None:
+        from executorch.exir.dialects._ops import ops as exir_ops
+
+        self.edge = exir_ops.edge
+        self.target = target
+        self.mode = fake_mode_of(program.graph_module.graph)
+        self.module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+        self.new: dict[Node, Node] = {}
+        self.results: dict[Node, list[Node | None]] = {}  # of float calls that give several tensors
+        self.calls: list[str] = []
+        self.limits: list[str] = []
+        self.scratch = 0
+        self.uneven_scratch = False  # some call needs other sizes on one of the target's cores than on another
+
+    def copy(self, node: Node) -> None:
+        if is_float(node):
+            self._copy_float(node)
+            return
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is None:
+            self.new[node] = self.module.graph.node_copy(node, lambda n: self.new[n])
+            if node.op == "placeholder":
+                self.new[node].target = node.name  # exir names placeholders after their target, the signature not
+            return
+        arguments = dict(torch.fx.node.map_arg(node.kwargs, lambda n: self.new[n]))
+        add = partial(self._add, node)
+        write = operator.pte
+        self.new[node] = add(operator, **arguments) if write is None else write(arguments, add, self.target)
+        if shape(self.new[node]) != shape(node):
+            raise CortadoError(f"{describe(node)} has shape {shape(node)}, and in the .pte {shape(self.new[node])}")
+
+    def _copy_float(self, node: Node) -> None:
+        """A float call as the calls of portable kernels that ExecuTorch makes of it."""
+        if node.target is getitem:
+            source, index = node.args
+            found = self.results[source][index]  # type: ignore[index]
+            assert found is not None
+            self.new[node] = found
+            return
+        edge = node.meta[FLOAT].edge
+        inputs = [inner for inner in edge.graph.nodes if inner.op == "placeholder"]
+        new = {inner: self.new[given] for inner, given in zip(inputs, float_operands(node.kwargs), strict=True)}
+        several = not isinstance(node.meta["val"], torch.Tensor)
+        read = {user.args[1] for user in node.users} if several else {0}
+        results = [inner if number in read else None for number, inner in enumerate(outputs(edge))]
+        for inner in _needed(edge.graph, [result for result in results if result is not None]):
+            new[inner] = self.module.graph.node_copy(inner, lambda n: new[n])
+            new[inner].meta = {**_origin(node), "val": self._fakes(inner.meta["val"])}
+            if inner.target is not getitem:
+                target: Any = inner.target
+                self.calls.append(target._op.name().split(".")[0])
+        placed = [None if result is None else new[result] for result in results]
+        if several:
+            self.results[node] = placed
+        else:
+            assert placed[0] is not None
+            self.new[node] = placed[0]
+
+    def _fakes(self, value: Any) -> Any:
+        return pytree.tree_map_only(torch.Tensor, lambda one: self._fake(tuple(one.shape), one.dtype), value)
+
+    def _add(self, like: Node, operator: Operator, /, **arguments: Any) -> Node:
+        """One call: that of the lowered graph, or one of those that stand for it in a .pte."""
+        shapes = shaped_call(operator, arguments)
+        call = shaped_call(operator, arguments, tuple(operator.shape(shapes)))
+        limit = RUNTIME_LIMITS.get(operator.name, lambda call: None)(call)
+        if limit is not None:
+            self.limits.append(f"{describe(like)}: {operator.name} {limit}")
+        sizes = [operator.pte_scratch(call, backend) for backend in self.target.backends]
+        worst = [max(column) for column in zip(*sizes, strict=True)]
+        self.uneven_scratch |= len(set(sizes)) > 1
+        self.scratch = max(self.scratch, sum(worst))
+        scratch = {name: self._alloc(size, like) for name, size in zip(operator.scratch_names, worst, strict=True)}
+        return self._call(operator, {**arguments, **scratch}, like, call.out_shape)
+
+    def _call(self, operator: Operator, arguments: Mapping[str, Any], like: Node, sizes: tuple[int, ...]) -> Node:
+        """Arguments by position, in the order of the schema; those that are not given keep their defaults."""
+        overload(operator)  # registers it: an operator that only the .pte holds was in no graph so far
+        packet = getattr(getattr(self.edge, operator.namespace), operator.base)
+        args = tuple(arguments[name] for name in operator.argument_names)
+        node = self.module.graph.call_function(getattr(packet, operator.overload_name), args)
+        node.meta = {**like.meta, "val": self._fake(sizes, like.meta["val"].dtype)}
+        self.calls.append(operator.name)
+        return node
+
+    def _alloc(self, size: int, like: Node) -> Node:
+        """A scratch buffer of its final size; a kernel that needs none still takes the argument: 0 elements."""
+        from executorch.exir.passes import make_alloc_node
+
+        node: Node = make_alloc_node(self.module, self._fake((size,), torch.uint8), None)
+        node.meta = {**_origin(like), **node.meta}
+        return node
+
+    def _fake(self, sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        assert self.mode is not None
+        with self.mode:
+            return torch.empty(sizes, dtype=dtype)
+
+
+_ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+
+
+def _origin(node: Node) -> dict[str, Any]:
+    return {key: node.meta[key] for key in _ORIGIN if key in node.meta}
+
+
+def _needed(graph: torch.fx.Graph, results: Sequence[Node]) -> list[Node]:
+    """The calls that these results depend on, in order."""
+    needed = set(results)
+    for node in reversed(graph.nodes):
+        if node in needed:
+            needed.update(node.all_input_nodes)
+    return [node for node in graph.nodes if node in needed and node.op == "call_function"]
+
+
+class Signature(ExportGraphSignature):
+    """A signature that nobody changes any more. exir asks for this dictionary once per tensor: it is made once."""
+
+    @cached_property
+    def inputs_to_buffers(self) -> Mapping[str, str]:
+        return super().inputs_to_buffers
+
+
+def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> ExportedProgram:
+    from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
+
+    signature = Signature(
+        input_specs=list(program.graph_signature.input_specs),
+        output_specs=copy.deepcopy(program.graph_signature.output_specs),
+    )
+    returned = output_node(module.graph).args[0]
+    for spec, node in zip(signature.output_specs, returned, strict=True):  # type: ignore[arg-type]
+        spec.arg = type(spec.arg)(name=node.name)  # type: ignore[call-arg]
+    for number, node in enumerate(module.graph.nodes, start=1):
+        node.meta["debug_handle"] = number
+    return ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=signature,
+        state_dict=_plain_constants(program, module),
+        range_constraints={},
+        module_call_graph=program.module_call_graph,
+        example_inputs=program.example_inputs,
+        constants=dict(program.constants),
+        verifiers=[EXIREdgeDialectVerifier(class_only=True)],
+    )
+
+
+def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:
+    """The constants with the strides of their shapes. Around a dimension of size 1 a permuted tensor may keep odd
+    strides, and the file would then say that its dimensions are in another order."""
+    names, state = constant_names(program), dict(program.state_dict)
+    mode = fake_mode_of(module.graph)
+    for node in module.graph.nodes:
+        target = names.get(node.name) if node.op == "placeholder" else None
+        data = state.get(target) if target is not None else None
+        if target is None or data is None or data.stride() == torch.empty(data.shape, device="meta").stride():
+            continue
+        state[target] = data.clone(memory_format=torch.contiguous_format)
+        assert mode is not None
+        node.meta["val"] = mode.from_tensor(state[target], static_shapes=True)
+    return state
+
+
+def edge_manager(edge: ExportedProgram, constant_methods: Mapping[str, str] | None = None) -> Any:
+    """The edge program was checked by ExecuTorch's verifier when it was built: see _edge_program."""
+    from executorch.exir import EdgeCompileConfig, EdgeProgramManager
+
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    return EdgeProgramManager({METHOD: edge}, constant_methods=constant_methods, compile_config=config)

@@ -1,0 +1,122 @@
+"""The ExecuTorch program: from a lowered program to the bytes of a .pte."""
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams
+from cortado.base.target import CortexMTargetConfig
+from cortado.emit.pte.edge import edge_manager, to_edge
+from cortado.emit.pte.planning import planning_pass
+from cortado.emit.pte.tools import make_etrecord
+from cortado.emit.pte.values import calls_of, check_calls, serialize, share_values
+from cortado.ir.graph import describe, outputs, user_inputs
+from cortado.ir.op import operator_of
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.pte.info import IoQParams
+from cortado.pte.metadata import METADATA_METHOD, metadata_text
+
+LAYOUT = "as in the model"
+
+
+@dataclass(frozen=True)
+class Pte:
+    """A serialized ExecuTorch program and what is known of it."""
+
+    data: bytes
+    arena_bytes: int
+    scratch_bytes: int  # the most that one call needs; they share their memory
+    portable_operators: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    limits: tuple[str, ...] = ()  # which runtimes can't run the file, and why
+    etrecord: bytes | None = field(default=None, repr=False)
+
+
+def emit_pte(
+    program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any], *, etrecord: bool = False
+) -> Pte:
+    """Serializes a lowered program. The file holds one JSON text: `metadata`, target, version, layout, I/O qparams.
+
+    With `etrecord`, the result also holds the ETRecord that ExecuTorch's Inspector reads.
+    """
+    refused = c_only(program)
+    if refused:
+        raise CortadoError("can't be a .pte:\n  " + "\n  ".join(refused))
+    edge = to_edge(program, target)
+    before = copy.deepcopy(edge.program) if etrecord else None
+    facts = _facts(program, target, metadata)
+    finished = _to_executorch(edge.program, json.dumps(facts, separators=(",", ":")))
+    method = finished.executorch_program.execution_plan[0]
+    share_values(method)
+    check_calls(edge.calls, method)
+    return Pte(
+        data=serialize(finished.executorch_program),
+        arena_bytes=sum(method.non_const_buffer_sizes),
+        scratch_bytes=edge.scratch_bytes,
+        portable_operators=tuple(sorted({name for name in calls_of(method) if not name.startswith("cortex_m::")})),
+        metadata=facts,
+        limits=edge.limits,
+        etrecord=None if before is None else make_etrecord(before, finished),
+    )
+
+
+def _to_executorch(edge: ExportedProgram, text: str) -> Any:
+    """ExecuTorch's own last steps: out variants, views without copies, memory planning, emission."""
+    from executorch.exir import ExecutorchBackendConfig
+
+    manager = edge_manager(edge, {METADATA_METHOD: text})
+    return manager.to_executorch(
+        ExecutorchBackendConfig(
+            memory_planning_pass=planning_pass(),
+            extract_delegate_segments=False,
+        )
+    )
+
+
+def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    from cortado import __version__
+
+    text = metadata_text(
+        target=target.target_string,
+        version=__version__,
+        layout=LAYOUT,
+        inputs=tuple(_input_qparams(node) for node in user_inputs(program)),
+        outputs=tuple(_output_qparams(node) for node in outputs(program)),
+    )
+    return {**metadata, **json.loads(text)}
+
+
+def _input_qparams(node: Node) -> IoQParams | None:
+    """How an input is quantized: its own parameters, or those of the quantize behind it."""
+    found = {_io(user) for user in node.users if operator_of(user.target) is QUANTIZE}
+    return found.pop() if len(found) == 1 else _own_qparams(node)
+
+
+def _output_qparams(node: Node) -> IoQParams | None:
+    return _io(node) if operator_of(node.target) is DEQUANTIZE else _own_qparams(node)
+
+
+def _io(node: Node) -> IoQParams:
+    return IoQParams(float(node.kwargs["scale"]), int(node.kwargs["zero_point"]))  # type: ignore[arg-type]
+
+
+def _own_qparams(node: Node) -> IoQParams | None:
+    qparams = node.meta.get("qparams")
+    return IoQParams(qparams.scale, qparams.zero_point) if isinstance(qparams, QParams) else None
+
+
+def c_only(program: ExportedProgram) -> list[str]:
+    """The nodes that exist in the C bundle only, each with its source line and the reason."""
+    refused = []
+    for node in program.graph_module.graph.nodes:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is not None and operator.c_only is not None:
+            refused.append(f"{describe(node)}: {operator.c_only}")
+    return refused

@@ -1,0 +1,92 @@
+"""The emitted program: values that are equal stand in it once, and it calls nothing unexpected."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cortado.base.errors import CortadoError
+from cortado.emit.pte.planning import ALIGNMENT
+from cortado.ops.reshape import VIEW
+
+
+def share_values(method: Any) -> None:
+    """Equal numbers, equal lists of numbers, and scratch of one size at one place become one value of the method.
+
+    exir writes a new value for every argument. A number costs the file about 36 bytes and the runtime 16 bytes of RAM,
+    a tensor about three times as much.
+    """
+    from executorch.exir.schema import IntList, OptionalTensorList, TensorList
+
+    listed = [value.val.items for value in method.values if isinstance(value.val, TensorList | OptionalTensorList)]
+    results = {
+        *method.inputs,
+        *(args[-1] for args in _arguments(method)),
+        *(item for items in listed for item in items),
+    }
+    new: list[int] = []
+    kept: list[Any] = []
+    seen: dict[Any, int] = {}
+    for number, value in enumerate(method.values):
+        if isinstance(value.val, IntList | TensorList | OptionalTensorList):  # of values that come before it
+            value.val.items = [new[item] if item >= 0 else item for item in value.val.items]
+        key = None if number in results else _value_key(value.val)
+        place = seen.setdefault(key, len(kept)) if key is not None else len(kept)
+        if place == len(kept):
+            kept.append(value)
+        new.append(place)
+    method.values = kept
+    method.inputs = [new[index] for index in method.inputs]
+    method.outputs = [new[index] for index in method.outputs]
+    for args in _arguments(method):
+        args[:] = [new[index] for index in args]
+
+
+def _arguments(method: Any) -> list[list[int]]:
+    """The values each instruction works on; the last is its result."""
+    return [instruction.instr_args.args for chain in method.chains for instruction in chain.instructions]
+
+
+def _value_key(value: Any) -> Any:
+    """What makes two values the same; None for those that stay apart."""
+    from executorch.exir.schema import Bool, Double, Int, IntList, Null, Tensor
+
+    match value:
+        case Int():
+            return Int, value.int_val
+        case Bool():
+            return Bool, value.bool_val
+        case Double():
+            return Double, str(value.double_val)  # 0.0 and -0.0 are not the same
+        case IntList():
+            return IntList, tuple(value.items)
+        case Null():
+            return Null
+        case Tensor() if value.allocation_info is not None:
+            return Tensor, repr(value)
+    return None
+
+
+def calls_of(method: Any) -> list[str]:
+    """The names of the kernels that the method calls, in order."""
+    names = [f"{op.name}.{op.overload}" if op.overload else op.name for op in method.operators]
+    return [names[instruction.instr_args.op_index] for chain in method.chains for instruction in chain.instructions]
+
+
+def check_calls(calls: Sequence[str], method: Any) -> None:
+    """Every call is there under its own name, and nothing else is; a view may have become nothing."""
+    views = (VIEW.name, "executorch_prim::et_view")
+    wanted = [name for name in calls if name not in views]
+    found = [name.split(".")[0] for name in calls_of(method)]
+    found = [name for name in found if name not in views]
+    if wanted != found:
+        raise CortadoError(
+            f"ExecuTorch changed the calls of the program: found {', '.join(found)}, expected {', '.join(wanted)}. "
+            "Cortado needs executorch 1.5.1; if that is what is installed, this is a bug of Cortado."
+        )
+
+
+def serialize(program: Any) -> bytes:
+    from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
+
+    return bytes(
+        serialize_pte_binary(PTEFile(program=program), segment_alignment=ALIGNMENT, constant_tensor_alignment=ALIGNMENT)
+    )

@@ -1,0 +1,209 @@
+"""A float graph in few words: the same function with in-place forms, no-ops and spelling variants gone.
+
+Runs before quantization, so the quantizer, the passes and the operators each know one spelling of one thing. What an
+operator's other spellings are stands in its own file, as `Rewrite` records.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError
+from cortado.frontend.writes import make_writes_plain
+from cortado.ir.graph import USER_INPUT, Bound, add_call, bind, describe, shape
+from cortado.ir.op import registry
+from cortado.ops._float import add_constant, constant_data, make_out_of_place
+
+aten = torch.ops.aten
+
+_COPIES = (
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.alias.default,
+    aten.detach.default,
+    aten.detach_.default,
+    aten.lift_fresh_copy.default,
+    aten.positive.default,
+)
+_CONVERSIONS = (
+    aten.to.dtype,
+    aten.to.dtype_layout,
+    aten.to.device,
+    aten.to.other,
+    aten._to_copy.default,
+    aten.type_as.default,
+)
+_DROPOUTS = (
+    aten.dropout.default,
+    aten.dropout_.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    aten.feature_alpha_dropout.default,
+)
+_FILLS = (  # of their first operand only shape and type matter
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.fill.Scalar,
+    aten.fill.Tensor,
+    aten.zero.default,
+    aten.copy.default,
+)
+_EMPTY = (
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.empty_permuted.default,
+    aten.empty_strided.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+)
+_CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
+
+
+def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
+    """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs."""
+    graph = module.graph
+    _inline_contexts(module)
+    make_writes_plain(module, inputs)
+    for node in list(graph.nodes):
+        if node.op == "placeholder":
+            node.meta[USER_INPUT] = True  # later, constants are placeholders too
+        if node.op == "call_function":
+            _canonicalize(node)
+    graph.eliminate_dead_code()
+    _check_filled(graph)
+    module.recompile()
+    return module
+
+
+def _canonicalize(node: Node) -> None:
+    if node.target in _CHECKS:
+        node.graph.erase_node(node)
+        return
+    make_out_of_place(node)
+    rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
+    if _is_no_op(node):
+        _replace(node, _first_operand)
+    elif _is_constant(node):
+        _replace(node, _folded)
+    elif node.target in (aten.copy.default, aten.fill.Tensor):
+        _replace(node, _copied)
+    elif rewrite is not None:
+        _replace(node, rewrite.rewrite)
+
+
+def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
+    with node.graph.inserting_before(node):
+        new = rewrite(bind(node))
+    if new is not None and new is not node:
+        node.replace_all_uses_with(new)
+        node.graph.erase_node(node)
+
+
+# ---- no-ops and constants ------------------------------------------------------------------------------------
+
+
+def _is_no_op(node: Node) -> bool:
+    """Copies, conversions to the type a tensor already has, dropouts in evaluation mode."""
+    if node.target in _COPIES:
+        return True
+    if node.target in _DROPOUTS:
+        return not bind(node)["train"]
+    if node.target in _CONVERSIONS:
+        return bool(node.meta["val"].dtype == node.all_input_nodes[0].meta["val"].dtype)
+    return False
+
+
+def _first_operand(bound: Bound) -> Node:
+    first: Node = bound.node.all_input_nodes[0]
+    return first
+
+
+def _is_constant(node: Node) -> bool:
+    """A call that gives the same tensor every time: computed from constants only, not by chance."""
+    if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
+        return False
+    single = isinstance(node.meta.get("val"), torch.Tensor) and node.target not in _EMPTY
+    sources = pytree.tree_leaves((node.args[1:] if node.target in _FILLS else node.args, node.kwargs))
+    return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
+
+
+def _folded(bound: Bound) -> Node:
+    node = bound.node
+    args, kwargs = pytree.tree_map_only(Node, _shaped, (node.args, node.kwargs))
+    target: Any = node.target
+    with torch.no_grad():
+        data = target(*args, **kwargs)
+    return add_constant(node, "folded", data)
+
+
+def _shaped(node: Node) -> torch.Tensor:
+    """A constant, or what stands for a tensor of which only shape and type matter."""
+    if node.op == "get_attr":
+        return constant_data(node)
+    return torch.zeros(shape(node), dtype=node.meta["val"].dtype)
+
+
+def _copied(bound: Bound) -> Node | None:
+    """What was written over all of a tensor."""
+    written: Node = bound["src"] if "src" in bound.values else bound["value"]
+    if written.meta["val"].dtype != bound.node.meta["val"].dtype:
+        return None
+    sizes = list(shape(bound.node))
+    return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
+
+
+def _check_filled(graph: Graph) -> None:
+    for node in graph.nodes:
+        if node.target in _EMPTY:
+            raise CortadoError(
+                f"{describe(node)} gives whatever its memory held before, expected values that are the same every "
+                "time; use torch.zeros, or build the tensor with torch.cat or torch.stack"
+            )
+
+
+# ---- blocks under no_grad or a switched-off autocast ---------------------------------------------------------
+
+
+def _inline_contexts(module: GraphModule) -> None:
+    """`with torch.no_grad():` is a call of a graph of its own; gradients are none of our business, so it is inlined."""
+    found = True
+    while found:
+        found = False
+        for node in list(module.graph.nodes):
+            start = _context_body(node)
+            if start is not None:
+                _inline(module, node, start)
+                found = True
+
+
+def _context_body(node: Node) -> int | None:
+    """The position of the inner graph among the arguments of such a call."""
+    higher = torch.ops.higher_order
+    if node.target is higher.wrap_with_set_grad_enabled:
+        return 1
+    return 4 if node.target is higher.wrap_with_autocast and not node.args[2] else None
+
+
+def _inline(module: GraphModule, node: Node, start: int) -> None:
+    body, *inputs = node.args[start:]
+    assert isinstance(body, Node)
+    inner = module.get_submodule(str(body.target))
+    assert isinstance(inner, GraphModule)
+    holders = [holder for holder in inner.graph.nodes if holder.op == "placeholder"]
+    given: dict[Node, Any] = dict(zip(holders, inputs, strict=True))
+    with module.graph.inserting_before(node):
+        results: Any = module.graph.graph_copy(inner.graph, given)
+    for user in list(node.users):
+        assert user.target is operator.getitem
+        user.replace_all_uses_with(results[user.args[1]])
+        module.graph.erase_node(user)
+    module.graph.erase_node(node)

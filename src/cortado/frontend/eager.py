@@ -1,0 +1,187 @@
+"""The user's own module, run eagerly and untouched: what a captured graph must compute, and how far it may be off."""
+
+import contextlib
+import copy
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cortado.base.errors import CortadoError
+from cortado.frontend.incoming import evaluation
+
+Tensor = torch.Tensor
+
+# A rewrite may add in another order (a batch norm folded into its convolution does), which moves values by parts in a
+# million. A thousandth of the largest value is a quarter of a step of an int8 output: what is below can't be seen, and
+# a write that was lost, or read too early, is far above. 2^-20 is the smallest scale there is.
+RELATIVE = 1e-3
+ABSOLUTE = 2.0**-20
+# Where a value hangs on a comparison, or on the difference of almost equal numbers, rounding moves it further. How far
+# is measured: by as much as it moves when the inputs change in their last bits, and some more.
+ROUNDING = 1e-6
+PROBES = 4
+SLACK = 10.0
+
+
+class Eager:
+    """A copy of the user's module in evaluation mode. It gets copies of its inputs: forward may write into them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        with evaluation(model):
+            self._model = _copied(model)
+
+    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        with torch.no_grad(), RightKernels():
+            result = self._model(*(value.clone() for value in inputs))
+        return [value.detach() for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
+
+    def check(self, where: str, inputs: Sequence[Tensor], found: Any, suspects: Sequence[str]) -> None:
+        """Refuses a graph that gives other outputs than the module; `suspects` are its calls that may be why."""
+        outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
+        wanted = self._run(where, inputs)
+        difference = _first_difference(wanted, outputs, None)
+        if difference is None:
+            return
+        again = _first_difference(wanted, self._run(where, inputs), None)
+        if again is not None:
+            raise CortadoError(
+                f"the model gives other outputs every time it is run: on {where} {again.text('a second run')}; a "
+                "compiled model does the same for the same input: take out what is drawn at random or counted from "
+                "call to call (dropout with training=True, torch.rand)"
+            )
+        difference = _first_difference(wanted, outputs, self._moves(inputs, wanted))
+        if difference is None:
+            return
+        raise CortadoError(
+            f"the captured graph does not compute what the model does: on {where} {difference.text('the graph')}; "
+            + _advice(suspects)
+        )
+
+    def _run(self, where: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+        try:
+            return self(inputs)
+        except Exception as error:
+            text = " ".join(str(error).split())
+            raise CortadoError(f"the model itself fails on {where}: {type(error).__name__}: {text}") from error
+
+    def _moves(self, inputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> list[Tensor]:
+        """How far each value of the outputs moves when the inputs change by what float32 rounds away."""
+        moves = [torch.zeros(value.shape, dtype=torch.float64) for value in wanted]
+        for probe in range(PROBES):
+            rng = torch.Generator().manual_seed(probe)
+            for move, before, after in zip(moves, wanted, self([_shaken(x, rng) for x in inputs]), strict=True):
+                step = (after.double() - before.double()).abs().nan_to_num(nan=math.inf)
+                torch.maximum(move, torch.where(_equal(before, after), 0.0, step), out=move)
+        return moves
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    """Attributes that forward sets stay out of the user's module (parameters and buffers it can't change: a graph that
+    writes into them is refused). Where a module can't be copied, as with a tensor that has a gradient, it is used."""
+    with contextlib.suppress(Exception):
+        return copy.deepcopy(model)
+    return model
+
+
+class RightKernels(TorchDispatchMode):
+    """oneDNN's transposed convolution may be wrong where no tap reaches an output: torch's own computes those."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        skips = func is torch.ops.aten.convolution.default and _skips_outputs(*args)
+        with _without_onednn() if skips else nullcontext():
+            return func(*args, **(kwargs or {}))
+
+
+def _skips_outputs(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> bool:
+    """Whether a convolution is transposed and some of its outputs are the bias alone."""
+    reached = [
+        {tap * step % by for tap in range(size)} == set(range(by))
+        for size, by, step in zip(weight.shape[2:], stride, dilation, strict=True)
+    ]
+    return transposed and (not all(reached) or any(output_padding))
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")  # set along with the switch
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield
+
+
+def _shaken(value: Tensor, rng: torch.Generator) -> Tensor:
+    if not value.is_floating_point():
+        return value
+    largest = float(value.abs().max()) or 1.0
+    return value + (torch.rand(value.shape, generator=rng) * 2 - 1) * (ROUNDING * largest)
+
+
+# ---- differences -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Difference:
+    output: int
+    what: str
+
+    def text(self, whose: str) -> str:
+        return f"output {self.output} of {whose} {self.what}"
+
+
+def _first_difference(
+    wanted: Sequence[Tensor], found: Sequence[Tensor], moves: Sequence[Tensor] | None
+) -> Difference | None:
+    if len(wanted) != len(found):
+        return Difference(min(len(wanted), len(found)), f"is one of {len(found)}, where the model gives {len(wanted)}")
+    for position, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        what = _difference(a, b, None if moves is None else moves[position])
+        if what is not None:
+            return Difference(position, what)
+    return None
+
+
+def _difference(wanted: Tensor, found: Tensor, moves: Tensor | None) -> str | None:
+    if wanted.shape != found.shape:
+        return f"has shape {list(found.shape)}, the model's {list(wanted.shape)}"
+    a, b = wanted.double(), found.double()
+    finite = a.isfinite()
+    peak = float(a[finite].abs().max()) if bool(finite.any()) else 0.0
+    allowed = torch.full_like(a, ABSOLUTE + RELATIVE * peak if wanted.is_floating_point() else 0.0)
+    if moves is not None:
+        allowed += SLACK * moves
+    same = _equal(a, b) | ((a - b).abs() <= allowed)
+    if bool(same.all()):
+        return None
+    worst = float((a - b)[~same].abs().nan_to_num(nan=math.inf).max())
+    count = int((~same).sum())
+    return f"differs in {count} of {same.numel()} values, by up to {worst:.3g} where the model's largest is {peak:.3g}"
+
+
+def _equal(a: Tensor, b: Tensor) -> Tensor:
+    return (a == b) | (a.isnan() & b.isnan())
+
+
+def _advice(suspects: Sequence[str]) -> str:
+    if not suspects:
+        return "this is a fault of Cortado, please report it with the model; until then, write that part in another way"
+    return (
+        "an in-place write that is seen through another name may be why; write these without the in-place operation "
+        "(y = f(x), torch.cat, torch.where):\n  " + "\n  ".join(suspects)
+    )

@@ -1,0 +1,361 @@
+"""The road from nn.Module to a quantized ExportedProgram: export, prepare, calibrate, convert."""
+
+import contextlib
+import io
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind, TensorArgument
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.utils import _pytree as pytree
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from cortado.base.data import PACKAGE
+from cortado.base.errors import CortadoError
+from cortado.frontend.canonical import canonicalize
+from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
+from cortado.frontend.eager import Eager, RightKernels
+from cortado.frontend.incoming import check_calls, check_modules, evaluating, evaluation
+from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
+from cortado.frontend.writes import written
+from cortado.ir.graph import describe, lift
+from cortado.ops._float import constant_data
+
+Tensor = torch.Tensor
+Inputs = tuple[Tensor, ...]
+CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
+
+
+@dataclass(frozen=True)
+class FloatRun:
+    """A calibration input and what the float model makes of it."""
+
+    inputs: Inputs
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A model as torch.export sees it, beside the model as it is."""
+
+    module: GraphModule
+    eager: Eager
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A model after PT2E conversion, in float with quantize/dequantize pairs. It doesn't depend on the target."""
+
+    converted: GraphModule
+    example_inputs: Inputs
+    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
+
+    def program(self) -> ExportedProgram:
+        """A fresh ExportedProgram over the same weights, to be lowered in place."""
+        return lift(_copy(self.converted), self.example_inputs)
+
+
+def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
+    """Example inputs as a tuple of tensors that hold something."""
+    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    for position, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
+        check_values(f"example input {position}", value)
+        if value.numel() == 0:
+            raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
+        if _is_other_float(value):
+            raise CortadoError(
+                f"example input {position} is {_name(value.dtype)}, expected float32; give x.float(), and a model "
+                "in float32 (model.float())"
+            )
+    return _plain(inputs)
+
+
+def _is_other_float(value: Tensor) -> bool:
+    return (value.is_floating_point() or value.is_complex()) and value.dtype != torch.float32
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _plain(inputs: Sequence[Tensor]) -> Inputs:
+    """The same values in the plain order of memory: channels_last is how a tensor lies, no part of the model."""
+    return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
+
+
+def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> Captured:
+    """torch.export of a model, as a GraphModule that PT2E can prepare."""
+    if isinstance(model, ExportedProgram):
+        raise CortadoError("expected a torch.nn.Module, found an ExportedProgram; give program.module()")
+    check_model(model)
+    inputs = check_example(example_inputs)
+    model = evaluating(model)
+    check_modules(model)
+    try:
+        with _quiet(), evaluation(model), user_lines():
+            program = torch.export.export(model, inputs, strict=False)
+    except Exception as error:
+        _check_state(model)
+        raise CortadoError(f"torch.export can't capture this model: {_failure(error, model)}") from error
+    _check_outputs(program)
+    rename_state(program)
+    module = program.module(check_guards=False)
+    check_graph(module)
+    check_calls(module)
+    _drop_unused(module)
+    _check_state(module)
+    return Captured(module, Eager(model))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch tells a failure besides: a dump of its graph, tracebacks of what is raised anyway."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    said = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stderr(said):
+            # LSTM and GRU gather their weights anew; torch tells the user to mend that, who can't.
+            warnings.filterwarnings("ignore", message=r"The tensor attributes? .*_flat_weights")
+            yield
+        sys.stderr.write(said.getvalue())
+    finally:
+        logging.disable(before)
+
+
+def _failure(error: Exception, model: torch.nn.Module) -> str:
+    """What the model's own forward raised, in which module and at which of its lines."""
+    where = _module(error, model) + _user_line(error)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return (
+            f"what it does depends on the values of a tensor{where}, and a compiled model does the same for every "
+            "input; write it with torch.where, or move the decision out of the model"
+        )
+    return f"{type(error).__name__}: {first_line(error)}{where}"
+
+
+def _module(error: Exception, model: torch.nn.Module) -> str:
+    """The innermost module whose method was running."""
+    names = {id(module): name for name, module in model.named_modules() if name}
+    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    found = [names[id(owner)] for owner in owners if id(owner) in names]
+    return f" in module '{found[-1]}'" if found else ""
+
+
+_PYTHON = tuple(Path(str(module.__file__)).parent for module in (contextlib, logging))
+
+
+def _user_line(error: Exception) -> str:
+    """The innermost line that is neither torch's nor Cortado's nor Python's own."""
+    libraries = (f"{Path(str(torch.__file__)).parent}/", f"{PACKAGE}/")
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_file()
+        and not frame.filename.startswith(libraries)
+        and Path(frame.filename).parent not in _PYTHON
+    ]
+    return f" at {frames[-1].filename}:{frames[-1].lineno} ({frames[-1].line})" if frames else ""
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+_REMEDIES = {
+    "NaN": "check the checkpoint",
+    # Six below the smallest score: exp(-6) is less than one step of a softmax's int8 output.
+    "infinity": "check the checkpoint. In a mask that is added to scores before a softmax, write -(their largest - "
+    "their smallest value + 6) for -inf: what is masked comes out as zero, and a number further off costs accuracy",
+}
+
+
+def _state(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _drop_unused(module: GraphModule) -> None:
+    """Parameters and buffers that nothing reads may be anything, on any device."""
+    for node in [node for node in module.graph.nodes if node.op == "get_attr" and not node.users]:
+        module.graph.erase_node(node)
+    read = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    for name in [name for name, _ in _state(module) if name not in read]:
+        owner, _, attribute = name.rpartition(".")
+        delattr(module.get_submodule(owner), attribute)
+    module.recompile()
+
+
+def _check_state(model: torch.nn.Module) -> None:
+    """Parameters and buffers must be finite float32 numbers, or integers."""
+    for name, value in _state(model):
+        what = f"{'parameter' if isinstance(value, torch.nn.Parameter) else 'buffer'} '{name}'"
+        check_values(what, value)
+        if _is_other_float(value):
+            raise CortadoError(
+                f"{what} is {_name(value.dtype)}, expected float32; convert the model with model.float(), and its "
+                "inputs with x.float()"
+            )
+        if value.is_floating_point() and not bool(torch.isfinite(value.detach()).all()):
+            kind = "NaN" if bool(value.detach().isnan().any()) else "infinity"
+            raise CortadoError(f"{what} holds {kind}, expected finite numbers; {_REMEDIES[kind]}")
+
+
+def _check_outputs(program: ExportedProgram) -> None:
+    specs = program.graph_signature.output_specs
+    results: list[Any] = [spec.arg for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
+    if not results:
+        raise CortadoError("the model returns nothing, expected a tensor or several")
+    for position, result in enumerate(results):
+        if not isinstance(result, TensorArgument):
+            found = repr(result.value) if hasattr(result, "value") else f"the number {result.name}"
+            raise CortadoError(
+                f"the model's outputs must be tensors: output {position} is {found}; return tensors only"
+            )
+
+
+def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[Tensor]) -> list[Inputs]:
+    """Calibration batches as tuples, each checked against the example inputs."""
+    if isinstance(batches, str | Tensor) or not isinstance(batches, Iterable):
+        found = repr(batches) if isinstance(batches, str) else f"a {type(batches).__name__}"
+        raise CortadoError(
+            f"calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)]; found {found}"
+        )
+    checked: list[Inputs] = []
+    for number, batch in enumerate(batches):
+        values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+        if len(values) != len(example_inputs):
+            raise CortadoError(
+                f"calibration batch {number} has {len(values)} tensors, expected {len(example_inputs)} "
+                "(one for each input of the model)"
+            )
+        values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
+        for value, example in zip(values, example_inputs, strict=True):
+            _check_tensor(f"calibration batch {number}", value, example)
+        checked.append(_plain(values))
+    if not checked:
+        raise CortadoError(
+            "no calibration data: quantization needs a few typical inputs to choose its scales; "
+            "give `calibration=` (or --calibration) some batches"
+        )
+    return checked
+
+
+def _in_float32(value: Any, example: Tensor) -> Any:
+    """float64 is what NumPy makes unless it is told otherwise."""
+    wide = isinstance(value, Tensor) and (value.dtype, example.dtype) == (torch.float64, torch.float32)
+    return value.to(torch.float32) if wide else value
+
+
+def _check_tensor(where: str, value: Any, example: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        raise CortadoError(
+            f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of a "
+            "NumPy array)"
+        )
+    if tuple(value.shape) != tuple(example.shape):
+        raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
+    if value.dtype != example.dtype:
+        raise CortadoError(f"{where} has dtype {value.dtype}, expected {example.dtype}")
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
+
+
+def quantize(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
+    """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
+    module, checked = captured.module, []
+    writes = [describe(node) for node in module.graph.nodes if written(node)]
+    canonicalize(module, example_inputs)
+    with torch.no_grad(), _right_kernels(module):
+        if not any(_same(example_inputs, batch) for batch in batches):
+            captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
+        prepared = _prepare(module)
+        for number, batch in enumerate(batches):
+            outputs = prepared(*batch)
+            captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
+            if number < CHECKED:
+                checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))
+    for node in prepared.graph.nodes:
+        if node.op == "call_module":
+            _check_observer(prepared, node)
+    converted = convert_pt2e(prepared, fold_quantize=False)
+    return Quantized(converted=converted, example_inputs=tuple(example_inputs), checked=tuple(checked))
+
+
+def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
+    """As the model itself is run; a call through Python costs time, so only where there is a need."""
+    needed = any("conv_transpose" in str(node.target) for node in module.graph.nodes)
+    return RightKernels() if needed else contextlib.nullcontext()
+
+
+def _check_observer(prepared: GraphModule, node: Node) -> None:
+    """Single values that are not finite saturate; a tensor without any other has no range at all."""
+    observer, source = prepared.get_submodule(str(node.target)), node.all_input_nodes[0]
+    if isinstance(observer, DerivedObserverOrFakeQuantize):
+        make_room_for_bias(constant_data(source), *observer.obs_or_fqs)
+    if not isinstance(observer, RangeObserver):
+        return
+    if not observer.saw_finite:
+        raise CortadoError(
+            f"{describe(source)}: calibration gave NaN or infinity only, expected numbers to choose a scale for; "
+            "check the calibration data, and the weights before this call"
+        )
+    if 0.0 < observer.largest < SMALLEST_SCALE * 256:
+        raise CortadoError(
+            f"{describe(source)}: no value of this tensor is above {observer.largest:g} on the calibration data, and "
+            f"the smallest step of an int8 tensor is {SMALLEST_SCALE:g}; scale the model so that its values are larger"
+        )
+
+
+def _prepare(module: GraphModule) -> GraphModule:
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer())
+    return prepared
+
+
+class FloatModel:
+    """A model in float: the user's own module, and its graph just before quantization."""
+
+    def __init__(self, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> None:
+        self._model, self._example_inputs = evaluating(model), example_inputs
+        self._eager = Eager(self._model)
+
+    def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """What the module itself gives for one sample."""
+        return self._eager(inputs)
+
+    @cached_property
+    def _graph(self) -> GraphModule:
+        captured = capture(self._model, self._example_inputs)
+        return _prepare(canonicalize(captured.module, self._example_inputs))  # the observers in it only look
+
+    def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Every node's value by name, for one sample: nodes are the twins of the lowered graph's calls."""
+        interpreter = torch.fx.Interpreter(self._graph, garbage_collect_values=False)
+        with torch.no_grad(), _right_kernels(self._graph):
+            interpreter.run(*inputs)
+        return {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
+
+
+def _copy(module: GraphModule) -> GraphModule:
+    """Another graph over the same weights: lifting rewrites the graph it is given."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, val_map={}))
+    return GraphModule(module, graph)

@@ -1,0 +1,110 @@
+"""Models as users have them: an exported program's module in evaluation mode; what is quantized already is refused."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule
+
+from cortado.base.errors import CortadoError
+from cortado.ir.graph import describe
+
+# Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules
+# are not among them: they compute in float.
+_PACKAGES = (
+    "torch.ao.nn.quantized.",
+    "torch.ao.nn.intrinsic.quantized.",
+    "torch.ao.nn.sparse.quantized.",
+    "torch.ao.quantization.fake_quantize",
+    "torch.ao.quantization.observer",
+    "torchao.",
+)
+_NAMESPACES = ("quantized", "quantized_decomposed", "torchao", "_quantized")
+_ADVICE = (
+    "quantized models are not taken yet (it would be quantized a second time); give the float model, which Cortado "
+    "quantizes itself with the calibration data"
+)
+
+
+@contextmanager
+def evaluation(model: torch.nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, and afterwards each of its modules as it was."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+def evaluating(model: torch.nn.Module) -> torch.nn.Module:
+    """A model that can be put into evaluation mode: an exported program's module needs to be taught, in a copy."""
+    if not isinstance(model, GraphModule) or _can_switch(model):
+        return model
+    from torchao.quantization.pt2e import allow_exported_model_train_eval
+
+    taught: GraphModule = copy.deepcopy(model)
+    allow_exported_model_train_eval(taught)
+    taught.training = False
+    _drop_counters(taught)
+    taught.eval()
+    return taught
+
+
+def _can_switch(model: GraphModule) -> bool:
+    try:
+        with evaluation(model):
+            return True
+    except NotImplementedError:
+        return False
+
+
+def _drop_counters(model: GraphModule) -> None:
+    """A batch norm exported in training mode counts its batches; inference has no use for the count."""
+    for node in list(model.graph.nodes):
+        counts = node.target is torch.ops.aten.add_.Tensor and not node.users
+        if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
+            model.graph.erase_node(node)
+    model.recompile()
+
+
+# ---- quantized models --------------------------------------------------------------------------------------------
+
+
+def check_modules(model: torch.nn.Module) -> None:
+    """Before torch.export, which stumbles over the packed weights of quantized modules."""
+    for name, module in model.named_modules():
+        where = f"module '{name}'" if name else "the model"
+        if _is_of_quantization(module):
+            kind = f"{type(module).__module__}.{type(module).__qualname__}"
+            raise CortadoError(f"{where} is a {kind}, part of a quantized model; {_ADVICE}")
+        for attribute, value in _tensors(module):
+            if value.is_quantized or _is_of_quantization(value):
+                found = str(value.dtype) if value.is_quantized else type(value).__qualname__
+                raise CortadoError(f"'{attribute}' of {where} is quantized ({found}); {_ADVICE}")
+
+
+def _is_of_quantization(value: object) -> bool:
+    return any(base.__module__.startswith(_PACKAGES) for base in type(value).__mro__)
+
+
+def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from module.named_parameters(recurse=False)
+    yield from module.named_buffers(recurse=False)
+
+
+def check_calls(module: GraphModule) -> None:
+    """Calls that quantize or dequantize, as PT2E, torchao and fake quantization write them."""
+    for node in module.graph.nodes:
+        if _quantizes(node.target):
+            raise CortadoError(f"{describe(node)} is part of a quantized model; {_ADVICE}")
+
+
+def _quantizes(target: Any) -> bool:
+    if not isinstance(target, OpOverload):
+        return False
+    return target.namespace in _NAMESPACES or (target.namespace == "aten" and "quantize" in target._schema.name)

@@ -1,0 +1,280 @@
+"""CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
+from torchao.quantization.pt2e.observer import ObserverBase
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
+    QuantizationSpec,
+    QuantizationSpecBase,
+    Quantizer,
+    SharedQuantizationSpec,
+)
+
+from cortado.base.numerics import QParams
+from cortado.frontend.canonical import canonicalize
+from cortado.ir.graph import Bound, bind, sole_user
+from cortado.ir.op import Match, Pattern, Quantization, Role, SharedWith, find
+from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
+
+ANNOTATION = "quantization_annotation"
+
+# The product of two scales, that of a bias, is still a normal float32.
+SMALLEST_SCALE = 2.0**-60
+WEIGHT_MAX = 127
+BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
+# Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
+SCALE_OF_ZEROS = 2.0**-7
+
+Spec: TypeAlias = QuantizationSpecBase
+
+
+class RangeObserver(MinMaxObserver):
+    """The smallest and largest finite value seen.
+
+    log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
+    """
+
+    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
+        x = x_orig.detach()
+        if x.numel() == 0:
+            return x_orig
+        low, high = torch.aminmax(x)
+        if not (torch.isfinite(low) and torch.isfinite(high)):
+            x = x[torch.isfinite(x)]
+            if x.numel() == 0:
+                return x_orig
+            low, high = torch.aminmax(x)
+        self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
+        self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
+        return x_orig
+
+    @property
+    def saw_finite(self) -> bool:
+        return bool(self.min_val <= self.max_val)
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude seen."""
+        return max(abs(float(self.min_val)), abs(float(self.max_val)))
+
+    def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
+        scale, zero_point = super().calculate_qparams()
+        zeros = (self.min_val == 0) & (self.max_val == 0)
+        return torch.where(zeros, torch.full_like(scale, SCALE_OF_ZEROS), scale), zero_point
+
+
+ACTIVATION = QuantizationSpec(
+    dtype=torch.int8,
+    observer_or_fake_quant_ctr=RangeObserver.with_args(eps=SMALLEST_SCALE),
+    quant_min=-128,
+    quant_max=127,
+    qscheme=torch.per_tensor_affine,
+)
+
+
+@functools.cache
+def weight_spec(axis: int) -> QuantizationSpec:
+    """Weights stay within +-127: two int8 products then fit an int16."""
+    return QuantizationSpec(
+        dtype=torch.int8,
+        observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),
+        quant_min=-WEIGHT_MAX,
+        quant_max=WEIGHT_MAX,
+        qscheme=torch.per_channel_symmetric,
+        ch_axis=axis,
+    )
+
+
+def _bias_qparams(observers: list[ObserverBase]) -> tuple[torch.Tensor, torch.Tensor]:
+    input_scale, _ = observers[0].calculate_qparams()
+    weight_scale, _ = observers[1].calculate_qparams()
+    scale = (input_scale * weight_scale).to(torch.float32)
+    return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+
+def make_room_for_bias(bias: torch.Tensor, activation: ObserverBase, weight: ObserverBase) -> None:
+    """Weights of so small a scale that the bias would not fit 32 bits get a larger one: beside that bias the codes that
+    they lose can't be seen."""
+    input_scale, _ = activation.calculate_qparams()
+    least = bias.detach().abs().to(torch.float64) / (float(input_scale) * 2**BIAS_BITS)
+    largest: Any = weight.max_val
+    weight.max_val = torch.maximum(largest, (least * WEIGHT_MAX).to(largest.dtype))
+
+
+def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantizationSpec:
+    return DerivedQuantizationSpec(
+        derived_from=[(activation, user), (weight, user)],
+        derive_qparams_fn=_bias_qparams,
+        dtype=torch.int32,
+        quant_min=-(2**31),
+        quant_max=2**31 - 1,
+        qscheme=torch.per_channel_symmetric,
+        ch_axis=0,
+    )
+
+
+@functools.cache
+def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
+    return FixedQParamsQuantizationSpec(
+        dtype=torch.int8,
+        scale=qparams.scale,
+        zero_point=qparams.zero_point,
+        quant_min=-128,
+        quant_max=127,
+        qscheme=torch.per_tensor_affine,
+    )
+
+
+class CortexMQuantizer(Quantizer):
+    """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases."""
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        canonicalize(model)
+        hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
+        merge_pieces(model, cut=_fused_clamps(model))
+        return model
+
+    def annotate(self, model: GraphModule) -> GraphModule:
+        annotator = _Annotator()
+        for node in model.graph.nodes:
+            match = _match(node) if node not in annotator.inputs else None
+            if match is not None:
+                annotator.add(node, match)
+        annotator.write(model.graph)
+        return model
+
+    def validate(self, model: GraphModule) -> None:
+        """Nothing to check here: what can't be lowered is reported by the lowering, with its reason."""
+
+
+def _match(node: Node) -> Match | None:
+    match = find(node) if node.op == "call_function" else None
+    return match if isinstance(match, Match) else None
+
+
+def fused_clamp(node: Node, pattern: Pattern) -> Node | None:
+    """The relu or clamp behind a node, if the kernel can carry it as its activation bounds."""
+    user = sole_user(node)
+    return user if pattern.fuses_clamp and user is not None and is_clamp(user) is not None else None
+
+
+def _fused_clamps(model: GraphModule) -> set[Node]:
+    """The clamps that kernels carry: they belong to no pointwise piece. (A kernel inside a piece is none.)"""
+    pieces = sources(model.graph)
+    kernels = [clamp.all_input_nodes[0] for clamp in model.graph.nodes if is_clamp(clamp) is not None]
+    matches = [(kernel, _match(kernel)) for kernel in kernels if kernel not in pieces]
+    clamps = [fused_clamp(kernel, match.pattern) for kernel, match in matches if match is not None]
+    return {clamp for clamp in clamps if clamp is not None}
+
+
+Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from an operand to its user
+
+
+@dataclass
+class _Group:
+    """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
+
+    fixed: QParams | None = None
+    places: list[Place] = field(default_factory=list)
+
+
+class _Annotator:
+    """Collects which places have the same quantization parameters, then says so to PT2E.
+
+    The first place of a group carries the specification and the others point to it. PT2E's own search for places that
+    hold the same tensor is off: it does not end for some graphs in which shared parameters meet.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[Place, _Group] = {}
+        self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
+        self.inputs: dict[Node, dict[Node, Spec | None]] = {}  # None: the place's group decides
+        self.outputs: set[Node] = set()
+
+    def add(self, node: Node, match: Match) -> None:
+        """A node whose operands are already known."""
+        last = fused_clamp(node, match.pattern) or node
+        bound, quantization = bind(node), match.quantization
+        self.inputs[node] = {}
+        self.inputs.setdefault(last, {})
+        for name, role in quantization.inputs.items():
+            for operand in bound.nodes(name):
+                self.inputs[node][operand] = self._constant_spec(role, bound, quantization)
+        output = quantization.output
+        if isinstance(output, SharedWith):
+            self._join(last, self._shared(node))
+        else:
+            for operand in self._operands(node):
+                self._join((operand, node), self._group_of(operand))
+            self._join(last, _Group(output if isinstance(output, QParams) else None))
+        self.outputs.add(last)
+
+    def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
+        if role is Role.WEIGHT:
+            return weight_spec(quantization.weight_axis)
+        if role is Role.BIAS:
+            activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
+            return bias_spec(bound.node, activation, weight)
+        return None
+
+    def _operands(self, node: Node) -> list[Node]:
+        return [operand for operand, spec in self.inputs[node].items() if spec is None]
+
+    def _group_of(self, operand: Node) -> _Group:
+        return self.groups[operand] if operand in self.groups else self.sources.setdefault(operand, _Group())
+
+    def _shared(self, node: Node) -> _Group:
+        """One group for all operands. Those with fixed parameters join it as they are only where all are alike."""
+        operands = self._operands(node)
+        groups = [self._group_of(operand) for operand in operands]
+        alike = all(group.fixed == groups[0].fixed for group in groups)
+        observed = [group for group in groups if group.fixed is None]
+        common = groups[0] if alike else observed[0] if observed else _Group()
+        for operand, group in zip(operands, groups, strict=True):
+            if alike or group.fixed is None:
+                self._merge(common, self._group_of(operand))
+            self._join((operand, node), common)
+        return common
+
+    def _join(self, place: Place, group: _Group) -> None:
+        self.groups[place] = group
+        group.places.append(place)
+
+    def _merge(self, group: _Group, other: _Group) -> None:
+        if other is group:
+            return
+        for place in other.places:
+            self._join(place, group)
+        self.sources.update({node: group for node, source in self.sources.items() if source is other})
+
+    def write(self, graph: Graph) -> None:
+        """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
+        roots: dict[int, Place] = {}
+        for node in [node for node in graph.nodes if node in self.inputs]:
+            inputs = {
+                operand: self._spec((operand, node), roots) if spec is None else spec
+                for operand, spec in self.inputs[node].items()
+            }
+            output = self._spec(node, roots) if node in self.outputs else None
+            node.meta[ANNOTATION] = QuantizationAnnotation(
+                inputs, output, allow_implicit_sharing=False, _annotated=True
+            )
+
+    def _spec(self, place: Place, roots: dict[int, Place]) -> Spec:
+        group = self.groups[place]
+        root = roots.setdefault(id(group), place)
+        if root is not place:
+            return SharedQuantizationSpec(root)
+        return ACTIVATION if group.fixed is None else fixed_spec(group.fixed)
+
+
+def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:
+    return next(bound[name] for name, other in quantization.inputs.items() if other is role)

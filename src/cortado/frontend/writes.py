@@ -1,0 +1,297 @@
+"""In-place writes as plain calls: every name of the written memory gets the value that a later look at it would see.
+
+Which names share memory is observed, not derived: dropout in evaluation mode, type_as or an einsum that only permutes
+return their input and their schemas don't say so, while contiguous may copy or not. So the graph is run once, and what
+lies in one storage shares memory.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from cortado.base.errors import CortadoError
+from cortado.ir.graph import add_call, bind, describe
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+Apply = Callable[..., Any]  # an operator and its arguments, which are tensors or nodes
+
+REMEDY = "write it without the in-place operation (y = f(x), torch.cat, torch.where)"
+
+
+def written(node: Node) -> list[Node]:
+    """The arguments that a call writes into."""
+    if not isinstance(node.target, OpOverload):
+        return []
+    arguments = node.target._schema.arguments
+    names = [one.name for one in arguments if one.alias_info is not None and one.alias_info.is_write]
+    bound = bind(node) if names else None
+    return [] if bound is None else [value for name in names for value in bound.nodes(name)]
+
+
+def make_writes_plain(module: GraphModule, inputs: Sequence[Tensor] | None) -> None:
+    """Gives later uses of written memory the written value. `inputs` (None: zeros) are only looked through."""
+    graph = module.graph
+    writes = [node for node in graph.nodes if written(node)]
+    if not writes:
+        return
+    _move_items(graph)
+    observer = _Observer(module)
+    with torch.no_grad():
+        observer.run(*(_zeros(graph) if inputs is None else [value.clone() for value in inputs]))
+    names = _Names(observer.places, observer.first, {node: number for number, node in enumerate(graph.nodes)})
+    for node in writes:
+        names.write(node)
+
+
+def _zeros(graph: Graph) -> list[Tensor]:
+    values = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"]
+    return [torch.zeros(value.shape, dtype=value.dtype) for value in values]
+
+
+def _move_items(graph: Graph) -> None:
+    """An item of a tuple is taken where the tuple is made: no write lies between the two."""
+    for node in reversed(list(graph.nodes)):
+        if node.target is operator.getitem and isinstance(node.args[0], Node):
+            node.args[0].append(node)
+
+
+# ---- where tensors lie -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor lies in which memory. The weak reference keeps the storage's address from being given again."""
+
+    storage: StorageWeakRef
+    dtype: torch.dtype
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def elements(self) -> Tensor:
+        """The position of each element in the storage."""
+        last = sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
+        return torch.arange(self.offset + last + 1).as_strided(self.size, self.stride, self.offset).contiguous()
+
+    def overlaps(self, other: "Place") -> bool:
+        if self.storage != other.storage or 0 in (*self.size, *other.size):
+            return False
+        return self.dtype != other.dtype or bool(torch.isin(self.elements(), other.elements()).any())
+
+    def axes(self) -> dict[int, int]:
+        """The dimension of each stride by which elements lie apart."""
+        dims = enumerate(zip(self.size, self.stride, strict=True))
+        return {stride: dim for dim, (size, stride) in dims if size > 1 and stride > 0}
+
+
+def _place(value: Tensor) -> Place:
+    storage = StorageWeakRef(value.untyped_storage())
+    return Place(storage, value.dtype, int(value.storage_offset()), tuple(value.shape), value.stride())
+
+
+class _Observer(Interpreter):
+    """Runs a graph and notes where every tensor lies."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.places: dict[Node, Place] = {}
+        self.first: dict[Node, Node] = {}  # the node that gave this very tensor first
+
+    def run_node(self, n: Node) -> Any:
+        self._check_state(n)
+        result = super().run_node(n)
+        if isinstance(result, Tensor):
+            self.places[n] = _place(result)
+            same = [source for source in n.all_input_nodes if self.env[source] is result]
+            self.first[n] = self.first[same[0]] if same else n
+        return result
+
+    def _check_state(self, node: Node) -> None:
+        """Before it happens: a constant's memory is the user's own parameter or buffer."""
+        storages = {self.places[source].storage for source in written(node) if source in self.places}
+        for other, place in self.places.items() if storages else ():
+            if other.op == "get_attr" and place.storage in storages:
+                raise CortadoError(
+                    f"{describe(node)} changes '{other.target}', which would have to last until the next call; "
+                    "a compiled model keeps no state: pass it in as an input and return it as an output"
+                )
+
+
+# ---- what a write changes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The nodes that name memory, and the order in which calls happen."""
+
+    places: dict[Node, Place]
+    first: dict[Node, Node]
+    order: dict[Node, int]
+
+    def write(self, node: Node) -> None:
+        source = node.args[0] if node.args else None
+        if written(node) != [source]:
+            raise CortadoError(
+                f"{describe(node)} writes its result into a tensor that it is given (out=, or several tensors at "
+                "once); write y = f(x)"
+            )
+        if self._writes_itself(node):
+            return
+        for other in [other for other in self.places if self._is_read_after(other, node)]:
+            value = self._afterwards(other, node)
+            if value is not None:
+                other.replace_all_uses_with(value, delete_user_cb=lambda user: self.order[user] > self.order[node])
+
+    def _writes_itself(self, node: Node) -> bool:
+        """`y[0] += 1` adds in place, and then copies y[0] to where it is."""
+        if node.target is not aten.copy_.default:
+            return False
+        value = bind(node)["src"]
+        return isinstance(value, Node) and self.places.get(value) == self.places[node]
+
+    def _is_read_after(self, other: Node, node: Node) -> bool:
+        now = self.order[node]
+        return self.order[other] <= now and other is not node and any(self.order[user] > now for user in other.users)
+
+    def _afterwards(self, other: Node, node: Node) -> Node | None:
+        """What `other` holds after the write `node`; None where that is what it held before."""
+        assert isinstance(node.target, OpOverload)
+        if torch.Tag.inplace_view in node.target.tags:  # transpose_ changes the tensor, not its memory
+            return node if self.first[other] is self.first[node] else None
+        before, place = self.places[other], self.places[node]
+        if before == place:
+            return node
+        if not before.overlaps(place):
+            return None
+        return self._merged(other, node)
+
+    def _merged(self, other: Node, node: Node) -> Node:
+        before, place = self.places[other], self.places[node]
+        if not _can_merge(before, place):
+            raise CortadoError(
+                f"{describe(node)} writes into memory that {describe(other)} shares and that is read again later; "
+                + REMEDY
+            )
+
+        def add(target: OpOverload, *args: Any) -> Node:
+            call = add_call(node, target, *args)
+            self.order[call] = self.order[node]
+            return call
+
+        with node.graph.inserting_before(node.next):
+            value: Node = _merge(add, other, node, before, place)
+        self.places[value], self.first[value] = before, self.first[other]
+        return value
+
+
+def _can_merge(before: Place, place: Place) -> bool:
+    """Tries it on tensors whose elements are their own positions."""
+    if before.dtype != place.dtype or any(_has_twins(one) for one in (before, place)):
+        return False
+    old, new = before.elements(), place.elements()
+    found = _merge(lambda target, *args: target(*args), -1 - old, new, before, place)
+    return found is not None and torch.equal(found, torch.where(torch.isin(old, new), old, -1 - old))
+
+
+def _has_twins(place: Place) -> bool:
+    """Two dimensions of one stride, as in sliding windows."""
+    strides = [stride for size, stride in zip(place.size, place.stride, strict=True) if size > 1 and stride > 0]
+    return len(set(strides)) < len(strides)
+
+
+def _merge(apply: Apply, old: Any, new: Any, before: Place, place: Place) -> Any:
+    """The tensor at `before`, which held `old`, after `new` was written at `place`; None if it is not that simple.
+
+    Both are boxes in the axes of the memory, an axis for each stride: the part of `new` that lies in `before` is cut
+    out, turned the way `old` lies, and put in its place.
+    """
+    whole, part = _split(before, place.axes()), _split(place, before.axes())
+    strides = sorted({*whole.axes(), *part.axes()}, reverse=True)
+    spans = _overlap(whole, part, strides)
+    if spans is None:
+        return None
+    old, new = _reshape(apply, old, whole.size), _reshape(apply, new, part.size)
+    for stride, dim in part.axes().items():
+        start, _, stop = spans[stride]
+        new = _slice(apply, new, dim, start, stop, part.size[dim])
+    kept = [part.axes()[stride] for stride in whole.axes() if stride in part.axes()]
+    if kept != sorted(kept):
+        new = apply(aten.permute.default, new, [*kept, *(dim for dim in range(len(part.size)) if dim not in kept)])
+    inner = {dim: spans[stride] for stride, dim in whole.axes().items()}
+    box = [_length(inner[dim]) if dim in inner else 1 for dim in range(len(whole.size))]
+    new = _reshape(apply, new, box)
+    for dim in range(len(whole.size)):
+        if dim not in inner and whole.size[dim] > 1:  # an expanded dimension: one element, many times
+            old = _slice(apply, old, dim, 0, 1, whole.size[dim])
+    merged = _put(apply, old, new, [(dim, span[1], whole.size[dim], _length(span)) for dim, span in inner.items()])
+    if any(stride == 0 for stride in whole.stride):
+        merged = apply(aten.expand.default, merged, list(whole.size))
+    return _reshape(apply, merged, before.size)
+
+
+Span = tuple[int, int, int]  # where the overlap starts in the part, where in the whole, where it stops in the part
+
+
+def _length(span: Span) -> int:
+    return span[2] - span[0]
+
+
+def _split(place: Place, strides: Sequence[int] | dict[int, int]) -> Place:
+    """The same elements with dimensions split where the other tensor's axes begin."""
+    sizes: list[int] = []
+    steps: list[int] = []
+    for size, stride in zip(place.size, place.stride, strict=True):
+        outer, step = size, stride
+        inner: list[tuple[int, int]] = []
+        for cut in sorted(strides):
+            count, rest = divmod(cut, step) if step else (0, 1)
+            if not rest and 1 < count < outer and not outer % count:
+                inner.insert(0, (count, step))
+                outer, step = outer // count, cut
+        for count, by in [(outer, step), *inner]:
+            sizes.append(count)
+            steps.append(by)
+    return replace(place, size=tuple(sizes), stride=tuple(steps))
+
+
+def _overlap(whole: Place, part: Place, strides: Sequence[int]) -> dict[int, Span] | None:
+    spans: dict[int, Span] = {}
+    rest = [whole.offset, part.offset]
+    for stride in strides:
+        first, second = (offset // stride for offset in rest)
+        rest = [offset % stride for offset in rest]
+        counts = [one.size[one.axes()[stride]] if stride in one.axes() else 1 for one in (whole, part)]
+        start, stop = max(first, second), min(first + counts[0], second + counts[1])
+        if start >= stop:
+            return None
+        spans[stride] = (start - second, start - first, stop - second)
+    return spans
+
+
+def _put(apply: Apply, old: Any, new: Any, dims: Sequence[tuple[int, int, int, int]]) -> Any:
+    """`new` in the place of a part of `old`: dimension, start, size and length of the part in each dimension."""
+    if not dims:
+        return new
+    (dim, start, size, length), *others = dims
+    stop = start + length
+    middle = _put(apply, _slice(apply, old, dim, start, stop, size), new, others)
+    before = [_slice(apply, old, dim, 0, start, size)] if start else []
+    after = [_slice(apply, old, dim, stop, size, size)] if stop < size else []
+    pieces = [*before, middle, *after]
+    return middle if len(pieces) == 1 else apply(aten.cat.default, pieces, dim)
+
+
+def _slice(apply: Apply, value: Any, dim: int, start: int, stop: int, size: int) -> Any:
+    return value if (start, stop) == (0, size) else apply(aten.slice.Tensor, value, dim, start, stop)
+
+
+def _reshape(apply: Apply, value: Any, size: Sequence[int]) -> Any:
+    known = value.meta["val"].shape if isinstance(value, Node) else value.shape
+    return value if tuple(known) == tuple(size) else apply(aten.reshape.default, value, list(size))

@@ -1,0 +1,103 @@
+"""The networks that ship with Cortado, as examples and benchmarks: plain torch.nn, seeded random weights.
+
+To add one: a file with a `DEFINITION`, and its line in `_NETWORKS`. Torch is imported only when a network is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cortado.base.errors import CortadoError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from cortado.frontend.zoo._definition import Definition
+
+__all__ = ["Description", "Network", "get", "names"]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What `cortado zoo` prints of one network. A MAC is one multiply-accumulate of a convolution or linear layer."""
+
+    name: str
+    summary: str
+    parameters: int
+    macs: int
+    input_shapes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network of the zoo; its definition is imported when first asked for."""
+
+    name: str
+    summary: str
+    module: str
+
+    def build(self) -> nn.Module:
+        """The network in eval mode: the same weights every time, the caller's random state untouched."""
+        return self._definition().build()
+
+    def example_inputs(self) -> tuple[Tensor, ...]:
+        """One input of batch size 1, the same every time, drawn apart from the calibration inputs."""
+        return self._definition().example_inputs()
+
+    def calibration(self, count: int, seed: int = 0) -> list[tuple[Tensor, ...]]:
+        """`count` inputs of batch size 1; a longer list with the same seed begins with the shorter one."""
+        if count < 1:
+            raise CortadoError(f"{self.name}: asked for {count} calibration inputs; ask for at least 1")
+        return self._definition().draw_inputs(count, seed)
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The class each output score stands for, or None where the outputs aren't scores of a few named classes."""
+        return self._definition().labels
+
+    def describe(self) -> Description:
+        """Parameters, MACs and input shapes, counted without computing a single activation."""
+        definition = self._definition()
+        parameters, macs = definition.count()
+        return Description(self.name, self.summary, parameters, macs, (definition.input_shape,))
+
+    def _definition(self) -> Definition:
+        definition: Definition = importlib.import_module(self.module).DEFINITION
+        return definition
+
+
+def _network(name: str, summary: str) -> Network:
+    return Network(name, summary, module=f"{__name__}.{name}")
+
+
+_NETWORKS = (
+    _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)"),
+    _network("mobilenet_v1_025", "person in view or not, width 0.25 (MLPerf Tiny)"),
+    _network("resnet8", "image classification, residual (MLPerf Tiny)"),
+    _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)"),
+    _network("mobilenet_v2", "ImageNet classification, inverted residuals, width 1.0"),
+    _network("mobilenet_v3_small", "ImageNet classification, squeeze-excite and hardswish"),
+    _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions"),
+    _network("unet_small", "image segmentation, encoder and decoder with skips"),
+)
+_BY_NAME = {network.name: network for network in _NETWORKS}
+
+
+def names() -> tuple[str, ...]:
+    """Every network's name, in the order `cortado zoo` lists them."""
+    return tuple(_BY_NAME)
+
+
+def get(name: str) -> Network:
+    """The network called `name`."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    # People write MobileNet-V2; the names here are lower case with underscores.
+    spelled = name.lower().replace("-", "_").replace(" ", "_")
+    begun = [known for known in names() if spelled and known.startswith(spelled)]
+    close = begun or difflib.get_close_matches(spelled, names(), n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise CortadoError(f"no network is called {name!r} in the zoo.{hint} It has: {', '.join(names())}")

@@ -1,0 +1,47 @@
+"""ResNet-8, MLPerf Tiny's image classification network: 32x32 colour pictures in, CIFAR-10 scores out."""
+
+from torch import Tensor, nn
+
+from cortado.frontend.zoo._definition import Definition, uniform
+
+LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions beside a skip, which is a bare 1x1 convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        same = inputs == outputs and stride == 1
+        self.skip = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        self.relu = nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.relu(self.body(x) + self.skip(x))
+        return y
+
+
+class ResNet8(nn.Module):
+    """A stem, three stages of one block each, a global average pool."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+        self.stages = nn.Sequential(Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2))
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(64, len(LABELS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.pool(self.stages(self.stem(x)))
+        scores: Tensor = self.classifier(x.flatten(1))
+        return scores
+
+
+DEFINITION = Definition(create=ResNet8, input_shape=(1, 3, 32, 32), draw=uniform, labels=LABELS)

@@ -1,0 +1,1 @@
+"""The operator record, graphs by name, float calls, samples."""

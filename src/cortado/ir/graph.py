@@ -1,0 +1,319 @@
+"""FX graphs read and written by name: bound arguments, constants, tensor facts, the user's source lines."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call's arguments by name, defaults filled in."""
+
+    node: Node
+    values: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+    def nodes(self, name: str) -> list[Node]:
+        """The nodes inside one argument: one, several for a list, none for a plain number."""
+        value = self.values[name]
+        items = value if isinstance(value, list | tuple) else [value]
+        return [item for item in items if isinstance(item, Node)]
+
+
+def bind(node: Node) -> Bound:
+    """The arguments of an operator call by the names of its schema."""
+    values: dict[str, Any] = {}
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return Bound(node, dict(node.kwargs))
+    for position, argument in enumerate(schema.arguments):
+        if position < len(node.args):
+            values[argument.name] = node.args[position]
+        elif argument.name in node.kwargs:
+            values[argument.name] = node.kwargs[argument.name]
+        elif argument.has_default_value():
+            values[argument.name] = argument.default_value
+    return Bound(node, values)
+
+
+def fake(node: Node) -> FakeTensor:
+    """The tensor a node stands for: shape and dtype without data."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise CortadoError(f"{describe(node)} gives {type(value).__name__}, expected one tensor")
+    return value  # type: ignore[return-value]
+
+
+def shape(node: Node) -> tuple[int, ...]:
+    return tuple(int(size) for size in fake(node).shape)
+
+
+def is_call(node: Any, *targets: Any) -> bool:
+    return isinstance(node, Node) and node.op == "call_function" and node.target in targets
+
+
+def sole_user(node: Node) -> Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+# ---- where a node comes from ---------------------------------------------------------------------------------
+
+
+# Where torch lies; a stack trace may come from another machine, and a user's folder may be called torch too.
+_LIBRARY = re.compile(r"(site|dist)-packages/(torch|torchao)/|^File \"" + re.escape(f"{Path(torch.__file__).parent}/"))
+
+
+def source_line(node: Node) -> str | None:
+    """The user's own line: the innermost stack frame outside torch."""
+    lines = [text.strip() for text in (node.meta.get("stack_trace") or "").splitlines() if text.strip()]
+    frames = [(lines[i], lines[i + 1] if i + 1 < len(lines) else "") for i in range(len(lines)) if _is_frame(lines[i])]
+    mine = [(where, code) for where, code in frames if _LIBRARY.search(where) is None]
+    if not mine:
+        return None
+    where, code = mine[-1]
+    path, line = where.split('"')[1], where.split("line ")[1].split(",")[0]
+    return f"{path}:{line}" + (f" ({code})" if code and not _is_frame(code) else "")
+
+
+def _is_frame(text: str) -> bool:
+    return text.startswith('File "') and ", line " in text
+
+
+def module_path(node: Node) -> str | None:
+    """The user's module, as in 'features.3.conv'."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return None
+    path = str(list(stack.values())[-1][0])
+    return path.removeprefix("L['self'].") or None
+
+
+def describe(node: Node) -> str:
+    """A node as a user knows it: operator, module, source line."""
+    name = str(node.target) if node.op == "call_function" else f"{node.op} '{node.name}'"
+    module, line = module_path(node), source_line(node)
+    return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
+
+
+TWIN = "cortado_twin"  # in a node's meta: the node of the float graph whose values it holds, in whatever layout
+_ORIGIN_KEYS = ("nn_module_stack", "stack_trace", "torch_fn", "from_node", "debug_handle", TWIN)
+
+
+def copy_origin(source: Node, target: Node) -> None:
+    for key in _ORIGIN_KEYS:
+        if key in source.meta and key not in target.meta:
+            target.meta[key] = source.meta[key]
+
+
+# ---- building ------------------------------------------------------------------------------------------------
+
+
+def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
+    """Adds target(*args) to the graph of `like`, with its origin and a value computed on fake tensors."""
+    node = like.graph.call_function(target, args, kwargs)
+    values = pytree.tree_map_only(Node, lambda n: n.meta["val"], (args, kwargs))
+    mode = fake_mode_of(like.graph)
+    with mode if mode is not None else nullcontext():
+        node.meta["val"] = target(*values[0], **values[1])
+    copy_origin(like, node)
+    return node
+
+
+def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:
+    values = (node.meta.get("val") for node in graph.nodes)
+    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+
+
+# ---- constants of an ExportedProgram -------------------------------------------------------------------------
+
+CONSTANT = "cortado_constant"  # in a placeholder's meta: its name in the state dict
+USER_INPUT = "cortado_input"  # in a placeholder's meta: an input of the model, not a constant
+_CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+def constant_names(program: ExportedProgram) -> dict[str, str]:
+    """Placeholder name -> name in the state dict, for every constant input."""
+    return {
+        spec.arg.name: spec.target
+        for spec in program.graph_signature.input_specs
+        if spec.kind in _CONSTANT_KINDS and spec.target is not None
+    }
+
+
+def constant_value(program: ExportedProgram, node: Any) -> Tensor | None:
+    """The data behind a constant placeholder; None for anything else."""
+    if not isinstance(node, Node) or node.op != "placeholder":
+        return None
+    known = node.meta.get(CONSTANT)  # noted by lift and add_constant; a program of another origin is searched
+    if known is not None:
+        return program.state_dict.get(known)
+    for spec in program.graph_signature.input_specs:
+        if spec.arg.name == node.name and spec.kind in _CONSTANT_KINDS:
+            return program.state_dict.get(spec.target, program.constants.get(spec.target))
+    return None
+
+
+def add_constant(program: ExportedProgram, name: str, data: Tensor) -> Node:
+    """A new constant placeholder holding `data`, in front of the user's inputs."""
+    graph = program.graph_module.graph
+    first = next(iter(graph.nodes))
+    mode = fake_mode_of(graph) or FakeTensorMode()
+    with graph.inserting_before(first):
+        node = graph.placeholder(name)
+        while node.name in program.state_dict:
+            graph.erase_node(node)
+            node = graph.placeholder(name)
+    node.target = node.name
+    node.meta[CONSTANT] = node.name
+    data = data.detach().contiguous()
+    node.meta["val"] = mode.from_tensor(data, static_shapes=True)
+    program.state_dict[node.name] = data
+    spec = InputSpec(InputKind.BUFFER, TensorArgument(name=node.name), node.name, persistent=True)
+    program.graph_signature.input_specs.insert(0, spec)
+    return node
+
+
+def user_inputs(program: ExportedProgram) -> list[Node]:
+    names = set(program.graph_signature.user_inputs)
+    return [node for node in program.graph_module.graph.nodes if node.op == "placeholder" and node.name in names]
+
+
+def output_node(graph: torch.fx.Graph) -> Node:
+    return next(node for node in reversed(graph.nodes) if node.op == "output")
+
+
+def outputs(program: ExportedProgram) -> list[Node]:
+    """What the graph returns, in order; the same node may come twice."""
+    returned: Any = output_node(program.graph_module.graph).args[0]
+    return list(returned)
+
+
+def sync_outputs(program: ExportedProgram) -> None:
+    """Makes the signature name the graph's present output nodes."""
+    returned = output_node(program.graph_module.graph).args[0]
+    assert isinstance(returned, list | tuple)
+    specs = program.graph_signature.output_specs
+    for spec, node in zip(specs, returned, strict=True):
+        spec.arg = TensorArgument(name=node.name)
+
+
+def remove_unused_constants(program: ExportedProgram) -> bool:
+    """Drops constants nothing reads: they would be written into the artifact all the same."""
+    names = constant_names(program)
+    unused = [n for n in program.graph_module.graph.nodes if n.op == "placeholder" and n.name in names and not n.users]
+    gone = {node.name for node in unused}
+    for node in unused:
+        program.graph_module.graph.erase_node(node)
+    specs = program.graph_signature.input_specs
+    program.graph_signature.input_specs[:] = [spec for spec in specs if spec.arg.name not in gone]
+    kept = {spec.target for spec in program.graph_signature.input_specs}
+    for store in (program.state_dict, program.constants):
+        for name in [name for name in store if name not in kept]:
+            del store[name]
+    return bool(unused)
+
+
+# ---- from a GraphModule to an ExportedProgram -----------------------------------------------------------------
+
+
+def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgram:
+    """An ExportedProgram of a GraphModule whose constants are get_attr nodes, without tracing it again."""
+    graph = module.graph
+    state: dict[str, Tensor] = {}
+    specs = [
+        InputSpec(InputKind.USER_INPUT, TensorArgument(n.name), None) for n in graph.nodes if n.op == "placeholder"
+    ]
+    mode = fake_mode_of(graph) or FakeTensorMode()
+    first = next(iter(graph.nodes))
+    placeholders: dict[str, Node] = {}
+    attributes = [node for node in graph.nodes if node.op == "get_attr"]
+    for node in attributes:
+        target = str(node.target)
+        if target not in placeholders:
+            data = _attribute(module, target)
+            with graph.inserting_before(first):
+                holder = graph.placeholder("c_" + target.replace(".", "_"))
+            holder.target = holder.name  # two attributes may differ in a dot only
+            holder.meta[CONSTANT] = target
+            holder.meta["val"] = mode.from_tensor(data, static_shapes=True)
+            placeholders[target] = holder
+            state[target] = data
+        node.replace_all_uses_with(placeholders[target])
+    for node in attributes:
+        graph.erase_node(node)
+    _fill_values(graph, mode)
+    constants = [
+        InputSpec(InputKind.BUFFER, TensorArgument(n.name), t, persistent=True) for t, n in placeholders.items()
+    ]
+    return _exported_program(module, [*constants, *specs], state, example_inputs)
+
+
+def _fill_values(graph: torch.fx.Graph, mode: FakeTensorMode) -> None:
+    """PT2E's quantize and dequantize nodes come without values; they keep their input's shape."""
+    for node in graph.nodes:
+        if node.op == "call_function" and "val" not in node.meta:
+            source = node.all_input_nodes[0].meta["val"]
+            dtype = bind(node)["dtype"] if "dequantize" not in str(node.target) else torch.float32
+            with mode:
+                node.meta["val"] = torch.empty_like(source, dtype=dtype)
+
+
+def _attribute(module: torch.nn.Module, target: str) -> Tensor:
+    owner: Any = module
+    for part in target.split("."):
+        owner = getattr(owner, part)
+    data: Tensor = owner.detach()
+    return data
+
+
+def _exported_program(
+    module: GraphModule, specs: list[InputSpec], state: dict[str, Tensor], example_inputs: Sequence[Tensor]
+) -> ExportedProgram:
+    graph = module.graph
+    returned = output_node(graph).args[0]
+    items: list[Any] = list(returned) if isinstance(returned, list | tuple) else [returned]
+    output_node(graph).args = (tuple(items),)
+    out_specs = [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(n.name), None) for n in items]
+    graph.set_codegen(torch.fx.graph.CodeGen())
+    root = torch.nn.Module()
+    args = tuple(example_inputs)
+    in_spec = pytree.tree_structure((args, {}))
+    out_spec = pytree.tree_structure(tuple(0 for _ in items) if len(items) > 1 else 0)
+    signature = ModuleCallSignature(inputs=[], outputs=[], in_spec=in_spec, out_spec=out_spec)
+    return ExportedProgram(
+        root=root,
+        graph=graph,
+        graph_signature=ExportGraphSignature(input_specs=specs, output_specs=out_specs),
+        state_dict=state,
+        range_constraints={},
+        module_call_graph=[ModuleCallEntry(fqn="", signature=signature)],
+        example_inputs=(args, {}),
+        constants={},
+    )

@@ -1,0 +1,400 @@
+"""The Operator record and its registry: everything Cortado knows of one operator stands in one file of ops/.
+
+An `Operator` is a call in the lowered graph: exact semantics, shape, scratch, row rule and C kernel.
+A `Pattern` is a road from aten to such calls: which nodes it takes, how they are quantized, how they are lowered.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import QParams
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.graph import Bound, bind, shape
+from cortado.options import LinearWeights
+
+Tensor = torch.Tensor
+
+
+# ---- quantization: what a pattern asks of the quantizer ------------------------------------------------------
+
+
+class Role(Enum):
+    """How one tensor of a pattern is quantized."""
+
+    ACTIVATION = "int8, affine, per tensor"
+    WEIGHT = "int8, symmetric, per output channel, never -128"
+    BIAS = "int32, scale = input scale x weight scale"
+
+
+@dataclass(frozen=True)
+class SharedWith:
+    """The output keeps the quantization parameters of this argument (data movement, max pooling)."""
+
+    argument: str
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """The roles of a pattern's arguments and output."""
+
+    inputs: Mapping[str, Role]
+    output: Role | SharedWith | QParams = Role.ACTIVATION
+    weight_axis: int = 0
+
+
+class Lowering(Protocol):
+    """What `Pattern.lower` may use: the node's arguments by name, their quantization, and ways to add calls."""
+
+    bound: Bound
+    target: CortexMTargetConfig
+    clamp: tuple[float, float]
+    linear: LinearWeights
+
+    @property
+    def out(self) -> QParams: ...
+
+    def q(self, name: str) -> QParams: ...
+    def data(self, name: str) -> Tensor | None: ...
+    def weight_scales(self, name: str) -> Tensor: ...
+    def node(self, name: str) -> Node: ...
+    def call(self, operator: "Operator", /, **arguments: Any) -> Node: ...
+    def constant(self, name: str, data: Tensor) -> Node: ...
+    def view(self, node: Node, shape: tuple[int, ...]) -> Node: ...
+    def transpose(self, node: Node, perm: tuple[int, ...]) -> Node: ...
+    def bounds(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A road from aten nodes to calls of operators."""
+
+    aten: tuple[OpOverload, ...]
+    match: Callable[[Bound], Quantization | Reject]
+    lower: Callable[[Lowering], Node]
+    fuses_clamp: bool = False  # a relu, relu6, hardtanh or clamp behind it becomes the kernel's activation bounds
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Another spelling of something Cortado knows, in the float graph before quantization.
+
+    `rewrite` adds the nodes of the canonical spelling (see graph.add_call) and returns the one that takes the place of
+    the old node, or None to leave it alone.
+    """
+
+    aten: tuple[OpOverload, ...]
+    rewrite: Callable[[Bound], Node | None]
+
+
+# ---- the C side ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Array:
+    """A constant array of a descriptor, in the order the kernel reads it."""
+
+    data: np.ndarray[Any, np.dtype[Any]]
+    align: int = 4
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A descriptor that another one points to."""
+
+    struct: str
+    fields: Mapping[str, "Field"]
+
+
+Field = int | float | Array | tuple[int, ...] | tuple[Layer, ...] | None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One C kernel chosen for one call: its descriptor and the text of the C call.
+
+    In `call`, L is the descriptor, rows the input rows (rows[i] for pixelwise operands), out the output row,
+    n the number of pixels (or elements) of one row, y the output row and scratch the scratch buffer.
+    """
+
+    call: str
+    sources: tuple[str, ...]
+    struct: str | None = None
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    scratch: int = 0
+    scratch_check: str | None = None  # C expression that gives the scratch need again, for the checks build
+    lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
+    tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
+
+
+@dataclass(frozen=True)
+class RowRule:
+    """Output row y needs the input rows (y // repeat) * stride - pad + k * dilation for k in 0 .. taps-1.
+
+    Stride 0: every output row reads the whole operand (one pixel of channel factors).
+    """
+
+    taps: int = 1
+    stride: int = 1
+    pad: int = 0
+    dilation: int = 1
+    repeat: int = 1  # a power of two
+
+    @property
+    def span(self) -> int:
+        """Rows from the first to the last tap."""
+        return (self.taps - 1) * self.dilation + 1
+
+    def first(self, y: int) -> int:
+        """The row under the first tap; negative above the image."""
+        return y // self.repeat * self.stride - self.pad
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How a call runs row by row: one rule per tensor input. `unit` is what `n` counts in a pixelwise kernel."""
+
+    inputs: tuple[RowRule, ...]
+    pixelwise: bool = False
+    elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
+    accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
+
+
+ONE_ROW = RowRule()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operator in the lowered graph, its tensors replaced by their shapes and constants."""
+
+    operator: "Operator"
+    arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
+    out_shape: tuple[int, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        value = self.arguments[name]
+        return tuple(value.shape) if isinstance(value, Tensor) else tuple(value)
+
+    def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+        value = self.arguments[name]
+        if not isinstance(value, Tensor):
+            raise CortadoError(f"{self.operator.name}: '{name}' must be a constant")
+        return value.numpy()
+
+
+def shaped_call(operator: "Operator", arguments: Mapping[str, Any], out_shape: tuple[int, ...] = ()) -> Call:
+    """A Call of graph nodes that knows their shapes only."""
+    return Call(operator, {name: _shapes(value) for name, value in arguments.items()}, out_shape)
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_shapes(item) for item in value]
+    return shape(value) if isinstance(value, Node) else value
+
+
+# ---- the record ----------------------------------------------------------------------------------------------
+
+
+class Place(Enum):
+    """Which artifact may hold a call."""
+
+    PTE = "pte"
+    C = "C"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator: its schema, exact semantics and kernels. `arguments` is written as in an ATen schema."""
+
+    name: str
+    summary: str
+    arguments: str
+    reference: Callable[..., Tensor]
+    shape: Callable[[Call], tuple[int, ...]]
+    kernel: Callable[[Call, Core], Kernel] | None
+    rows: Callable[[Call], Rows | None] = lambda call: None
+    macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
+    pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
+    dtype: torch.dtype = torch.int8
+    view: bool = False  # no data moves: the output is the input's buffer under another shape
+    tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
+    # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
+    relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
+    overload_name: str = "default"
+    # The same call in operators that a .pte may hold: pte(arguments, add, target); add(operator, **arguments) -> Node.
+    pte: Callable[[Mapping[str, Any], Callable[..., Node], CortexMTargetConfig], Node] | None = None
+    places: frozenset[Place] = frozenset(Place)
+    constraints: str = ""
+    samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
+
+    @property
+    def c_only(self) -> str | None:
+        """Why a .pte can't hold it; None if it can."""
+        if Place.PTE in self.places:
+            return None
+        return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
+    def namespace(self) -> str:
+        return self.name.split("::")[0]
+
+    @property
+    def base(self) -> str:
+        return self.name.split("::")[1]
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        return tuple(part.strip().split(" ")[1].split("=")[0] for part in self.arguments.split(","))
+
+    @property
+    def scratch_names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.argument_names if name.endswith("scratch"))
+
+    @property
+    def qualified(self) -> str:
+        """The name within its namespace, as in `slice_copy.Tensor`."""
+        return self.base if self.overload_name == "default" else f"{self.base}.{self.overload_name}"
+
+    @property
+    def qualified_out(self) -> str:
+        return f"{self.base}.out" if self.overload_name == "default" else f"{self.base}.{self.overload_name}_out"
+
+    @property
+    def schema(self) -> str:
+        return f"{self.qualified}({self.arguments}) -> Tensor"
+
+    @property
+    def out_schema(self) -> str:
+        return f"{self.qualified_out}({self.arguments}, *, Tensor(a!) out) -> Tensor(a!)"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All operators by name, all patterns and rewrites by aten target, found by listing ops/."""
+
+    operators: Mapping[str, Operator]
+    patterns: Mapping[OpOverload, tuple[Pattern, ...]]
+    rewrites: Mapping[OpOverload, Rewrite]
+
+
+@cache
+def registry() -> Registry:
+    package = importlib.import_module("cortado.ops")  # by listing, not by name: ops/ stand above this module
+    operators: dict[str, Operator] = {}
+    patterns: dict[OpOverload, tuple[Pattern, ...]] = {}
+    rewrites: dict[OpOverload, Rewrite] = {}
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"cortado.ops.{info.name}")
+        for value in vars(module).values():
+            if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
+                raise CortadoError(f"two operators are called {value.name}")
+            if isinstance(value, Pattern):
+                patterns.update({target: (*patterns.get(target, ()), value) for target in value.aten})
+            if isinstance(value, Rewrite):
+                rewrites.update(dict.fromkeys(value.aten, value))
+    return Registry(operators, patterns, rewrites)
+
+
+@dataclass(frozen=True)
+class Match:
+    """The pattern that takes a node, and how it wants it quantized."""
+
+    pattern: Pattern
+    quantization: Quantization
+
+
+def find(node: Node) -> Match | Reject:
+    """The first pattern that takes a node, or why none does."""
+    reasons = []
+    bound = bind(node)
+    target = node.target
+    patterns = registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
+    for pattern in patterns:
+        quantization = pattern.match(bound)
+        if isinstance(quantization, Quantization):
+            reason = _not_real(bound, quantization)
+            if reason is None:
+                return Match(pattern, quantization)
+            quantization = Reject(reason)
+        reasons.append(quantization.reason)
+    return Reject("; ".join(reasons) or "no integer operator for it (see `cortado ops`)")
+
+
+def _not_real(bound: Bound, quantization: Quantization) -> str | None:
+    """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
+    activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
+    for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
+        value = operand.meta.get("val")
+        if isinstance(value, Tensor) and not value.dtype.is_floating_point and operand.meta.get("qparams") is None:
+            kind = str(value.dtype).removeprefix("torch.")
+            return f"its {argument} holds {kind} values, and only real numbers can be quantized"
+    return None
+
+
+_REGISTERED: dict[str, Any] = {}
+_FRAGMENTS: list[Any] = []
+
+
+def overload(operator: Operator) -> Any:
+    """The torch operator of a record, registered on first use as a fragment; an equal existing schema is reused."""
+    if operator.name in _REGISTERED:
+        return _REGISTERED[operator.name]
+    library = torch.library.Library(operator.namespace, "FRAGMENT")
+    _FRAGMENTS.append(library)
+    for name, schema in ((operator.qualified, operator.schema), (operator.qualified_out, operator.out_schema)):
+        wanted = torch._C.parse_schema(f"{operator.namespace}::{schema}")
+        existing = _existing_schema(operator.namespace, name)
+        if existing is None:
+            library.define(schema)
+            library.impl(name, _meta(operator), "Meta")
+        elif str(existing) != str(wanted):
+            raise CortadoError(
+                f"{operator.namespace}::{name} is registered with another schema: found {existing}, expected {wanted}; "
+                "import Cortado in a process of its own, or use executorch 1.5.1"
+            )
+    packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
+    _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
+    return _REGISTERED[operator.name]
+
+
+def _meta(operator: Operator) -> Callable[..., Tensor]:
+    """What torch's fake tensors need to know of an operator: its output shape and dtype, from the record."""
+
+    def value(item: Any) -> Any:
+        return tuple(item.shape) if isinstance(item, Tensor) else item
+
+    def meta(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
+        named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
+        sizes = operator.shape(Call(operator, {name: value(item) for name, item in named.items()}, ()))
+        return torch.empty(sizes, dtype=operator.dtype, device="meta") if out is None else out
+
+    return meta
+
+
+def _existing_schema(namespace: str, name: str) -> Any:
+    schemas = torch._C._jit_get_schemas_for_operator(f"{namespace}::{name.split('.')[0]}")
+    wanted = name.split(".")[1] if "." in name else ""
+    return next((schema for schema in schemas if schema.overload_name == wanted), None)
+
+
+def operator_of(target: Any) -> Operator | None:
+    """The record behind a call target of the lowered graph."""
+    if not isinstance(target, OpOverload):
+        return None
+    return registry().operators.get(target.name().split(".")[0])

@@ -1,0 +1,230 @@
+"""Calls that stay in float: what they become in ExecuTorch's portable kernels, if it has them, and their reference."""
+
+import operator
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from cortado.base.errors import CortadoError, Reject
+from cortado.ir.graph import module_path, source_line
+
+Tensor = torch.Tensor
+
+FLOAT = "cortado_float"  # in the meta of a node of the lowered graph: the FloatCall that it is
+GETITEM = "getitem"
+NAMESPACE = "aten"
+
+
+@dataclass(frozen=True)
+class FloatCall:
+    """A call of aten that stays in float: why, and the edge program that stands for it in a .pte.
+
+    The program's inputs are the tensors among the call's arguments, in their order.
+    """
+
+    reason: str
+    edge: ExportedProgram = field(repr=False)
+    kernels: tuple[str, ...]
+
+
+def arguments_of(node: Node) -> dict[str, Any]:
+    """The arguments that a call was given, by name; a getitem takes `source` and `index`."""
+    if node.target is operator.getitem:
+        names = ["source", "index"]
+    else:
+        assert isinstance(node.target, OpOverload)
+        names = [argument.name for argument in node.target._schema.arguments]
+    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+def operands(arguments: Mapping[str, Any]) -> list[Node]:
+    """The tensors among named arguments, lists taken apart; one that is there twice comes twice."""
+    return [leaf for leaf in pytree.tree_leaves(dict(arguments)) if isinstance(leaf, Node)]
+
+
+def float_call(target: Any, arguments: Mapping[str, Any], reason: str) -> FloatCall | Reject:
+    """A call in ExecuTorch's own words, or why there is none."""
+    if not isinstance(target, OpOverload) or target.namespace != NAMESPACE:
+        return Reject(f"{reason}, and it is no operator of ATen that ExecuTorch could run in float")
+    strange = [type(leaf).__name__ for leaf in pytree.tree_leaves(dict(arguments)) if not isinstance(leaf, _PLAIN)]
+    if strange:
+        return Reject(f"{reason}, and in float its argument of type {strange[0]} can't be kept")
+    try:
+        edge = _edge_program(target, arguments)
+        used = tuple(dict.fromkeys(_out_variant(node) for node in calls(edge)))
+    except Exception as error:  # export and the edge dialect raise whatever they meet
+        return Reject(f"{reason}, and ExecuTorch can't take it in float either ({_first_line(error)})")
+    missing = [name for name in used if name not in kernels()]
+    if missing:
+        return Reject(f"{reason}, and ExecuTorch has no portable kernel for {', '.join(missing)}")
+    return FloatCall(reason, edge, used)
+
+
+_PLAIN = (Node, int, float, bool, str, torch.dtype, type(None))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+class _Single(torch.nn.Module):
+    """A module that is one call."""
+
+    def __init__(self, target: OpOverload, arguments: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.target, self.arguments = target, dict(arguments)
+
+    def forward(self, *tensors: Tensor) -> Any:
+        given = iter(tensors)
+        arguments = pytree.tree_map_only(Node, lambda node: next(given), self.arguments)
+        return _rms_norm(**arguments) if self.target == torch.ops.aten.rms_norm.default else self.target(**arguments)
+
+
+def _rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
+    beside a tensor, which would become a constant of the program."""
+    dims = list(range(-len(normalized_shape), 0))
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    mean = (input * input).mean(dims, keepdim=True)
+    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
+    return result if weight is None else result * weight
+
+
+def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:
+    """One call by itself, on ExecuTorch's own road to the edge dialect."""
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    values = [node.meta["val"] for node in operands(arguments)]
+    tensors = tuple(torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype) for value in values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch to itself
+        exported = torch.export.export(_Single(target, arguments), tensors, strict=False)
+        edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
+    specs = edge.graph_signature
+    if any(spec.kind is not InputKind.USER_INPUT for spec in specs.input_specs):
+        raise CortadoError("it needs constants of its own")
+    if any(spec.kind is not OutputKind.USER_OUTPUT for spec in specs.output_specs):
+        raise CortadoError("it changes its arguments")
+    if not all(_is_static(node) for node in edge.graph.nodes if node.op != "output"):
+        raise CortadoError("the shape of its result depends on the data")
+    assert isinstance(edge, ExportedProgram)
+    return edge
+
+
+def _is_static(node: Node) -> bool:
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return all(isinstance(value, Tensor) and all(isinstance(n, int) for n in value.shape) for value in values)
+
+
+def calls(edge: ExportedProgram) -> Iterator[Node]:
+    """The kernels that an edge program calls."""
+    return (n for n in edge.graph.nodes if n.op == "call_function" and n.target is not operator.getitem)
+
+
+def _out_variant(node: Node) -> str:
+    """The name under which the runtime looks for the kernel of an edge operator."""
+    from executorch.exir.operator.convert import to_out_variant
+
+    target: Any = node.target
+    try:
+        return str(to_out_variant(target._op)[0].name())
+    except RuntimeError:  # there is none
+        return str(target._op.name())
+
+
+@cache
+def kernels() -> frozenset[str]:
+    """The operators of ExecuTorch's portable library, as the installed package lists them."""
+    spec = find_spec("executorch")
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for folder in folders:
+        path = Path(folder) / "kernels" / "portable" / "functions.yaml"
+        if path.is_file():
+            found = re.findall(r"^- (?:op|func): ([\w:.]+)", path.read_text(), re.MULTILINE)
+            return frozenset(name if "::" in name else f"{NAMESPACE}::{name}" for name in found)
+    raise CortadoError("ExecuTorch's list of portable kernels is missing; install it: pip install executorch==1.5.1")
+
+
+def is_float(node: Node) -> bool:
+    """A float call of the lowered graph, or one of several results of such a call."""
+    source = node.args[0] if node.target is operator.getitem else None
+    return FLOAT in node.meta or (isinstance(source, Node) and FLOAT in source.meta)
+
+
+# ---- what is told of them --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FloatOperator:
+    """One line of the report: a node that stays in float."""
+
+    node: str
+    operator: str
+    module: str | None
+    source: str | None
+    reason: str
+    kernels: tuple[str, ...]
+
+
+def float_operators(program: ExportedProgram) -> list[FloatOperator]:
+    """The calls of a lowered program that stayed in float."""
+    return [
+        FloatOperator(
+            node=node.name,
+            operator=str(node.target),
+            module=module_path(node),
+            source=source_line(node),
+            reason=node.meta[FLOAT].reason,
+            kernels=node.meta[FLOAT].kernels,
+        )
+        for node in program.graph_module.graph.nodes
+        if FLOAT in node.meta
+    ]
+
+
+# ---- the reference ---------------------------------------------------------------------------------------------
+
+
+def call_name(node: Node) -> str:
+    """The name of a float call in a lowered graph: as `aten::cumsum.default`, which no operator of ours is called."""
+    if node.target is operator.getitem:
+        return GETITEM
+    assert isinstance(node.target, OpOverload)
+    return f"{node.target.namespace}::{node.target.__name__}"
+
+
+def is_float_call(name: str) -> bool:
+    return name == GETITEM or "." in name
+
+
+def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
+    """What a float call gives: torch's own float32 kernels on this machine."""
+    if name == GETITEM:
+        return arguments["source"][arguments["index"]]
+    found = re.fullmatch(rf"{NAMESPACE}::(\w+)\.(\w+)", name)
+    packet = getattr(torch.ops.aten, found.group(1), None) if found is not None else None
+    target = getattr(packet, found.group(2), None) if found is not None else None
+    if not isinstance(target, OpOverload) or not _is_function_of_tensors(target):
+        raise CortadoError(f"torch has no function {name} of tensors; compile the model again")
+    with torch.no_grad():
+        return target(**arguments)
+
+
+def _is_function_of_tensors(target: OpOverload) -> bool:
+    """The name may come from anybody's file: nothing that reads files or changes its arguments."""
+    given = [str(argument.type) for argument in target._schema.arguments]
+    return any("Tensor" in kind for kind in given) and not target._schema.is_mutable

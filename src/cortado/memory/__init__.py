@@ -1,0 +1,24 @@
+"""Memory planning: problem, plan, lower bound, and a validator that shares no code with the planner."""
+
+from cortado.memory.csv import read_csv, write_csv
+from cortado.memory.planner import lower_bound, plan
+from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Spent
+from cortado.memory.timeline import Moment, peak_buffers, timeline
+from cortado.memory.validate import validate
+
+__all__ = [
+    "Buffer",
+    "Effort",
+    "Moment",
+    "Overlay",
+    "Plan",
+    "Problem",
+    "Spent",
+    "lower_bound",
+    "peak_buffers",
+    "plan",
+    "read_csv",
+    "timeline",
+    "validate",
+    "write_csv",
+]

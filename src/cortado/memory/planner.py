@@ -1,0 +1,48 @@
+"""From a problem to a plan: parts that never live together are planned apart."""
+
+from collections.abc import Iterable
+
+from cortado.memory.bounds import Model, bound_of
+from cortado.memory.problem import Buffer, Effort, Plan, Problem, Spent, Time
+from cortado.memory.search import QUICK_WORK, WORK_PER_SECOND, Budget, solve
+
+
+# The two questions
+def lower_bound(problem: Problem) -> int:
+    """Bytes that every plan of this problem needs. Proven, not always reachable."""
+    return max((bound_of(Model(part, problem.overlays)) for part in _time_parts(problem.buffers)), default=0)
+
+
+def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
+    """Place every buffer, with a peak as low as the effort finds. The same problem always gives the same plan.
+
+    `seconds` is turned into a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one.
+    """
+    models = [Model(part, problem.overlays) for part in _time_parts(problem.buffers)]
+    bounds = [bound_of(model, effort is Effort.FULL) for model in models]
+    proven = goal = max(bounds, default=0)
+    offsets = {buffer.name: 0 for buffer in problem.buffers}
+    budget = Budget(QUICK_WORK)
+    if effort is Effort.FULL:
+        budget = Budget(int(seconds * WORK_PER_SECOND))
+    # The hardest stretch goes first: the others then only have to stay below its peak.
+    for _, model in sorted(zip(bounds, models, strict=True), key=lambda pair: -pair[0]):
+        found = solve(model, goal, budget, effort)
+        proven = max(proven, found.proven)
+        goal = max(goal, found.placement.peak)
+        offsets.update(zip(model.names, (at * model.unit for at in found.placement.at), strict=True))
+    peak = max((offsets[b.name] + b.size for b in problem.buffers if b.size), default=0)
+    return Plan(offsets, peak, proven, peak == proven, Spent(budget.spent, budget.total, exhausted=peak != proven))
+
+
+def _time_parts(buffers: Iterable[Buffer]) -> list[list[Buffer]]:
+    """Groups of buffers that share no moment with another group, each in order of birth; empty buffers are left out."""
+    parts: list[list[Buffer]] = []
+    end: Time | None = None
+    for buffer in sorted((b for b in buffers if b.size), key=lambda b: (b.start, b.end)):
+        if end is None or buffer.start >= end:
+            parts.append([])
+            end = buffer.end
+        parts[-1].append(buffer)
+        end = max(end, buffer.end)
+    return parts

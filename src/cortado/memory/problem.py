@@ -1,0 +1,128 @@
+"""A memory problem and its plan, as plain data: buffers with lifetimes, overlays, offsets."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cortado.base.errors import CortadoError
+
+Time = tuple[int, int]
+"""A point on the two-level clock: (stage, position of the step inside it), compared in that order."""
+
+
+# Problem and plan
+ALIGN = 16
+"""What buffers are aligned to unless they say otherwise: the widest load or store of any Cortex-M."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """`size` bytes that hold data in the half-open interval [start, end) and begin at a multiple of `align`."""
+
+    name: str
+    size: int
+    start: Time
+    end: Time
+    align: int = ALIGN
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """`out` and `inp` may share bytes while both live if offset(out) + lead <= offset(inp).
+
+    `lead` is the number of bytes by which writing `out` may run ahead of the last read of `inp`: 0 means exactly in
+    place (or lower), a negative lead that much of `inp` is dead before the first byte of `out` is written.
+    """
+
+    out: str
+    inp: str
+    lead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What has to be placed. Checked on construction."""
+
+    buffers: tuple[Buffer, ...]
+    overlays: tuple[Overlay, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "buffers", tuple(self.buffers))
+        object.__setattr__(self, "overlays", tuple(self.overlays))
+        names: set[str] = set()
+        for buffer in self.buffers:
+            if fault := fault_of(buffer):
+                raise CortadoError(fault[1])
+            if buffer.name in names:
+                raise CortadoError(f"two buffers are called '{buffer.name}': give each buffer its own name")
+            names.add(buffer.name)
+        pairs: set[tuple[str, str]] = set()
+        for overlay in self.overlays:
+            _check_overlay(overlay, names)
+            if (overlay.out, overlay.inp) in pairs:
+                raise CortadoError(
+                    f"'{overlay.out}' is laid over '{overlay.inp}' twice: keep the overlay with the lower lead"
+                )
+            pairs.add((overlay.out, overlay.inp))
+
+
+def fault_of(buffer: Buffer) -> tuple[str, str] | None:
+    """What makes a buffer impossible to plan: the field and a message."""
+    if not buffer.name or buffer.name != buffer.name.strip():
+        return "name", f"found a buffer called '{buffer.name}': expected a name without space around it"
+    if buffer.size < 0:
+        return "size", f"buffer '{buffer.name}' has size {buffer.size}: expected 0 or more bytes"
+    if not buffer.start < buffer.end:
+        lifetime = f"from {buffer.start} to {buffer.end}"
+        return "end", f"buffer '{buffer.name}' lives {lifetime}: expected an end, which is exclusive, after the start"
+    if buffer.align < 1 or buffer.align & (buffer.align - 1):
+        return "align", f"buffer '{buffer.name}' has alignment {buffer.align}: expected a power of two"
+    return None
+
+
+def _check_overlay(overlay: Overlay, names: set[str]) -> None:
+    """Refuse an overlay of something unknown, or of a buffer over itself."""
+    for name in (overlay.out, overlay.inp):
+        if name not in names:
+            raise CortadoError(
+                f"the overlay of '{overlay.out}' over '{overlay.inp}' names '{name}', which is no buffer of the problem"
+            )
+    if overlay.out == overlay.inp:
+        raise CortadoError(f"'{overlay.out}' is laid over itself: an overlay needs two different buffers")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The work of a search, and what it may do at most; `exhausted`: it ended there, and better may exist.
+
+    Work is counted in what a search looks at, never in seconds: the same problem ends the same way on every machine.
+    """
+
+    work: int
+    bound: int
+    exhausted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An offset for every buffer. `lower_bound` is proven: no plan of the problem has a lower peak."""
+
+    offsets: Mapping[str, int]
+    peak: int
+    lower_bound: int
+    optimal: bool
+    spent: Spent = field(default=Spent(0, 0, exhausted=False), compare=False, repr=False)  # how it was found
+
+    @property
+    def gap(self) -> int:
+        """Bytes between the peak and what is proven to be needed; 0 exactly when the plan is proven optimal."""
+        return self.peak - self.lower_bound
+
+
+class Effort(enum.Enum):
+    """How hard `plan` tries."""
+
+    QUICK = enum.auto()
+    """A few orders and a short walk, a millisecond or so: for a search that plans hundreds of times."""
+    FULL = enum.auto()
+    """Restarts, then the exact search, until the plan is proven optimal or the work is used up."""

@@ -1,0 +1,51 @@
+"""Whether a plan is right, found without any of the planner's code."""
+
+from cortado.base.errors import CortadoError
+from cortado.memory.problem import Buffer, Plan, Problem
+
+
+# Checking a plan, by the rules alone
+def validate(problem: Problem, plan: Plan) -> None:
+    """Refuse a plan that breaks a rule; the message names the buffers. Deliberately simple, knows no solver."""
+    named = {buffer.name for buffer in problem.buffers}
+    if set(plan.offsets) != named:
+        odd = sorted(named.symmetric_difference(plan.offsets))[0]
+        where = "has no offset in the plan" if odd in named else "has an offset but is no buffer of the problem"
+        raise CortadoError(f"buffer '{odd}' {where}: plan and problem must name the same buffers")
+    for buffer in problem.buffers:
+        offset = plan.offsets[buffer.name]
+        if offset < 0 or offset % buffer.align:
+            raise CortadoError(
+                f"buffer '{buffer.name}' lies at offset {offset}: expected a multiple of {buffer.align}, 0 or more"
+            )
+    top = max((plan.offsets[b.name] + b.size for b in problem.buffers if b.size), default=0)
+    if plan.peak != top:
+        raise CortadoError(f"the plan says its peak is {plan.peak} bytes, but its buffers end at {top}")
+    if plan.lower_bound > plan.peak or plan.optimal != (plan.lower_bound == plan.peak):
+        raise CortadoError(
+            f"the plan says peak {plan.peak}, lower bound {plan.lower_bound}, optimal {plan.optimal}: these contradict"
+        )
+    for number, one in enumerate(problem.buffers):
+        for other in problem.buffers[number + 1 :]:
+            _validate_pair(problem, plan, one, other)
+
+
+def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> None:
+    """Two buffers may not share a byte while both live, unless an overlay allows it."""
+    a, b = plan.offsets[one.name], plan.offsets[other.name]
+    apart_in_time = one.end <= other.start or other.end <= one.start
+    apart_in_memory = a + one.size <= b or b + other.size <= a or one.size == 0 or other.size == 0
+    if apart_in_time or apart_in_memory:
+        return
+    reason = "and no overlay allows that"
+    for overlay in problem.overlays:
+        if {overlay.out, overlay.inp} == {one.name, other.name}:
+            if plan.offsets[overlay.out] + overlay.lead <= plan.offsets[overlay.inp]:
+                return
+            reason = (
+                f"but '{overlay.out}' must start at least {overlay.lead} bytes before '{overlay.inp}' to lie over it"
+            )
+    raise CortadoError(
+        f"buffers '{one.name}' at {a}..{a + one.size} and '{other.name}' at {b}..{b + other.size} share bytes "
+        f"while both live, from {max(one.start, other.start)} to {min(one.end, other.end)}, {reason}"
+    )

@@ -1,0 +1,269 @@
+"""What each kernel variant can take, its constants in the order it reads them, and the scratch it needs.
+
+All of it is known at compile time. The portable kernels take weights as they are, need no scratch, and are what remains
+where a `fits_` function here says no. Biases already hold the folded input offset. Shifts are between -31 and 30, and
+acc * 2^shift fits in 32 bits: that much the operators guarantee.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cortado.base.target import Core
+
+Int8 = NDArray[np.int8]
+Int32 = NDArray[np.int32]
+
+
+def _doubling_fits(weights: Int8, bias: Int32, shift: Int32, channel_axis: int) -> bool:
+    """Whether every sum, shifted left, stays below 2^30: kernels that use a long multiply's upper word double it."""
+    axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
+    largest = 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
+    return bool(np.all(largest << np.maximum(shift, 0).astype(np.int64) < 1 << 30))
+
+
+def _no_minimum(weights: Int8) -> bool:
+    """Two products of a byte and a weight fit 16 bits unless a weight is -128."""
+    return not np.any(weights == -128)
+
+
+def fits_conv_tile(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+    """Whether conv2d or conv1x1 `__scalar` (`__dsp` on DSP cores) takes a layer. weights [out_c, ...]."""
+    return _no_minimum(weights) if core is Core.SMALL else _doubling_fits(weights, bias, shift, 0)
+
+
+def fits_linear_group(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+    """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer: right shifts only. weights [out_c, in_c]."""
+    return bool(np.all(shift < 0)) and _doubling_fits(weights, bias, shift, 0)
+
+
+def fits_depthwise(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
+    """Whether depthwise `__scalar` (`__dsp` on DSP cores) takes a layer. weights [kernel_h, kernel_w, channels], one
+    output channel for each input channel."""
+    return weights.shape[2] >= 4 and (core is Core.SMALL or _doubling_fits(weights, bias, shift, 2))
+
+
+def fits_depthwise3x3_dsp(
+    weights: Int8,
+    bias: Int32,
+    shift: Int32,
+    act: tuple[int, int],
+    columns: tuple[int, int],
+    slide: tuple[int, int, int],
+) -> bool:
+    """Whether depthwise3x3 `__dsp` takes a layer.
+
+    `act` is the clamp, `columns` the widths of input and output, `slide` horizontal stride, left padding and dilation.
+    """
+    (in_w, out_w), (stride, pad, dilation) = columns, slide
+    over = (out_w - 1) * stride - pad + 2 - (in_w - 1)  # how far the last window reaches past the row
+    geometry = weights.shape[:2] == (3, 3) and stride in (1, 2) and dilation == 1 and pad in (0, 1) and over <= 1
+    inside = in_w >= 3 - pad  # the first window's third column
+    return (
+        geometry
+        and inside
+        and act == (-128, 127)
+        and bool(np.all(shift < 0))
+        and _doubling_fits(weights, bias, shift, 2)
+    )
+
+
+def fits_conv_tile_mve(shift: Int32) -> bool:
+    """Whether conv2d or conv1x1 `__mve` takes a layer: every output is shifted right."""
+    return bool(np.all(shift < 0))
+
+
+def fits_depthwise_mve(weights: Int8, shift: Int32) -> bool:
+    """Whether depthwise `__mve`, or depthwise_few `__mve` of fewer than 16 channels, takes a layer."""
+    return _no_minimum(weights) and bool(np.all(shift <= 0))
+
+
+def fits_depthwise3x3_mve(weights: Int8, shift: Int32) -> bool:
+    """Whether depthwise3x3 `__mve` takes a layer."""
+    plain = weights.shape[:2] == (3, 3) and weights.shape[2] >= 16
+    return plain and fits_depthwise_mve(weights, shift) and bool(np.all(shift < 0))
+
+
+ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, which its variants take as b
+
+
+def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int], act: tuple[int, int]) -> bool:
+    """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs."""
+    return b == ADD_HALF and a[1] <= 0 and out[1] <= 0 and act == (-128, 127)
+
+
+def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:
+    """Whether add `__mve` takes a layer: any clamp, and the output is shifted right."""
+    return b == ADD_HALF and a[1] <= 0 and out[1] < 0
+
+
+def fits_mul_mve(shift: int) -> bool:
+    """Whether mul_channel `__mve` takes a layer: the output is shifted right."""
+    return shift < 0
+
+
+def fits_means_mve(count: int) -> bool:
+    """Whether means `__mve` divides sums of `count` bytes exactly: |sum| + count / 2 < 129 * count, and the product of
+    that with the error of 2^32 / count, which is below count, has to stay below 2^32."""
+    return 129 * count**2 < 1 << 32
+
+
+def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
+    """Whether avg_pool2d `__dsp` (at least 4 channels) or `__mve` takes a window: sums of 16 bits."""
+    return kernel_h * kernel_w <= 256
+
+
+def _pad(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
+    """Zeros at the end of one axis, up to a multiple."""
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = (0, -array.shape[axis] % multiple)
+    return np.pad(array, widths)
+
+
+def _shift_words(shift: Int32, core: Core) -> NDArray[np.uint32]:
+    """Left shift, right shift << 8, and the sign bit if there is a right shift.
+
+    Cores with a long multiply use its upper word, so they double first.
+    """
+    right = np.maximum(-shift, 0).astype(np.uint32)
+    left = np.maximum(shift, 0).astype(np.uint32) + np.uint32(core is not Core.SMALL)
+    return left | right << np.uint32(8) | (right > 0).astype(np.uint32) << np.uint32(31)
+
+
+def _multiplier_words(multiplier: Int32, core: Core) -> NDArray[np.uint32]:
+    """Small cores multiply by signed halves: the upper one is one more where the lower one is negative."""
+    words = multiplier.astype(np.int64)
+    if core is Core.SMALL:
+        low = words.astype(np.int16).astype(np.int64)
+        words = (words - low) | (low & 0xFFFF)
+    return words.astype(np.uint32)
+
+
+def _bytes(words: NDArray[np.generic]) -> Int8:
+    """32-bit words as their bytes, along a new last axis."""
+    return words.astype("<u4")[..., None].view(np.int8)
+
+
+def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core, groups: int = 1) -> Int8:
+    """The stream of conv_tile_s8__scalar_dsp.S: [out_c, ...] weights with bias and factors between them.
+
+    Products are padded with zeros to a multiple of 4, channels to what the kernel takes together.
+    """
+    together = 2 if core is Core.LONG else 1
+    words = np.stack([bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1)
+    tables = _pad(words.reshape(groups, -1, 3), 1, together).reshape(-1, together, 3)
+    flat = _pad(_pad(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, together)
+    products = flat.reshape(-1, together, flat.shape[2]).transpose(0, 2, 1).reshape(len(tables), -1)
+    biases = _bytes(tables[:, :, 0]).reshape(len(tables), -1)
+    factors = _bytes(tables[:, :, 1:]).reshape(len(tables), -1)
+    parts = [products, biases, factors] if core is Core.SMALL else [biases, products, factors]
+    return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+
+def scratch_conv1x1_tile(in_c: int, pixels: int) -> int:
+    """Bytes of scratch for conv1x1 `__scalar` and `__dsp`, at most `pixels` at a time."""
+    return (8 if pixels > 2 else 4) * (in_c + 3 & ~3)
+
+
+def scratch_conv2d_tile(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
+    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = in_c / groups.
+
+    A lean layer takes two pixels at a time instead of four. DSP cores gather windows as bytes first unless every tap is
+    a multiple of 4.
+    """
+    padded = taps * depth + 3 & ~3
+    window = padded if core is Core.DSP and depth % 4 else 0
+    return (8 if out_w > 2 and not lean else 4) * padded + window
+
+
+def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
+    """The stream of depthwise_pixel_s8__scalar_dsp.S: [kernel_h, kernel_w, channels] weights, four channels at a time.
+
+    Needs at least 4 channels and a depth multiplier of 1. The last four channels may repeat some of those before.
+    """
+    channels = weights.shape[2]
+    taps = _pad(weights.reshape(-1, channels), 0, 2 if core is Core.DSP else 1)
+    words = np.stack([_multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1)
+    parts = []
+    for first in [*range(0, channels - 3, 4), *([channels - 4] if channels % 4 else [])]:
+        four = slice(first, first + 4)
+        products = taps[:, four]
+        if core is Core.DSP:  # of two taps, channels 0 and 1 of both, then channels 2 and 3 of both
+            products = products.reshape(-1, 2, 2, 2).transpose(0, 2, 1, 3)
+        parts += [_bytes(bias[four]).reshape(-1), products.reshape(-1), _bytes(words[four]).reshape(-1)]
+    return np.ascontiguousarray(np.concatenate(parts))
+
+
+def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise3x3_row_s8__dsp.S for depthwise3x3 `__dsp`: [3, 3, channels] weights."""
+    order = [(0, 2), (1, 2), (0, 1), (1, 1), (2, 2), (0, 0), (2, 1), (1, 0), (2, 0)]
+    products = _pad(np.stack([weights[row, column] for row, column in order], axis=1), 1, 4)
+    words = _bytes(np.stack([bias, multiplier, -shift], axis=1)).reshape(len(bias), -1)
+    return np.ascontiguousarray(np.concatenate([products, words], axis=1)).reshape(-1)
+
+
+def scratch_depthwise(kernel_h: int, kernel_w: int, core: Core) -> int:
+    """Bytes of scratch for depthwise `__scalar` and `__dsp`: a pointer per tap, on DSP cores an even number of them."""
+    taps = kernel_h * kernel_w
+    return 4 * (taps + taps % 2 if core is Core.DSP else taps)
+
+
+def scratch_depthwise_mve(kernel_h: int, kernel_w: int) -> int:
+    """Bytes of scratch for depthwise and depthwise_few `__mve` (depthwise3x3 needs none)."""
+    return 4 * kernel_h * kernel_w
+
+
+def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
+    """The stream of linear_group_s8__scalar_dsp.S: [out_c, in_c] weights, a few channels at a time."""
+    together = 3 if core is Core.SMALL else 4
+    flat = _pad(weights, 0, together)
+    if core is Core.DSP:  # four products of each channel in turn
+        flat = _pad(flat, 1, 4).reshape(-1, together, -(-weights.shape[1] // 4), 4).transpose(0, 2, 1, 3)
+    elif core is Core.LONG:
+        flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
+    tables = _pad(np.stack([bias, multiplier, -1 - shift], axis=1).astype(np.int64), 0, together)
+    groups = len(tables) // together
+    parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
+    return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+
+def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
+    """The stream of conv_tile_s8__mve.S: [out_c, ...] weights, four channels each."""
+    flat = _pad(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
+    fours = flat.reshape(-1, 4, flat.shape[2])
+    whole = flat.shape[2] & ~15
+    blocks = fours[:, :, :whole].reshape(len(fours), 4, -1, 16).transpose(0, 2, 1, 3).reshape(len(fours), -1)
+    rest = fours[:, :, whole:].reshape(len(fours), -1)
+    tables = [
+        _bytes(_pad(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
+    ]
+    return np.ascontiguousarray(np.concatenate([blocks, rest, *tables], axis=1)).reshape(-1)
+
+
+def scratch_conv2d_mve(depth: int, out_w: int) -> int:
+    """Bytes of scratch for conv2d `__mve`: two windows; depth = kernel_h * kernel_w * in_c / groups."""
+    return (2 if out_w > 1 else 1) * depth
+
+
+# The order in which the vector kernel of depthwise holds sixteen channels.
+_MVE_LANES = np.array([0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15])
+
+
+def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise3x3_pixels_s8__mve.S and depthwise_pixel_s8__mve.S, sixteen channels together.
+
+    Weights are [kernel_h, kernel_w, channels]. Needs a depth multiplier of 1 and no weight of -128; all shifts to the
+    right, or none too for the second. The last sixteen channels may repeat some of those before; fewer than sixteen
+    are pixel after pixel.
+    """
+    channels = weights.shape[2]
+    taps = weights.reshape(-1, channels)
+    if channels < 16:
+        lanes = np.resize(np.arange(channels), 16)
+        taps, bias, multiplier, shift = taps[:, lanes], bias[lanes], multiplier[lanes], shift[lanes]
+        channels = 16
+    parts = []
+    for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
+        lanes = first + _MVE_LANES
+        factors = np.stack([multiplier[lanes].reshape(4, 4), shift[lanes].reshape(4, 4)], axis=1)
+        parts += [_bytes(bias[lanes]).reshape(-1), taps[:, first : first + 16].reshape(-1), _bytes(factors).reshape(-1)]
+    return np.ascontiguousarray(np.concatenate(parts))

@@ -1,0 +1,340 @@
+"""Functions of one tensor, element by element: every such piece of a graph becomes one 256-entry table.
+
+`where(x > 0, x, 0.1 * x)`, `x * sigmoid(x)` and `x * relu6(x + 3) / 6` are such pieces just as `tanh(x)` is. Pieces are
+found in the float graph, before quantization, so that no edge inside a piece gets quantization parameters. A piece of
+more than one call becomes one `cortado::pointwise` node that carries its calls as text.
+"""
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+
+from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
+
+Tensor = torch.Tensor
+aten = torch.ops.aten
+
+# ---- which calls are pointwise -------------------------------------------------------------------------------
+
+_FUNCTIONS = (
+    "relu relu6 hardtanh clamp clamp_min clamp_max clip sigmoid special_expit tanh silu gelu hardswish hardsigmoid "
+    "leaky_relu elu selu celu mish softplus exp exp2 expm1 log log2 log10 log1p log_sigmoid sqrt rsqrt abs absolute "
+    "neg negative sin cos tan asin acos atan sinh cosh asinh acosh atanh reciprocal erf erfc square sign sgn floor "
+    "ceil round trunc fix frac threshold logit special_logit hardshrink softshrink nan_to_num deg2rad rad2deg "
+    "sinc special_erf special_erfc special_exp2 special_expm1 special_log1p special_sinc positive"
+)
+_COMBINATIONS = (
+    "add sub subtract rsub mul multiply div divide true_divide floor_divide remainder fmod pow gt ge lt le eq ne "
+    "greater greater_equal less less_equal not_equal where maximum minimum fmax fmin logical_and logical_or "
+    "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not masked_fill prelu _prelu_kernel xlogy "
+    "copysign heaviside hypot atan2 clamp clamp_min clamp_max clip"
+)
+_SINGLE_OVERLOADS = (aten.max.other, aten.min.other, aten.to.dtype, aten._to_copy.default)
+
+
+def _overloads(names: str) -> list[OpOverload]:
+    """Every functional overload of these packets that gives one tensor."""
+    packets = [getattr(aten, name) for name in names.split()]
+    found = [getattr(packet, overload) for packet in packets for overload in packet.overloads()]
+    return [target for target in found if _gives_one_tensor(target)]
+
+
+def _gives_one_tensor(target: OpOverload) -> bool:
+    schema = target._schema
+    written = any(argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments)
+    return not written and [str(item.type) for item in schema.returns] == ["Tensor"]
+
+
+def _tensor_arguments(target: OpOverload) -> int:
+    return sum("Tensor" in str(argument.type) for argument in target._schema.arguments)
+
+
+FUNCTIONS: frozenset[OpOverload] = frozenset(t for t in _overloads(_FUNCTIONS) if _tensor_arguments(t) == 1)
+COMBINATIONS: frozenset[OpOverload] = frozenset(_overloads(_COMBINATIONS)) - FUNCTIONS | frozenset(_SINGLE_OVERLOADS)
+
+_FILLED = {  # tensors of one value -> where that value stands
+    aten.full.default: "fill_value",
+    aten.full_like.default: "fill_value",
+    aten.scalar_tensor.default: "s",
+    aten.zeros.default: 0,
+    aten.zeros_like.default: 0,
+    aten.ones.default: 1,
+    aten.ones_like.default: 1,
+}
+_LARGEST_UNIFORM = 2**16  # constants above that size are not searched for being all the same
+
+
+# ---- a piece as text -----------------------------------------------------------------------------------------
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("pointwise(Tensor input, str function) -> Tensor")
+
+
+@dataclass(frozen=True)
+class _Value:
+    """The result of an earlier call of a piece: 0 is the piece's input, i the result of call i - 1."""
+
+    position: int
+
+
+@cache
+def _parsed(function: str) -> tuple[tuple[OpOverload, tuple[Any, ...], dict[str, Any]], ...]:
+    def decoded(item: Any) -> Any:
+        if isinstance(item, list):
+            return [decoded(inner) for inner in item]
+        if not isinstance(item, dict):
+            return item
+        if "value" in item:
+            return _Value(item["value"])
+        dtype = getattr(torch, item["dtype"])
+        return torch.tensor(item["tensor"], dtype=dtype) if "tensor" in item else dtype
+
+    calls = []
+    for name, args, kwargs in json.loads(function):
+        packet, overload = name.split(".")
+        target = getattr(getattr(aten, packet), overload)
+        calls.append((target, tuple(decoded(args)), {key: decoded(value) for key, value in kwargs.items()}))
+    return tuple(calls)
+
+
+def _run(input: Tensor, function: str) -> Tensor:
+    """Every call of a piece on these values."""
+    values: list[Tensor] = [input]
+
+    def value(item: Any) -> Any:
+        if isinstance(item, list):
+            return [value(inner) for inner in item]
+        return values[item.position] if isinstance(item, _Value) else item
+
+    for target, args, kwargs in _parsed(function):
+        values.append(target(*(value(a) for a in args), **{k: value(v) for k, v in kwargs.items()}))
+    return values[-1].to(input.dtype)
+
+
+_LIBRARY.impl("pointwise", _run, "CompositeExplicitAutograd")
+_LIBRARY.impl("pointwise", lambda input, function: torch.empty_like(input), "Meta")
+
+POINTWISE: OpOverload = torch.ops.cortado.pointwise.default
+
+
+def last_call(node: Node) -> Any:
+    """The target of the call whose result a pointwise node gives."""
+    return _parsed(bind(node)["function"])[-1][0] if is_call(node, POINTWISE) else node.target
+
+
+def function_of(node: Node) -> Callable[[Tensor], Tensor]:
+    """What a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
+    target: Any = node.target
+    others = {name: value for name, value in bind(node).values.items() if not isinstance(value, Node)}
+    name = operand_name(node)
+    return lambda values: target(**{name: values, **others})
+
+
+def operand_name(node: Node) -> str:
+    """The name of the one tensor argument."""
+    return next(name for name, value in bind(node).values.items() if isinstance(value, Node))
+
+
+# ---- constants of a float graph ------------------------------------------------------------------------------
+
+
+def attribute(node: Node) -> Tensor | None:
+    """The data behind a get_attr node; None for anything else."""
+    value: Any = node.graph.owning_module if node.op == "get_attr" else None
+    for part in str(node.target).split(".") if value is not None else ():
+        value = getattr(value, part, None)
+    return value.detach() if isinstance(value, Tensor) else None
+
+
+# ---- finding pieces ------------------------------------------------------------------------------------------
+
+
+def is_pointwise(node: Node) -> bool:
+    return node.op == "call_function" and (node.target in FUNCTIONS or node.target in COMBINATIONS)
+
+
+def uniform_value(node: Node) -> float | int | bool | None:
+    """The value of a constant tensor that holds one value only; None for anything else."""
+    if node.op == "get_attr":
+        data = attribute(node)
+        if data is None or not 1 <= data.numel() <= _LARGEST_UNIFORM or bool((data != data.reshape(-1)[0]).any()):
+            return None
+        first: float | int | bool = data.reshape(-1)[0].item()
+        return first
+    if node.op == "call_function" and node.target in _FILLED:
+        where = _FILLED[node.target]
+        value = bind(node)[where] if isinstance(where, str) else where
+        return value if isinstance(value, bool | int | float) else None
+    return None
+
+
+def operands(node: Node) -> list[Node]:
+    """The tensors a call depends on: those that are not one constant number."""
+    return [parent for parent in node.all_input_nodes if uniform_value(parent) is None]
+
+
+def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
+    """Every node of a piece -> the tensor it is a function of. Nodes in `cut` belong to no piece.
+
+    A shape that differs from its source's would mean broadcasting, which is no function of one element.
+    """
+    found: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node in cut or not is_pointwise(node):
+            continue
+        roots = {found.get(parent, parent) for parent in operands(node)}
+        if len(roots) == 1:
+            root = roots.pop()
+            if root.op != "get_attr" and _is_float(root) and root.meta["val"].shape == node.meta["val"].shape:
+                found[node] = root
+    return found
+
+
+def _is_float(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, Tensor) and value.dtype == torch.float32
+
+
+def merge_pieces(module: GraphModule, cut: Collection[Node] = ()) -> None:
+    """Every piece of more than one call, and every arithmetic with constants, becomes one pointwise node."""
+    found = sources(module.graph, cut)
+    ends = [node for node in found if _is_float(node) and any(found.get(u) is not found[node] for u in node.users)]
+    # All texts first: replacing one end changes what the text of another would be made from.
+    texts = [_text(node, found[node]) for node in ends]
+    for node, text in zip(ends, texts, strict=True):
+        if text is not None:
+            with module.graph.inserting_before(node):
+                node.replace_all_uses_with(add_call(node, POINTWISE, found[node], text))
+    module.graph.eliminate_dead_code()
+
+
+def _text(end: Node, root: Node) -> str | None:
+    """The piece from root to end; None where it is a single call that needs no other spelling."""
+    if end.target in FUNCTIONS and end.all_input_nodes == [root]:
+        return None
+    positions: dict[Node, int] = {root: 0}
+    calls: list[Any] = []
+
+    def encoded(item: Any) -> Any:
+        if isinstance(item, list | tuple):
+            return [encoded(inner) for inner in item]
+        if isinstance(item, torch.dtype):
+            return {"dtype": str(item).removeprefix("torch.")}
+        if not isinstance(item, Node):
+            return item if isinstance(item, bool | int | float | str) else None
+        constant = uniform_value(item)
+        if constant is not None:
+            return {"tensor": constant, "dtype": str(item.meta["val"].dtype).removeprefix("torch.")}
+        return {"value": positions[item]}
+
+    for node in _between(root, end):
+        target: Any = node.target
+        calls.append(
+            [target.__name__, encoded(list(node.args)), {key: encoded(value) for key, value in node.kwargs.items()}]
+        )
+        positions[node] = len(calls)
+    return json.dumps(calls, separators=(",", ":"))
+
+
+def _between(root: Node, end: Node) -> list[Node]:
+    """The nodes of a piece, each behind those it needs."""
+    order: list[Node] = []
+    seen = {root}
+    stack = [(end, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((parent, False) for parent in reversed(operands(node)))
+    return order
+
+
+# ---- clamps --------------------------------------------------------------------------------------------------
+
+_CLAMPS = frozenset(
+    (
+        aten.relu.default,
+        aten.relu6.default,
+        aten.hardtanh.default,
+        aten.clamp.default,
+        aten.clamp_min.default,
+        aten.clamp_max.default,
+    )
+)
+
+
+def _number(value: Any, default: float) -> float:
+    return default if value is None else float(value)
+
+
+def clamp_bounds(bound: Bound) -> tuple[float, float]:
+    """(low, high) of a call of relu, relu6, hardtanh or clamp."""
+    target = bound.node.target
+    if target == aten.relu.default:
+        return 0.0, math.inf
+    if target == aten.relu6.default:
+        return 0.0, 6.0
+    if target == aten.hardtanh.default:
+        return float(bound["min_val"]), float(bound["max_val"])
+    return _number(bound.get("min"), -math.inf), _number(bound.get("max"), math.inf)
+
+
+def is_clamp(node: Node) -> tuple[float, float] | None:
+    """(low, high) if the node only clamps its input; a clamp with its bounds crossed is left to the table."""
+    if node.op != "call_function" or node.target not in _CLAMPS:
+        return None
+    low, high = clamp_bounds(bind(node))
+    return (low, high) if low <= high else None
+
+
+# Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
+# clamping behind.
+_MONOTONE = frozenset(
+    (
+        aten.reshape.default,
+        aten.permute.default,
+        aten.transpose.int,
+        aten.max_pool2d.default,
+        aten.upsample_nearest2d.vec,
+        aten.upsample_nearest2d.default,
+    )
+)
+
+
+def hoist_clamps(module: GraphModule, fuses: Callable[[Node], bool]) -> None:
+    """conv -> max_pool -> relu becomes conv -> relu -> max_pool, where `fuses(conv)` says conv carries the relu."""
+    for node in list(module.graph.nodes):
+        if is_clamp(node) is not None:
+            chain = _movers_above(node)
+            if chain and fuses(chain[-1].all_input_nodes[0]):
+                _hoist(node, chain)
+
+
+def _movers_above(node: Node) -> list[Node]:
+    """The data movement and max-pooling right above a node that nothing else reads, nearest first."""
+    chain: list[Node] = []
+    parent = node.all_input_nodes[0]
+    while is_call(parent, *_MONOTONE) and sole_user(parent) is not None:
+        chain.append(parent)
+        parent = parent.all_input_nodes[0]
+    return chain if sole_user(parent) is not None else []
+
+
+def _hoist(clamp: Node, chain: list[Node]) -> None:
+    first, kernel = chain[-1], chain[-1].all_input_nodes[0]
+    rest: Mapping[str, Any] = {k: v for k, v in bind(clamp).values.items() if not isinstance(v, Node)}
+    with clamp.graph.inserting_before(first):
+        moved = add_call(clamp, clamp.target, kernel, **rest)
+    first.replace_input_with(kernel, moved)
+    clamp.replace_all_uses_with(chain[0])
+    clamp.graph.erase_node(clamp)

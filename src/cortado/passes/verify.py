@@ -1,0 +1,119 @@
+"""What must hold at each level of the graph: a table of rules, run before and after every pass."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError
+from cortado.ir.graph import constant_names, describe, output_node
+from cortado.ir.op import operator_of
+from cortado.ir.portable import is_float
+
+
+class Level(IntEnum):
+    """QUANTIZED: aten with q/dq or qparams in meta. LOWERED: calls of operators, views and constants only."""
+
+    QUANTIZED = 0
+    LOWERED = 1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A statement and the nodes that break it."""
+
+    levels: tuple[Level, ...]
+    statement: str
+    broken_by: Callable[[ExportedProgram], Iterator[str]]
+
+
+def _calls(program: ExportedProgram) -> Iterator[Node]:
+    return (node for node in program.graph_module.graph.nodes if node.op == "call_function")
+
+
+def _undefined(program: ExportedProgram) -> Iterator[str]:
+    seen: set[Node] = set()
+    for node in program.graph_module.graph.nodes:
+        if any(parent not in seen for parent in node.all_input_nodes):
+            yield describe(node)
+        seen.add(node)
+
+
+def _unsigned_placeholders(program: ExportedProgram) -> Iterator[str]:
+    named = [spec.arg.name for spec in program.graph_signature.input_specs]
+    found = [node.name for node in program.graph_module.graph.nodes if node.op == "placeholder"]
+    if named != found:
+        yield f"signature {named[:4]}..., graph {found[:4]}..."
+
+
+def _missing_data(program: ExportedProgram) -> Iterator[str]:
+    for name, target in constant_names(program).items():
+        if target not in program.state_dict and target not in program.constants:
+            yield name
+
+
+def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
+    return (node for node in _calls(program) if not is_float(node))
+
+
+def _without_value(program: ExportedProgram) -> Iterator[str]:
+    return (describe(node) for node in _integer_calls(program) if not isinstance(node.meta.get("val"), FakeTensor))
+
+
+def _unknown_calls(program: ExportedProgram) -> Iterator[str]:
+    return (describe(node) for node in _integer_calls(program) if operator_of(node.target) is None)
+
+
+def _positional(program: ExportedProgram) -> Iterator[str]:
+    return (describe(node) for node in _integer_calls(program) if node.args)
+
+
+def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
+    for node in _calls(program):
+        operator = operator_of(node.target)
+        if operator is not None:
+            expected = set(operator.argument_names) - set(operator.scratch_names)
+            if set(node.kwargs) != expected:
+                yield f"{describe(node)}: found {sorted(node.kwargs)}, expected {sorted(expected)}"
+
+
+def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
+    for node in _calls(program):
+        operator, value = operator_of(node.target), node.meta.get("val")
+        if operator is None or operator.view or not isinstance(value, torch.Tensor):
+            continue
+        if value.dtype != operator.dtype:
+            yield f"{describe(node)}: {value.dtype}, expected {operator.dtype}"
+
+
+def _no_output(program: ExportedProgram) -> Iterator[str]:
+    if not output_node(program.graph_module.graph).all_input_nodes:
+        yield "the graph returns nothing"
+
+
+EVERY = tuple(Level)
+LOWERED = (Level.LOWERED,)
+
+RULES = (
+    Rule(EVERY, "every operand is defined before it is used", _undefined),
+    Rule(EVERY, "the signature names the placeholders in their order", _unsigned_placeholders),
+    Rule(EVERY, "every constant has data", _missing_data),
+    Rule(EVERY, "the graph returns a tensor", _no_output),
+    Rule(LOWERED, "every call has a value of known shape", _without_value),
+    Rule(LOWERED, "every call is an operator of the registry, or was left in float", _unknown_calls),
+    Rule(LOWERED, "arguments are passed by name", _positional),
+    Rule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
+    Rule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),
+)
+
+
+def verify(program: ExportedProgram, level: Level, where: str) -> None:
+    """Raises on the first broken rule: a mistake of a pass, not of the user."""
+    for rule in RULES:
+        if level in rule.levels:
+            for culprit in rule.broken_by(program):
+                raise CortadoError(f"{where}: broken rule at level {level.name}: {rule.statement}: {culprit}")

@@ -1,0 +1,105 @@
+"""Which stages: the cheapest borders under a limit of memory, and the lowest limit that can be met."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cortado.options import Optimize
+from cortado.plan.program import Walk
+from cortado.plan.segments import Segment, Segments, Tally
+
+BALANCED_EXTRA = 0.10  # more instructions than layer by layer that `balanced` may spend
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Stages up to some step: what their row calls cost, the highest of their peaks, and the last of them."""
+
+    instructions: int = 0
+    peak: int = 0
+    segment: Segment | None = None
+    before: "_Choice | None" = None
+
+    def then(self, segment: Segment) -> "_Choice":
+        return _Choice(self.instructions + segment.instructions, max(self.peak, segment.peak), segment, self)
+
+    @property
+    def stages(self) -> tuple[Segment, ...]:
+        found: list[Segment] = []
+        choice: _Choice | None = self
+        while choice is not None and choice.segment is not None:
+            found.append(choice.segment)
+            choice = choice.before
+        return tuple(reversed(found))
+
+
+def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
+    """The stages, each with a peak of at most `limit`, that make the fewest row calls.
+
+    A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
+    """
+    over = -1  # the last step that is over the limit alone
+    best: list[_Choice | None] = [_Choice()]
+    for last in range(len(search.steps)):
+        before, alone = best[last], search.alone(last)
+        over = last if alone.peak > limit else over
+        chosen = before.then(alone) if before is not None and over != last else None
+        if search.crossing[last + 1] <= limit:
+            for start, segment in _longer(search, limit, best, over, last, tally):
+                # What costs more is not even planned.
+                cost = start.instructions + segment.instructions
+                if (chosen is None or cost < chosen.instructions) and segment.fits(limit):
+                    chosen = start.then(segment)
+        best.append(chosen)
+    return best[-1]
+
+
+def _longer(
+    search: Segments, limit: int, best: Sequence[_Choice | None], over: int, last: int, tally: Tally
+) -> Iterator[tuple[_Choice, Segment]]:
+    """The stages of several steps that end with `last`, each with the best choice before it."""
+    rings = 0
+    for first in range(last - 1, -1, -1):
+        rings += search.ring_bytes[first]
+        if not search.possible(first, last) or rings + search.crossing[last + 1] > limit:
+            return
+        before = best[first]
+        small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
+        if small and before is not None and first <= over:
+            yield from ((before, segment) for segment in search.segments(first, last, tally))
+
+
+def choose(search: Segments, optimize: Optimize, instructions: int, tally: Tally) -> tuple[Segment, ...]:
+    """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
+    layers = _Choice()
+    for index in range(len(search.steps)):
+        layers = layers.then(search.alone(index))
+    if optimize is Optimize.TIME:
+        return layers.stages
+    budget = layers.instructions + BALANCED_EXTRA * instructions
+    best, low = layers, max(search.crossing[0], search.crossing[-1])
+    step = low // 16 + 64
+    while low < best.peak:  # no limit below `low` is within reach, `best` is
+        # Upwards first: a tight limit rules out most stages before they are looked at.
+        limit = min(low + step, (low + best.peak - 1) // 2)
+        found = _cheapest(search, limit, tally)
+        if found is None or (optimize is Optimize.BALANCED and found.instructions > budget):
+            low = limit + 1
+            step *= 2
+        else:
+            best = found
+    return _take_in_delays(search, best.stages) if optimize is Optimize.RAM else best.stages
+
+
+def _take_in_delays(search: Segments, stages: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Where it costs no peak, a residual branch waits in a ring inside its stage, not as a whole tensor around it."""
+    limit = max((segment.peak for segment in stages), default=0)
+    for index, step in enumerate(search.steps):
+        sources = [search.uses.made.get(port.source, -1) for port in step.inputs if isinstance(port.source, str)]
+        if step.kind is Walk.ELEMENTS and len(sources) > 1 and min(sources) >= 0:
+            covering = [segment for segment in stages if segment.last >= min(sources) and segment.first <= index]
+            first, last = covering[0].first, covering[-1].last
+            if len(covering) > 1 and search.possible(first, last) and search.segment(first, last).fits(limit):
+                before = tuple(segment for segment in stages if segment.last < first)
+                after = tuple(segment for segment in stages if segment.first > last)
+                stages = (*before, search.segment(first, last), *after)
+    return stages

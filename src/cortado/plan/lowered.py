@@ -1,0 +1,250 @@
+"""The lowered graph as plain data, its file format, and the exact integer reference that runs it."""
+
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError
+from cortado.base.names import is_node_name, printable
+from cortado.base.numerics import QParams
+from cortado.ir.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
+from cortado.ir.op import Call, operator_of, registry
+from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
+from cortado.ops.transpose import TRANSPOSE
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor argument: the name of a constant, an input or an earlier call."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of a tensor without its data."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    qparams: QParams | None = None
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class LoweredCall:
+    """A call of an operator, or of aten in float; `module` is where in the user's model it comes from.
+
+    `twin` is the node of the float graph (export.FloatModel) whose values the call gives, in whatever layout.
+    """
+
+    name: str
+    operator: str
+    arguments: Mapping[str, Any]
+    module: str = ""
+    twin: str = ""
+
+    def refs(self, *names: str) -> list[str]:
+        """The tensors behind these arguments, lists taken apart."""
+        found: list[str] = []
+        for name in names:
+            value = self.arguments[name]
+            found += [item.name for item in (value if isinstance(value, list) else [value]) if isinstance(item, Ref)]
+        return found
+
+
+@dataclass(frozen=True)
+class LoweredGraph:
+    """Inputs, constants, calls in order, outputs: enough to run the exact reference or to build a bundle anywhere."""
+
+    inputs: tuple[str, ...]
+    constants: Mapping[str, Tensor]
+    calls: tuple[LoweredCall, ...]
+    outputs: tuple[str, ...]
+    values: Mapping[str, Value]  # of inputs and calls, but for float calls that give several tensors
+
+    @cached_property
+    def by_name(self) -> dict[str, LoweredCall]:
+        return {call.name: call for call in self.calls}
+
+    @cached_property
+    def users(self) -> dict[str, list[LoweredCall]]:
+        """Who reads each input or call; the graph's outputs are not in it."""
+        found: dict[str, list[LoweredCall]] = {}
+        for call in self.calls:
+            for name in dict.fromkeys(call.refs(*call.arguments)):
+                found.setdefault(name, []).append(call)
+        return found
+
+    def bound(self, call: LoweredCall) -> Call:
+        """The call with constants as data and other tensors as shapes."""
+
+        def value(ref: Ref) -> Any:
+            return self.constants[ref.name] if ref.name in self.constants else self.values[ref.name].shape
+
+        arguments = {name: _map(item, Ref, value) for name, item in call.arguments.items()}
+        return Call(registry().operators[call.operator], arguments, self.values[call.name].shape)
+
+
+def lowered_graph(program: ExportedProgram) -> LoweredGraph:
+    """The plain form of a lowered ExportedProgram."""
+    graph = program.graph_module.graph
+    calls = []
+    values = {node.name: _value(node) for node in user_inputs(program)}
+    twins = {name: name for name in values}
+    for node in graph.nodes:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is not None or is_float(node):
+            name = operator.name if operator is not None else call_name(node)
+            given = node.kwargs if operator is not None else arguments_of(node)
+            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in given.items()}
+            moves = operator is not None and (operator.view or operator is TRANSPOSE)  # its operand's values, elsewhere
+            moved = twins.get(node.all_input_nodes[0].name, "") if moves else ""
+            twins[node.name] = node.meta.get(TWIN) or moved
+            calls.append(LoweredCall(node.name, name, arguments, module_path(node) or "", twins[node.name]))
+            if isinstance(node.meta["val"], Tensor):
+                values[node.name] = _value(node)
+    return LoweredGraph(
+        inputs=tuple(node.name for node in user_inputs(program)),
+        constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
+        calls=tuple(calls),
+        outputs=tuple(node.name for node in outputs(program)),
+        values=values,
+    )
+
+
+def _value(node: Node) -> Value:
+    return Value(shape(node), node.meta["val"].dtype, node.meta.get("qparams"))
+
+
+def _map(value: Any, kind: type, change: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_map(item, kind, change) for item in value]
+    return change(value) if isinstance(value, kind) else value
+
+
+def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors)."""
+    values: dict[str, Any] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
+    operators = registry().operators
+    for call in graph.calls:
+        arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
+        if is_float_call(call.operator):
+            values[call.name] = run_float(call.operator, arguments)
+        else:
+            values[call.name] = operators[call.operator].reference(**arguments)
+    return values
+
+
+def reference_outputs(graph: LoweredGraph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    values = run_reference(graph, inputs)
+    return [values[name] for name in graph.outputs]
+
+
+# ---- the file ------------------------------------------------------------------------------------------------
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, Ref):
+        return {"ref": value.name}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    if isinstance(value, dict):
+        return Ref(value["ref"]) if "ref" in value else _dtype(value["dtype"])
+    return value
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name)
+    if not isinstance(found, torch.dtype):
+        raise CortadoError(f"'{name}' is no type of numbers")
+    return found
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
+    """An .npz file of arrays with any names; deterministic, no pickles."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w") as file:
+                np.lib.format.write_array(file, np.asarray(array, order="C"), allow_pickle=False)
+    return stream.getvalue()
+
+
+def to_bytes(graph: LoweredGraph) -> bytes:
+    """An .npz file: one JSON text and the constants; deterministic, no pickles."""
+    calls = [
+        {
+            "name": call.name,
+            "operator": call.operator,
+            "arguments": {name: _encode(value) for name, value in call.arguments.items()},
+            "module": call.module,
+            "twin": call.twin,
+        }
+        for call in graph.calls
+    ]
+    values = {
+        name: {
+            "shape": value.shape,
+            "dtype": str(value.dtype).removeprefix("torch."),
+            "qparams": [value.qparams.scale, value.qparams.zero_point] if value.qparams else None,
+        }
+        for name, value in graph.values.items()
+    }
+    record = {"version": 1, "inputs": graph.inputs, "calls": calls, "outputs": graph.outputs, "values": values}
+    arrays = {f"constant.{name}": data.numpy() for name, data in graph.constants.items()}
+    return npz_bytes({"graph": np.frombuffer(json.dumps(record).encode(), dtype=np.uint8), **arrays})
+
+
+def from_bytes(data: bytes) -> LoweredGraph:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            record = json.loads(file["graph"].tobytes())
+            arrays = {key.removeprefix("constant."): file[key] for key in file.files if key != "graph"}
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise CortadoError(f"the reference file can't be read ({error}); compile the model again") from error
+    calls = [
+        LoweredCall(
+            name=call["name"],
+            operator=call["operator"],
+            arguments={name: _decode(value) for name, value in call["arguments"].items()},
+            module=printable(call["module"]),
+            twin=call.get("twin", ""),
+        )
+        for call in record["calls"]
+    ]
+    values = {
+        name: Value(
+            shape=tuple(value["shape"]),
+            dtype=_dtype(value["dtype"]),
+            qparams=QParams(*value["qparams"]) if value["qparams"] else None,
+        )
+        for name, value in record["values"].items()
+    }
+    constants = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    strange = [name for name in (*record["inputs"], *(call.name for call in calls)) if not is_node_name(name)]
+    if strange:
+        raise CortadoError(f"{strange[0]!r} can't name a node")
+    return LoweredGraph(tuple(record["inputs"]), constants, tuple(calls), tuple(record["outputs"]), values)

@@ -1,0 +1,311 @@
+"""The lowered graph as kernels and buffers: what the C bundle, the memory plan and the report are made of."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, RowRule, Rows
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE
+from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.transpose import TRANSPOSE
+from cortado.options import Border
+from cortado.plan.lowered import LoweredCall, LoweredGraph
+
+
+class Walk(Enum):
+    """How a kernel goes over its output."""
+
+    ROWS = "one row from the rows of its window"
+    PIXELS = "any span of pixels"
+    ELEMENTS = "any span of elements, in place if need be"
+    ACCUMULATE = "one input row after the other into one output row"
+    WHOLE = "the whole tensor at once"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor in the arena, whole, or as a ring of `rows` of its rows where `rows` is not 0."""
+
+    name: str
+    size: int  # of the whole tensor
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Port:
+    """One tensor operand of a step: where its rows lie and which of them an output row needs."""
+
+    source: str | Array  # a buffer's name, or a constant in flash
+    height: int  # rows of one image
+    row_bytes: int
+    rule: RowRule = ONE_ROW
+
+    @property
+    def image_bytes(self) -> int:
+        return self.height * self.row_bytes
+
+    def collapsed(self, images: int) -> "Port":
+        """The whole tensor as one row; an operand that every row reads whole stays as it is."""
+        if self.rule.stride == 0:
+            return self
+        return replace(self, height=1, row_bytes=images * self.image_bytes, rule=ONE_ROW)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel over one tensor: `images` times `rows` output rows of `row_bytes`, `n` pixels or elements each.
+
+    An accumulating step is called once per INPUT row and leaves its only output row behind after the last.
+    """
+
+    name: str
+    operator: str
+    module: str
+    inputs: tuple[Port, ...]
+    output: str
+    images: int
+    rows: int
+    row_bytes: int
+    n: int
+    kernels: Mapping[Core, Kernel]
+    kind: Walk
+    macs: int = 0
+    group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
+
+    @property
+    def scratch(self) -> int:
+        return max(kernel.scratch for kernel in self.kernels.values())
+
+    def lean(self) -> "Step":
+        """The same step with less scratch, where its kernel has such a form."""
+        return replace(self, kernels={core: kernel.lean or kernel for core, kernel in self.kernels.items()})
+
+    @property
+    def image_bytes(self) -> int:
+        return self.row_bytes if self.kind is Walk.ACCUMULATE else self.rows * self.row_bytes
+
+    def grouped(self, rows: int) -> "Step":
+        """So many rows with every call, where the kernel takes any span of pixels."""
+        return replace(self, group=rows) if self.kind is Walk.PIXELS else self
+
+    def collapsed(self) -> "Step":
+        """A pixelwise step over all its rows at once: one call instead of one per row."""
+        if self.kind not in (Walk.PIXELS, Walk.ELEMENTS):
+            return self
+        return replace(
+            self,
+            inputs=tuple(port.collapsed(self.images) for port in self.inputs),
+            images=1,
+            rows=1,
+            row_bytes=self.images * self.rows * self.row_bytes,
+            n=self.images * self.rows * self.n,
+        )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps that run together, row by row."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output of the program; `node` is the value of the lowered graph that it holds."""
+
+    name: str
+    node: str
+    buffer: str
+    shape: tuple[int, ...]
+    dtype: str
+    qparams: QParams | None
+    layout: tuple[int, ...]  # the model's dimensions in the order in which they lie here: (0, 2, 3, 1) is NHWC
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole network: buffers, stages in order, inputs and outputs."""
+
+    name: str
+    target: CortexMTargetConfig
+    cores: tuple[Core, ...]  # that its kernels are for: the target's, or PORTABLE to run on this machine
+    buffers: Mapping[str, Buffer]
+    stages: tuple[Stage, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(step for stage in self.stages for step in stage.steps)
+
+
+# ---- from the lowered graph ----------------------------------------------------------------------------------
+
+
+def build_program(
+    name: str,
+    graph: LoweredGraph,
+    target: CortexMTargetConfig,
+    border: Border = Border.INT8,
+    cores: tuple[Core, ...] | None = None,
+) -> Program:
+    """One stage per kernel."""
+    return _Builder(name, graph, target, border, cores or target.cores).build()
+
+
+class _Builder:
+    def __init__(
+        self, name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border, cores: tuple[Core, ...]
+    ) -> None:
+        self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
+        self.buffers: dict[str, Buffer] = {}
+        self.place: dict[str, str | Array] = {}  # where each value's bytes lie
+        self.stages: list[Stage] = []
+
+    def build(self) -> Program:
+        inputs = [self._input(name) for name in self.graph.inputs]
+        for call in self.graph.calls:
+            if call.name not in self.place:
+                self._add(call)
+        results = [self._output(name, position) for position, name in enumerate(self.graph.outputs)]
+        return Program(
+            self.name, self.target, self.cores, self.buffers, tuple(self.stages), tuple(inputs), tuple(results)
+        )
+
+    def _input(self, name: str) -> Tensor:
+        """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it."""
+        chain: list[LoweredCall] = []
+        last = name
+        while self.border is Border.INT8 and last not in self.graph.outputs:
+            users = self.graph.users.get(last, [])
+            wanted = TRANSPOSE if chain else QUANTIZE
+            if len(users) != 1 or users[0].operator != wanted.name:
+                break
+            chain.append(users[0])
+            last = users[0].name
+        place = self._buffer(last)
+        for skipped in (name, *(call.name for call in chain)):
+            self.place[skipped] = place
+        return self._tensor(name, last, _permutation(len(self.graph.values[name].shape), chain))
+
+    def _output(self, name: str, position: int) -> Tensor:
+        """With an int8 border the program ends before the dequantize, and before a change of layout in front of it."""
+        chain: list[LoweredCall] = []
+        first = name
+        if name in self.graph.constants:
+            raise CortadoError(f"output {position} does not depend on any input; there is nothing to compile for it")
+        while first not in self.place and first in self.graph.by_name:
+            chain.insert(0, self.graph.by_name[first])
+            first = chain[0].refs("input")[0]
+        perm = _permutation(len(self.graph.values[name].shape), chain)
+        return self._tensor(f"output{position}", first, tuple(perm.index(dim) for dim in range(len(perm))))
+
+    def _tensor(self, name: str, value_name: str, layout: tuple[int, ...]) -> Tensor:
+        place = self.place.get(value_name)
+        if not isinstance(place, str):
+            raise CortadoError(f"'{name}' is a constant; there is nothing to compile for it")
+        value = self.graph.values[value_name]
+        dtype = str(value.dtype).removeprefix("torch.")
+        return Tensor(name, value_name, place, value.shape, dtype, value.qparams, layout)
+
+    def _buffer(self, name: str) -> str:
+        self.buffers[name] = Buffer(name, self.graph.values[name].bytes)
+        return name
+
+    def _add(self, call: LoweredCall) -> None:
+        bound = self.graph.bound(call)
+        operator = bound.operator
+        if operator.view:
+            self.place[call.name] = self._source(call.refs(operator.tensors[0])[0])
+            return
+        if self.border is Border.INT8 and self._leaves(call):
+            return
+        if operator.kernel is None:
+            raise CortadoError(f"{call.module or call.name}: the C bundle has no kernel for {operator.name}")
+        self.place[call.name] = self._buffer(call.name)
+        self.stages.append(Stage((self._step(call, bound),)))
+
+    def _leaves(self, call: LoweredCall) -> bool:
+        """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
+        users = self.graph.users.get(call.name, [])
+        if call.operator == DEQUANTIZE.name:
+            return not users
+        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.outputs:
+            return False
+        return all(user.operator == DEQUANTIZE.name and self._leaves(user) for user in users)
+
+    def _source(self, name: str) -> str | Array:
+        return self.place[name] if name in self.place else Array(self.graph.constants[name].numpy())
+
+    def _step(self, call: LoweredCall, bound: Call) -> Step:
+        kernel_of = bound.operator.kernel
+        assert kernel_of is not None
+        operands = call.refs(*bound.operator.tensors)
+        rows = bound.operator.rows(bound)
+        kind = _walk(rows)
+        value = self.graph.values[call.name]
+        images, height, row_bytes = _geometry(value.shape, value.dtype.itemsize, kind is not Walk.WHOLE)
+        rules = rows.inputs if rows is not None else tuple(None for _ in operands)
+        ports = tuple(self._port(operand, rule) for operand, rule in zip(operands, rules, strict=True))
+        return Step(
+            name=call.name,
+            operator=bound.operator.name,
+            module=call.module,
+            inputs=ports,
+            output=str(self.place[call.name]),
+            images=images,
+            rows=rows.accumulates if rows is not None and rows.accumulates else height,
+            row_bytes=row_bytes,
+            n=_span(value.shape, kind),
+            kernels={core: kernel_of(bound, core) for core in self.cores},
+            kind=kind,
+            macs=bound.operator.macs(bound),
+        )
+
+    def _port(self, name: str, rule: RowRule | None) -> Port:
+        if name in self.graph.values:
+            sizes, dtype = self.graph.values[name].shape, self.graph.values[name].dtype
+        else:
+            sizes, dtype = tuple(self.graph.constants[name].shape), self.graph.constants[name].dtype
+        by_row = rule is not None and rule.stride != 0
+        _, height, row_bytes = _geometry(sizes, dtype.itemsize, by_row)
+        return Port(self._source(name), height, row_bytes, rule or ONE_ROW)
+
+
+def _walk(rows: Rows | None) -> Walk:
+    if rows is None:
+        return Walk.WHOLE
+    if rows.accumulates:
+        return Walk.ACCUMULATE
+    if rows.elementwise:
+        return Walk.ELEMENTS
+    return Walk.PIXELS if rows.pixelwise else Walk.ROWS
+
+
+def _permutation(rank: int, chain: list[LoweredCall]) -> tuple[int, ...]:
+    """The order of dimensions after the transposes of a chain of calls."""
+    order = tuple(range(rank))
+    for call in chain:
+        if call.operator == TRANSPOSE.name:
+            order = tuple(order[dim] for dim in call.arguments["perm"])
+    return order
+
+
+def _geometry(sizes: tuple[int, ...], itemsize: int, by_row: bool) -> tuple[int, int, int]:
+    """(images, rows, bytes of a row): NHWC row by row, anything else as one row."""
+    if by_row and len(sizes) == 4:
+        n, h, w, c = sizes
+        return n, h, w * c * itemsize
+    return 1, 1, math.prod(sizes) * itemsize
+
+
+def _span(sizes: tuple[int, ...], kind: Walk) -> int:
+    """What `n` counts in one row: elements, or pixels of the last dimension's channels."""
+    row = sizes[2:] if len(sizes) == 4 else sizes
+    if kind is Walk.WHOLE:
+        return math.prod(sizes)
+    return math.prod(row) if kind is Walk.ELEMENTS else math.prod(row[:-1])

@@ -1,0 +1,93 @@
+"""Which steps run together, row by row, and where their buffers lie: from a Program to a planned Program."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from cortado.memory.planner import lower_bound
+from cortado.memory.problem import Problem, Spent
+from cortado.memory.validate import validate
+from cortado.options import Optimize
+from cortado.plan import branches
+from cortado.plan.choose import choose
+from cortado.plan.planned import Alternative, Planned, memory_problem
+from cortado.plan.program import Program, Stage
+from cortado.plan.segments import ROW_CALLS, Known, Segment, Segments, Tally, kernel_instructions
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All ways to run a program: in each order of its branches, and with the kernels that need less scratch."""
+
+    program: Program
+    known: Known = field(default_factory=Known)
+    planned: dict[Optimize, "Planned"] = field(default_factory=dict)
+
+    @cached_property
+    def orders(self) -> branches.Orders:
+        return branches.orders(self.program)
+
+    @cached_property
+    def plain(self) -> list[Segments]:
+        return [Segments(one, self.known) for one in self.orders.programs]
+
+    @cached_property
+    def lean(self) -> list[Segments]:
+        return [Segments(_lean(search.program), self.known) for search in self.plain]
+
+    def best(self, optimize: Optimize) -> "Planned":
+        """The lowest peak; where it is not proven, layer by layer may still be lower."""
+        if optimize not in self.planned:
+            best = self._best(optimize)
+            if optimize is not Optimize.TIME and not best.plan.optimal:
+                best = min(best, self.best(Optimize.TIME), key=lambda planned: planned.plan.peak)
+            self.planned[optimize] = best
+        return self.planned[optimize]
+
+    def _best(self, optimize: Optimize) -> "Planned":
+        """For the lowest peak, lean kernels are tried too."""
+        searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
+        tallies: list[Tally] = []
+        best: Planned | None = None
+        for search in searches:
+            tallies.append(Tally())
+            segments = choose(search, optimize, kernel_instructions(search.program), tallies[-1])
+            staged, problem = _staged(search, segments)
+            if best is None or lower_bound(problem) < best.plan.peak:
+                plan = self.known.plan(problem)
+                if best is None or plan.peak < best.plan.peak:
+                    best = Planned(self, staged, tuple(segment.run for segment in segments), problem, plan, {})
+        assert best is not None
+        validate(best.problem, best.plan)
+        rows = sum(tally.work for tally in tallies)
+        stages = Spent(rows, len(tallies) * ROW_CALLS, any(tally.exhausted for tally in tallies))
+        return replace(best, spent={"orders": self.orders.spent, "stages": stages, "offsets": best.plan.spent})
+
+
+def _lean(program: Program) -> Program:
+    stages = tuple(Stage(tuple(step.lean() for step in stage.steps)) for stage in program.stages)
+    return replace(program, stages=stages)
+
+
+def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
+    """Chooses the order of branches and the stages, and plans the memory."""
+    return Choices(program).best(optimize)
+
+
+def alternatives(planned: Planned) -> dict[Optimize, Alternative]:
+    """Every way to optimize; stages that were looked at once are not looked at again."""
+    found = {optimize: planned.choice.best(optimize) for optimize in Optimize}
+    return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
+
+
+def _staged(search: Segments, segments: Sequence[Segment]) -> tuple[Program, Problem]:
+    """The program in these stages and the memory problem they pose."""
+    runs = [segment.run for segment in segments]
+    rings = {name: rows for run in runs for name, rows in run.rings.items()}
+    buffers = {
+        name: replace(buffer, rows=rings[name]) if name in rings else buffer
+        for name, buffer in search.program.buffers.items()
+    }
+    stages = tuple(Stage(segment.steps) for segment in segments)
+    staged = replace(search.program, stages=stages, buffers=buffers)
+    return staged, memory_problem(staged, runs, search.uses)

@@ -1,0 +1,343 @@
+"""Segments of a program's steps as stages: what can run together, the memory it needs and what it costs."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from cortado.base.target import Isa
+from cortado.memory import planner
+from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
+from cortado.plan.program import Port, Program, Step, Walk
+from cortado.plan.stages import StageRun, StageRuns
+
+ROW_CALLS = 1_000_000  # of stages that differ in structure, run without data to choose the stages of one order
+ALIGNMENT = 16
+ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
+LONGEST_STAGE = 64
+GROUPS = (2, 4)  # rows a call that are tried beside one
+WORTH_A_GROUP = 0.1  # of a kernel's work done in vain when it makes single rows
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Steps [first, last] as one stage: its run, the memory it needs while it runs, and its row calls."""
+
+    first: int
+    last: int
+    steps: tuple[Step, ...]
+    run: StageRun
+    structure: Hashable  # what it has in common with other stages that run alike
+    instructions: int  # what its row calls cost beside the work itself
+    floor: int  # bytes that it needs at least
+    planned: Callable[[], int]
+
+    @cached_property
+    def peak(self) -> int:
+        """The memory it needs while it runs, planned when it is asked for."""
+        return self.planned()
+
+    def fits(self, limit: int) -> bool:
+        return self.floor <= limit and self.peak <= limit
+
+
+@dataclass(frozen=True)
+class Uses:
+    """When each buffer is made and last read; a buffer nobody makes is an input."""
+
+    made: Mapping[str, int]
+    last: Mapping[str, int]
+    number: Mapping[str, int]  # when it is made; inputs, which are all there at the start, have numbers below that
+
+    @staticmethod
+    def of(program: Program, steps: Sequence[Step]) -> "Uses":
+        made = {tensor.buffer: -1 for tensor in program.inputs}
+        last = {tensor.buffer: -1 for tensor in program.inputs}
+        for index, step in enumerate(steps):
+            made[step.output] = index
+            last.setdefault(step.output, index)
+            for port in step.inputs:
+                if isinstance(port.source, str):
+                    last[port.source] = index
+        for tensor in program.outputs:
+            last[tensor.buffer] = len(steps)
+        inputs = {tensor.buffer: -1 - position for position, tensor in enumerate(program.inputs)}
+        return Uses(made, last, {**made, **inputs})
+
+
+Shape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
+"""A memory problem without names: sizes and lifetimes, and overlays by position."""
+
+
+class Known:
+    """What is the same for equal stages, of all orders of a program and of its lean form: runs and peaks."""
+
+    def __init__(self) -> None:
+        self.runs = StageRuns()
+        self.peaks: dict[Shape, int] = {}
+        self.plans: dict[Problem, Plan] = {}
+        self.numbers: dict[Hashable, int] = {}
+
+    def number(self, item: Hashable) -> int:
+        """Equal things have equal numbers, which are quicker to compare."""
+        return self.numbers.setdefault(item, len(self.numbers))
+
+    def peak(self, buffers: Sequence[Buffer], run: StageRun) -> int:
+        position = {buffer.name: index for index, buffer in enumerate(buffers)}
+        overlays = tuple((position[out], position[inp], lead) for (out, inp), lead in run.leads.items())
+        shape = tuple((buffer.size, buffer.start, buffer.end) for buffer in buffers), overlays
+        if shape not in self.peaks:
+            problem = Problem(tuple(buffers), tuple(overlays_of(run)))
+            self.peaks[shape] = planner.plan(problem, effort=Effort.QUICK).peak
+        return self.peaks[shape]
+
+    def plan(self, problem: Problem) -> Plan:
+        if problem not in self.plans:
+            self.plans[problem] = planner.plan(problem)
+        return self.plans[problem]
+
+
+class _Form(NamedTuple):
+    """What of a step tells how a stage with it runs: the tensors it reads, its number without and with their makers."""
+
+    makers: tuple[int, ...]
+    bare: int
+    number: int
+    oldest: int  # of its makers
+
+
+class Segments:
+    """Segments of a program's steps and their costs."""
+
+    def __init__(self, program: Program, known: Known) -> None:
+        self.program, self.known = program, known
+        self.steps = program.steps
+        self.uses = Uses.of(program, self.steps)
+        self.cache: dict[tuple[int, int, int], Segment] = {}
+        self.live = self._live_at_borders()
+        self.crossing = [sum(program.buffers[name].size for name in names) for names in self.live]
+        self.ring_bytes = self._ring_bytes()
+        self.reach = self._reaches()
+        self.wasteful = [0, *accumulate(_waste(step) > WORTH_A_GROUP for step in self.steps)]
+        self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
+
+    def _live_at_borders(self) -> list[tuple[str, ...]]:
+        """The tensors that live across the border before each step, in the order of their making: all whole."""
+        made: dict[int, list[str]] = {}
+        for name, step in self.uses.made.items():
+            made.setdefault(step, []).append(name)
+        live: list[str] = []
+        borders = []
+        for border in range(len(self.steps) + 1):
+            live = [name for name in (*live, *made.get(border - 1, ())) if self.uses.last[name] >= border]
+            borders.append(tuple(live))
+        return borders
+
+    def _ring_bytes(self) -> list[int]:
+        """The least that each step's output takes inside a stage: the rows under a reader's window, if several."""
+        rows = dict.fromkeys(self.uses.made, 1)
+        for step in self.steps:
+            for port in step.inputs:
+                if isinstance(port.source, str):
+                    rows[port.source] = max(rows[port.source], min(port.height, port.rule.span))
+        return [rows[step.output] * step.row_bytes if rows[step.output] > 1 else 0 for step in self.steps]
+
+    def possible(self, first: int, last: int) -> bool:
+        """Whether the steps [first, last] can run row by row together."""
+        return first == last or (last - first < LONGEST_STAGE and self.reach[first] >= last)
+
+    def _reaches(self) -> list[int]:
+        """For each step the last one that can join a stage that starts with it."""
+        end = len(self.steps) - 1
+        reach = [end] * len(self.steps)
+        earliest = [self._joins_from(index) for index in range(len(self.steps))]
+        for first in range(end, -1, -1):
+            stops = (last for last in range(first + 1, min(first + LONGEST_STAGE, end) + 1) if earliest[last] > first)
+            reach[first] = next(stops, end + 1) - 1 if _by_rows(self.steps[first]) else first
+        return reach
+
+    def _joins_from(self, index: int) -> int:
+        """The earliest step with which a stage may start that this one joins: it must see its makers' rows."""
+        step, made = self.steps[index], self.uses.made
+        if not _by_rows(step):
+            return index
+        makers = [(made[port.source], port) for port in step.inputs if isinstance(port.source, str)]
+        odd = [maker for maker, port in makers if maker >= 0 and not _same_rows(self.steps[maker], port)]
+        return max(odd, default=-1) + 1
+
+    def alone(self, index: int) -> Segment:
+        return self.segment(index, index)
+
+    def segment(self, first: int, last: int, group: int = 1) -> Segment:
+        """The stage [first, last], its pixelwise kernels making so many rows with every call."""
+        key = (first, last, group)
+        if key not in self.cache:
+            self.cache[key] = self._make(first, last, group)
+        return self.cache[key]
+
+    def segments(self, first: int, last: int, tally: "Tally") -> Iterator[Segment]:
+        """The stage [first, last] row by row, and with several rows a call where single rows waste much of a tile."""
+        wasteful = first != last and self.wasteful[last + 1] > self.wasteful[first]
+        for group in (1, *GROUPS) if wasteful else (1,):
+            if tally.allows((first, last, group)):
+                segment = self.segment(first, last, group)
+                tally.count((first, last, group), segment)
+                yield segment
+
+    def _make(self, first: int, last: int, group: int) -> Segment:
+        """A step alone takes all its rows at once where its kernel can."""
+        steps = self.steps[first : last + 1]
+        steps = (steps[0].collapsed(),) if len(steps) == 1 else tuple(step.grouped(group) for step in steps)
+        dying = [name for name in self.live[first] if self.uses.last[name] <= last]
+        leaving = [name for name in self.live[last + 1] if self.uses.made[name] >= first]
+        structure = (group, self._structure(first, steps, dying), tuple([self.uses.made[n] - first for n in leaving]))
+        run = self.known.runs.run(structure, steps, leaving, dying)
+        remainders = sum(_waste(step) * step.macs * per_mac(self.program) for step in steps)
+        instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + int(remainders)
+        passing = [name for name in self.live[first] if self.uses.last[name] > last]
+        inner = stage_buffers(0, steps, run)
+        floor = _most_at_once(inner, len(steps)) + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))
+
+        def planned() -> int:
+            sizes = self.program.buffers
+            whole = [Buffer(n, sizes[n].size, (0, 0), (1, 0), ALIGNMENT) for n in (*dying, *leaving)]
+            peak = self.known.peak(inner + whole, run)
+            return _beside(peak, [sizes[name].size for name in passing])
+
+        return Segment(first, last, steps, run, structure, instructions, floor, planned)
+
+    def _bytes(self, names: Iterable[str]) -> int:
+        return sum([self.program.buffers[name].size for name in names])
+
+    def _form(self, index: int, step: Step) -> _Form:
+        ports = [port for port in step.inputs if isinstance(port.source, str)]
+        makers = tuple([self.uses.number[str(port.source)] for port in ports])
+        read = tuple([(port.height, port.rule, port.row_bytes == step.row_bytes) for port in ports])
+        bare = self.known.number((step.kind, step.rows, step.images, read))
+        distances = tuple([index - maker for maker in makers])
+        return _Form(makers, bare, self.known.number((bare, distances)), min(makers, default=index))
+
+    def _structure(self, first: int, steps: Sequence[Step], dying: Sequence[str]) -> Hashable:
+        """All that tells how a stage runs: each step's rows, those it reads, and which step makes them.
+
+        Tensors from before the stage are told apart by when they are first read in it.
+        """
+        forms = [self._form(first, steps[0])] if len(steps) == 1 else self.forms[first : first + len(steps)]
+        outside: dict[int, int] = {}
+        found: list[Hashable] = []
+        for index, form in enumerate(forms, start=first):
+            if form.oldest >= first:
+                found.append(form.number)
+            else:
+                makers = [index - m if m >= first else -1 - outside.setdefault(m, len(outside)) for m in form.makers]
+                found.append((form.bare, *makers))
+        return tuple(found), tuple([outside[self.uses.number[name]] for name in dying])
+
+
+class Tally:
+    """The row calls that choosing stages costs; once they reach their bound, only stages that were seen are.
+
+    Counted from nothing for every choice, whatever is known from others: what is chosen does not depend on them.
+    """
+
+    def __init__(self) -> None:
+        self.work = 0
+        self.stages: set[tuple[int, int, int]] = set()
+        self.structures: set[Hashable] = set()
+        self.exhausted = False
+
+    def allows(self, stage: tuple[int, int, int]) -> bool:
+        allowed = self.work < ROW_CALLS or stage in self.stages
+        self.exhausted |= not allowed
+        return allowed
+
+    def count(self, stage: tuple[int, int, int], segment: Segment) -> None:
+        if stage not in self.stages:
+            self.stages.add(stage)
+            self.work += 1 if segment.structure in self.structures else len(segment.run.calls)
+            self.structures.add(segment.structure)
+
+
+def _most_at_once(buffers: Iterable[Buffer], positions: int) -> int:
+    """The most bytes of a stage's rings and scratch, which share none, that live while one of its steps runs."""
+    change = [0] * (positions + 1)
+    for buffer in buffers:
+        change[buffer.start[1]] += buffer.size
+        change[buffer.end[1] if buffer.end[0] == 0 else positions] -= buffer.size
+    return max(accumulate(change))
+
+
+def _beside(peak: int, sizes: Sequence[int]) -> int:
+    """A stage's peak with tensors that live before, while and after it runs: they lie below all else, or above.
+
+    Nothing shares a byte with them, so any plan can be rearranged that way; only the topmost keeps its odd end.
+    """
+    rests = [-size % ALIGNMENT for size in sizes]
+    room = sum(sizes) + sum(rests)
+    return min(room + peak, peak + -peak % ALIGNMENT + room - max(rests)) if sizes else peak
+
+
+def _by_rows(step: Step) -> bool:
+    return step.kind is not Walk.WHOLE and step.images == 1
+
+
+def _waste(step: Step) -> float:
+    """The share of its work that a pixelwise kernel does in vain: half a tile takes two thirds of a tile's time."""
+    if step.kind is not Walk.PIXELS:
+        return 0.0
+    pixels = step.n * step.group
+    return max(_paid_pixels(pixels, kernel.tile) / pixels - 1 for kernel in step.kernels.values())
+
+
+def _paid_pixels(pixels: int, tile: int) -> float:
+    whole, rest = divmod(pixels, tile)
+    part = 0 if rest == 0 else 2 / 3 if rest <= tile // 2 else 1
+    return tile * (whole + part)
+
+
+def _same_rows(source: Step, port: Port) -> bool:
+    """The reader sees the rows that the maker makes."""
+    if source.kind is Walk.ACCUMULATE:
+        return port.height == 1 and port.row_bytes == source.row_bytes
+    return port.height == source.rows and port.row_bytes == source.row_bytes
+
+
+def overlays_of(run: StageRun) -> list[Overlay]:
+    return [Overlay(out, inp, lead) for (out, inp), lead in run.leads.items()]
+
+
+def scratch_name(step: Step) -> str:
+    return f"{step.name}.scratch"
+
+
+def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buffer]:
+    """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
+    buffers = []
+    makers = {step.output: step for step in steps}
+    for name, rows in run.rings.items():
+        step = makers[name]
+        first, last = run.spans.get(name, (0, len(steps) - 1))
+        size = rows * step.row_bytes
+        buffers.append(Buffer(name, size, (number, first), (number, last + 1), ALIGNMENT))
+    for position, step in enumerate(steps):
+        if step.scratch:
+            first, last = (0, len(steps)) if step.kind is Walk.ACCUMULATE else (position, position + 1)
+            buffers.append(Buffer(scratch_name(step), step.scratch, (number, first), (number, last), ALIGNMENT))
+    return [_closed(buffer, number, len(steps)) for buffer in buffers]
+
+
+def _closed(buffer: Buffer, number: int, positions: int) -> Buffer:
+    """A lifetime that reaches the end of its stage ends where the next stage starts."""
+    return replace(buffer, end=(number + 1, 0)) if buffer.end == (number, positions) else buffer
+
+
+def kernel_instructions(program: Program) -> int:
+    """A rough cost of the kernels themselves, for weighing row calls against them."""
+    outputs = sum(step.images * step.rows * step.row_bytes for step in program.steps)
+    return int(sum(step.macs for step in program.steps) * per_mac(program) + 8 * outputs)
+
+
+def per_mac(program: Program) -> float:
+    """Instructions per multiply-accumulate, roughly."""
+    return {Isa.SCALAR: 4.0, Isa.DSP: 1.6, Isa.MVE: 0.35}[max(program.target.isas)]

@@ -1,0 +1,1 @@
+"""Reads a .pte without torch, bounds-checked."""

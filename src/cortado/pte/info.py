@@ -1,0 +1,246 @@
+"""What a .pte says, as plain data."""
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class DType(IntEnum):
+    """ExecuTorch's scalar types, by their codes in the file."""
+
+    UINT8 = 0
+    INT8 = 1
+    INT16 = 2
+    INT32 = 3
+    INT64 = 4
+    FLOAT16 = 5
+    FLOAT32 = 6
+    FLOAT64 = 7
+    COMPLEX32 = 8
+    COMPLEX64 = 9
+    COMPLEX128 = 10
+    BOOL = 11
+    QINT8 = 12
+    QUINT8 = 13
+    QINT32 = 14
+    BFLOAT16 = 15
+    QUINT4X2 = 16
+    QUINT2X4 = 17
+    BITS16 = 22
+    FLOAT8E5M2 = 23
+    FLOAT8E4M3FN = 24
+    FLOAT8E5M2FNUZ = 25
+    FLOAT8E4M3FNUZ = 26
+    UINT16 = 27
+    UINT32 = 28
+    UINT64 = 29
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return _ITEM_SIZES.get(self, 1)
+
+
+_ITEM_SIZES = {
+    **dict.fromkeys((DType.INT16, DType.FLOAT16, DType.BFLOAT16, DType.BITS16, DType.UINT16), 2),
+    **dict.fromkeys((DType.INT32, DType.FLOAT32, DType.QINT32, DType.UINT32, DType.COMPLEX32), 4),
+    **dict.fromkeys((DType.INT64, DType.FLOAT64, DType.UINT64, DType.COMPLEX64), 8),
+    DType.COMPLEX128: 16,
+}
+
+
+class Dynamism(IntEnum):
+    """Whether a tensor's shape is what the file says, at most that, or unknown."""
+
+    STATIC = 0
+    BOUNDED = 1
+    UNBOUNDED = 2
+
+
+class ValueKind(IntEnum):
+    """What a method's value is, by its code in the file."""
+
+    ABSENT = 0
+    NULL = 1
+    INT = 2
+    BOOL = 3
+    DOUBLE = 4
+    TENSOR = 5
+    STRING = 6
+    INT_LIST = 7
+    DOUBLE_LIST = 8
+    BOOL_LIST = 9
+    TENSOR_LIST = 10
+    OPTIONAL_TENSOR_LIST = 11
+
+
+class InstructionKind(IntEnum):
+    """What an instruction does, by its code in the file."""
+
+    KERNEL = 1
+    DELEGATE = 2
+    MOVE = 3
+    JUMP_FALSE = 4
+    FREE = 5
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a planned tensor lies: which memory, and at which byte of it."""
+
+    memory: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor among a method's values: constant, planned (`placement`), or given its memory by the caller."""
+
+    value: int
+    dtype: DType
+    shape: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    dynamism: Dynamism
+    nbytes: int
+    constant: int | None = None
+    placement: Placement | None = None
+    external: str | None = None
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a method; `tensor` is None when it is a number, a string or a list."""
+
+    kind: ValueKind
+    tensor: TensorInfo | None
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """An operator (`namespace::name.overload`) and how often the method calls it."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A memory-planned buffer that one kernel call uses for itself."""
+
+    instruction: int
+    operator: str
+    argument: str
+    nbytes: int
+    placement: Placement | None
+
+
+@dataclass(frozen=True)
+class Delegate:
+    """A part of the method that another backend runs, and the size of its blob."""
+
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """One entry point. `calls` are its kernel calls in order, `operators` the same counted, in order of first use.
+
+    `arena` is the bytes the runtime has to provide for each memory id; id 0 stands for constants and is never used.
+    """
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    operators: tuple[OperatorUse, ...]
+    calls: tuple[str, ...]
+    arena: tuple[int, ...]
+    instructions: int
+    delegates: tuple[Delegate, ...]
+    scratch: tuple[Scratch, ...]
+
+    @property
+    def arena_bytes(self) -> int:
+        """Planned RAM over all memories."""
+        return sum(self.arena[1:])
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The largest scratch one kernel call needs: calls run one after another and share their memory."""
+        per_call: Counter[int] = Counter()
+        for buffer in self.scratch:
+            per_call[buffer.instruction] += buffer.nbytes
+        return max(per_call.values(), default=0)
+
+
+@dataclass(frozen=True)
+class ConstantUse:
+    """Who reads a constant: which argument of which operator ("output" for a method's own output)."""
+
+    method: str
+    instruction: int
+    operator: str
+    argument: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant tensor. `stored` is its room in the file, padding included; without `uses` it is dead weight."""
+
+    index: int
+    offset: int
+    stored: int
+    nbytes: int
+    dtype: DType | None
+    shape: tuple[int, ...]
+    uses: tuple[ConstantUse, ...]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of data behind the program; `offset` counts from the start of the file."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class IoQParams:
+    """How an int8 input or output stands for real numbers: real = (q - zero_point) * scale."""
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What Cortado wrote into the file; None among inputs or outputs is one that is not quantized."""
+
+    target: str
+    version: str
+    layout: str
+    inputs: tuple[IoQParams | None, ...]
+    outputs: tuple[IoQParams | None, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class PteInfo:
+    """Everything `cortado inspect` says about a file; `metadata` is None when Cortado did not write it."""
+
+    size: int
+    program_size: int
+    version: int
+    methods: tuple[Method, ...]
+    constants: tuple[Constant, ...]
+    segments: tuple[Segment, ...]
+    metadata: Metadata | None
+
+    @property
+    def constant_bytes(self) -> int:
+        """Room of all constants in the file, padding included."""
+        return sum(constant.stored for constant in self.constants)
+
+    def method(self, name: str) -> Method | None:
+        """The method of that name."""
+        return next((method for method in self.methods if method.name == name), None)

@@ -1,0 +1,254 @@
+"""One method of a .pte: its values, calls, scratch."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cortado.pte.arguments import OPERATOR_ARGUMENTS
+from cortado.pte.flatbuffer import USE_COST, Table, Width
+from cortado.pte.info import (
+    ConstantUse,
+    Delegate,
+    DType,
+    Dynamism,
+    InstructionKind,
+    Metadata,
+    Method,
+    OperatorUse,
+    Placement,
+    Port,
+    Scratch,
+    TensorInfo,
+    ValueKind,
+)
+from cortado.pte.metadata import METADATA_METHOD, read_metadata
+from cortado.pte.storage import MethodValue, Storage
+
+_MAX_RANK = 16
+
+
+@dataclass(frozen=True)
+class MethodCall:
+    """One instruction: whom it calls, on which values."""
+
+    kind: InstructionKind
+    name: str
+    args: tuple[int, ...]
+
+    def argument(self, position: int) -> str:
+        """The argument's name where the operator is known and called with as many as it has."""
+        names = OPERATOR_ARGUMENTS.get(self.name, ())
+        if len(self.args) == len(names) + 2:
+            return (*names, "out", "out")[position]
+        return f"#{position}"
+
+
+@dataclass(frozen=True)
+class MethodPlan:
+    """A method with what the whole program needs to know of it."""
+
+    method: Method
+    uses: tuple[tuple[TensorInfo, ConstantUse], ...]
+    metadata: Metadata | None
+
+
+def read_plan(plan: Table, storage: Storage) -> MethodPlan:
+    name = plan.string("name")
+    arena = plan.numbers("non_const_buffer_sizes", Width.I64)
+    if any(size < 0 for size in arena):
+        plan.file.fail(f"it asks for {min(arena)} bytes of memory", plan.at)
+    values = _read_values(plan, storage, arena)
+    inputs, outputs = _read_indices(plan, "inputs", len(values)), _read_indices(plan, "outputs", len(values))
+    delegates = tuple(_read_delegate(table, storage) for table in plan.tables("delegates", "BackendDelegate"))
+    calls = _read_calls(plan, len(values), delegates)
+    kernels = tuple(call.name for call in calls if call.kind is InstructionKind.KERNEL)
+    method = Method(
+        name=name,
+        inputs=tuple(Port(values[i].kind, values[i].tensor) for i in inputs),
+        outputs=tuple(Port(values[i].kind, values[i].tensor) for i in outputs),
+        operators=tuple(OperatorUse(operator, count) for operator, count in Counter(kernels).items()),
+        calls=kernels,
+        arena=arena,
+        instructions=len(calls),
+        delegates=delegates,
+        scratch=tuple(_scratch(calls, values)),
+    )
+    uses = list(_constant_uses(plan, name, calls, values))
+    for i in outputs:
+        uses += [(tensor, ConstantUse(name, len(calls), "", "output")) for tensor in _tensors(plan, values, i)]
+    is_ours = name == METADATA_METHOD
+    return MethodPlan(method, tuple(uses), read_metadata(plan, [values[i] for i in outputs]) if is_ours else None)
+
+
+def _read_indices(table: Table, field: str, count: int) -> tuple[int, ...]:
+    indices = table.numbers(field, Width.I32)
+    for index in indices:
+        table.check_index(index, count, "value")
+    return indices
+
+
+def _read_values(plan: Table, storage: Storage, arena: tuple[int, ...]) -> tuple[MethodValue, ...]:
+    values = []
+    for index, table in enumerate(plan.tables("values", "EValue")):
+        values.append(_read_value(table, _TensorReader(index, storage, arena)))
+    count = len(values)
+    for value in values:
+        optional = value.kind is ValueKind.OPTIONAL_TENSOR_LIST
+        for item in value.items:
+            if item != -1 or not optional:
+                plan.check_index(item, count, "value")
+    return tuple(values)
+
+
+def _read_value(table: Table, reader: "_TensorReader") -> MethodValue:
+    kind = table.code("val_type", ValueKind)
+    if kind is ValueKind.TENSOR:
+        return MethodValue(kind, tensor=reader.read(table.required("val", "Tensor")))
+    if kind is ValueKind.STRING:
+        return MethodValue(kind, text=table.required("val", "String").string("string_val"))
+    if kind in (ValueKind.TENSOR_LIST, ValueKind.OPTIONAL_TENSOR_LIST):
+        return MethodValue(kind, items=table.required("val", "TensorList").numbers("items", Width.I32))
+    return MethodValue(kind)
+
+
+@dataclass(frozen=True)
+class _TensorReader:
+    """Reads value number `value` as a tensor and checks where its data is said to be."""
+
+    value: int
+    storage: Storage
+    arena: tuple[int, ...]
+
+    def read(self, table: Table) -> TensorInfo:
+        dtype = table.code("scalar_type", DType)
+        shape, dim_order = table.numbers("sizes", Width.I32), table.numbers("dim_order", Width.U8)
+        if len(shape) > _MAX_RANK or any(size < 0 for size in shape):
+            table.file.fail(f"the tensor in value {self.value} has {len(shape)} sizes, {list(shape[:4])}...", table.at)
+        if dim_order and sorted(dim_order) != list(range(len(shape))):
+            table.file.fail(f"the tensor in value {self.value} has an impossible order of dimensions", table.at)
+        nbytes = math.prod(shape) * dtype.itemsize
+        placement = self._placement(table, nbytes)
+        external = self._external(table)
+        return TensorInfo(
+            value=self.value,
+            dtype=dtype,
+            shape=shape,
+            dim_order=dim_order,
+            dynamism=table.code("shape_dynamism", Dynamism),
+            nbytes=nbytes,
+            constant=None if external is not None else self._constant(table, nbytes, placement),
+            placement=placement,
+            external=external,
+        )
+
+    def _placement(self, table: Table, nbytes: int) -> Placement | None:
+        details = table.table("allocation_info", "AllocationDetails")
+        if details is None:
+            return None
+        memory = details.index("memory_id", len(self.arena), "memory", Width.U32)
+        low, high = details.number("memory_offset_low", Width.U32), details.number("memory_offset_high", Width.U32)
+        offset = high << 32 | low
+        if offset + nbytes > self.arena[memory]:
+            end, size = offset + nbytes, self.arena[memory]
+            table.file.fail(
+                f"the tensor in value {self.value} ends at byte {end} of memory {memory} of {size}", table.at
+            )
+        return Placement(memory, offset)
+
+    def _constant(self, table: Table, nbytes: int, placement: Placement | None) -> int | None:
+        """The constant's number; None for the caller's and for planned tensors, even with an initial state."""
+        if table.number("data_buffer_idx", Width.U32) == 0:
+            return None
+        rooms = self.storage.constants
+        if placement is not None:
+            extra = table.table("extra_tensor_info", "ExtraTensorInfo")
+            which = extra.number("mutable_data_segments_idx", Width.U64) if extra is not None else 0
+            table.check_index(which, len(self.storage.initial_states), "mutable data segment")
+            rooms = self.storage.initial_states[which]
+        index = table.index("data_buffer_idx", len(rooms), "constant", Width.U32)
+        if nbytes > rooms[index].size:
+            table.file.fail(f"value {self.value} needs {nbytes} bytes of data and has {rooms[index].size}", table.at)
+        return index if placement is None else None
+
+    def _external(self, table: Table) -> str | None:
+        extra = table.table("extra_tensor_info", "ExtraTensorInfo")
+        if extra is None or extra.number("location", Width.U8) == 0:
+            return None
+        return extra.string("fully_qualified_name")
+
+
+def _read_delegate(table: Table, storage: Storage) -> Delegate:
+    data = table.required("processed", "BackendDelegateDataReference")
+    if data.number("location", Width.U8) == 0:
+        blobs = storage.delegate_blobs
+        nbytes = blobs[data.index("index", len(blobs), "delegate data", Width.U32)]
+    else:
+        segments = storage.segments
+        nbytes = segments[data.index("index", len(segments), "segment", Width.U32)].size
+    return Delegate(table.string("id"), nbytes)
+
+
+def _read_calls(plan: Table, value_count: int, delegates: tuple[Delegate, ...]) -> list[MethodCall]:
+    operators = [_operator_name(table) for table in plan.tables("operators", "Operator")]
+    calls: list[MethodCall] = []
+    for chain in plan.tables("chains", "Chain"):
+        for table in chain.tables("instructions", "Instruction"):
+            calls.append(_read_call(table, value_count, operators, delegates))
+    return calls
+
+
+def _operator_name(table: Table) -> str:
+    name, overload = table.string("name"), table.string("overload")
+    return f"{name}.{overload}" if overload else name
+
+
+def _read_call(table: Table, values: int, operators: list[str], delegates: tuple[Delegate, ...]) -> MethodCall:
+    kind = table.code("instr_args_type", InstructionKind)
+    if kind is InstructionKind.KERNEL:
+        call = table.required("instr_args", "KernelCall")
+        name = operators[call.index("op_index", len(operators), "operator")]
+        return MethodCall(kind, name, _read_indices(call, "args", values))
+    if kind is InstructionKind.DELEGATE:
+        call = table.required("instr_args", "DelegateCall")
+        name = delegates[call.index("delegate_index", len(delegates), "delegate")].name
+        return MethodCall(kind, name, _read_indices(call, "args", values))
+    if kind is InstructionKind.MOVE:
+        call = table.required("instr_args", "MoveCall")
+        return MethodCall(
+            kind, "move", (call.index("move_from", values, "value"), call.index("move_to", values, "value"))
+        )
+    if kind is InstructionKind.JUMP_FALSE:
+        call = table.required("instr_args", "JumpFalseCall")
+        return MethodCall(kind, "jump", (call.index("cond_value_index", values, "value"),))
+    call = table.required("instr_args", "FreeCall")
+    return MethodCall(kind, "free", (call.index("value_index", values, "value"),))
+
+
+def _scratch(calls: list[MethodCall], values: tuple[MethodValue, ...]) -> Iterator[Scratch]:
+    for number, call in enumerate(calls):
+        for position, value in enumerate(call.args):
+            tensor = values[value].tensor
+            argument = call.argument(position)
+            if argument.endswith("scratch") and tensor is not None:
+                yield Scratch(number, call.name, argument, tensor.nbytes, tensor.placement)
+
+
+def _constant_uses(
+    plan: Table, method: str, calls: list[MethodCall], values: tuple[MethodValue, ...]
+) -> Iterator[tuple[TensorInfo, ConstantUse]]:
+    for number, call in enumerate(calls):
+        for position, value in enumerate(call.args):
+            for tensor in _tensors(plan, values, value):
+                yield tensor, ConstantUse(method, number, call.name, call.argument(position))
+
+
+def _tensors(plan: Table, values: tuple[MethodValue, ...], index: int) -> Iterator[TensorInfo]:
+    """The constant tensors that a value is or lists."""
+    items = values[index].items
+    plan.file.spend(4 * len(items), plan.at)
+    for item in (index, *items):
+        tensor = values[item].tensor if item >= 0 else None
+        if tensor is not None and tensor.constant is not None:
+            plan.file.spend(USE_COST, plan.at)
+            yield tensor

@@ -1,0 +1,1 @@
+"""Compilers, emulated boards, and running what was compiled."""

@@ -1,0 +1,138 @@
+"""The emulated boards: machines, memories, how they speak to this machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from cortado.base.data import DEVICE
+from cortado.base.errors import CortadoError
+from cortado.base.target import Machine
+from cortado.run.elf import Image
+
+INPUT_HEADER = 16  # device/wire.h
+
+
+@dataclass(frozen=True)
+class Region:
+    """A piece of the address space."""
+
+    origin: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.origin + self.length
+
+    def script(self, name: str) -> str:
+        return f"    {name} : ORIGIN = {self.origin:#010x}, LENGTH = {self.length:#x}"
+
+
+class Wire(Enum):
+    """The way by which what a program says leaves its board, by the source that sends it."""
+
+    MEMORY = "wire_memory.c"
+    UART = "wire_uart.c"
+
+
+@dataclass(frozen=True)
+class Board:
+    """A machine, its core and its memories. `big` is the large RAM that some have beside the usual one.
+
+    `kept` is the memory that the emulator keeps in a file, with `big` in it.
+    """
+
+    machine: Machine
+    core: str
+    code: Region
+    ram: Region
+    big: Region | None = None
+    kept: Region | None = None
+    vectors: Region | None = None  # where they aren't at the start of `code`
+    stack_bytes: int = 64 * 1024
+
+    def linker_script(self, *, big: bool, stack_bytes: int | None = None) -> str:
+        """The whole script. With `big`, weights (section .cortado.weights) go to the big RAM instead of `code`."""
+        regions = {"CODE": self.code, "RAM": self.ram}
+        aliases = {"WEIGHTS": "CODE"}
+        for name, region, other in (("BIG", self.big, "RAM"), ("VECTORS", self.vectors, "CODE")):
+            if region is None:
+                aliases[name] = other
+            else:
+                regions[name] = region
+        if big:
+            aliases["WEIGHTS"] = "BIG"
+        stack = self.stack_bytes if stack_bytes is None else stack_bytes
+        lines = ["MEMORY", "{", *(region.script(name) for name, region in regions.items()), "}"]
+        lines += [f'REGION_ALIAS("{alias}", {name})' for alias, name in aliases.items()]
+        lines += [f"cortado_stack_bytes = {stack};", ""]
+        # The emulator also loads zeros for what lies behind .data, in the place where .data is loaded from.
+        in_code = "LOADADDR(.data) + cortado_bigram_end - cortado_data_start"
+        behind = in_code if self.big is None else "cortado_bigram_end"
+        sections = (DEVICE / "sections.ld").read_text(encoding="utf-8")
+        room = (
+            f"cortado_input = ALIGN({behind}, {INPUT_HEADER});\ncortado_input_end = {self._input_region.end:#010x};\n"
+        )
+        return "\n".join(lines) + sections + room
+
+    @property
+    def wire(self) -> Wire:
+        return Wire.UART if self.kept is None else Wire.MEMORY
+
+    @property
+    def _input_region(self) -> Region:
+        return self.big or self.code
+
+    def input_room(self, image: "Image") -> int:
+        """How many bytes of input a firmware leaves room for, and of what it says where that stays in memory."""
+        return max(self._input_region.end - image.require("cortado_input").address - INPUT_HEADER, 0)
+
+
+MEGABYTE = 1024 * 1024
+_MPS2_CODE = Region(0x00000000, 4 * MEGABYTE)
+_MPS2_RAM = Region(0x20000000, 4 * MEGABYTE)
+_MPS2_BIG = Region(0x21000000, 16 * MEGABYTE)
+_AN500_BIG = Region(0x60000000, 16 * MEGABYTE)
+_AN505_BIG = Region(0x80000000, 16 * MEGABYTE)
+
+
+BOARDS: Mapping[Machine, Board] = {
+    board.machine: board
+    for board in (
+        Board(Machine.MPS2_AN385, "Cortex-M3", _MPS2_CODE, _MPS2_RAM, _MPS2_BIG, _MPS2_BIG),
+        Board(Machine.MPS2_AN386, "Cortex-M4", _MPS2_CODE, _MPS2_RAM, _MPS2_BIG, _MPS2_BIG),
+        Board(Machine.MPS2_AN500, "Cortex-M7", _MPS2_CODE, _MPS2_RAM, _AN500_BIG, _AN500_BIG),
+        Board(
+            Machine.MPS2_AN505,
+            "Cortex-M33",
+            Region(0x10000000, 4 * MEGABYTE),
+            Region(0x38000000, 4 * MEGABYTE),
+            _AN505_BIG,
+            _AN505_BIG,
+        ),
+        Board(
+            Machine.MPS3_AN547,
+            "Cortex-M55",
+            Region(0x11000000, 2 * MEGABYTE),
+            Region(0x31000000, 4 * MEGABYTE),
+            Region(0x70000000, 64 * MEGABYTE),
+            Region(0x60000000, 2048 * MEGABYTE),
+            vectors=Region(0x10000000, 512 * 1024),
+        ),
+        Board(
+            Machine.MICROBIT,
+            "Cortex-M0",
+            Region(0x00000000, 256 * 1024),
+            Region(0x20000000, 16 * 1024),
+            stack_bytes=4096,
+        ),
+    )
+}
+
+
+def find_board(name: str | Machine) -> Board:
+    """The board of a machine, by QEMU's name for it."""
+    try:
+        return BOARDS[Machine(name)]
+    except ValueError:
+        known = ", ".join(machine.value for machine in Machine)
+        raise CortadoError(f"there is no board {name!r}; the boards are {known}") from None

@@ -1,0 +1,402 @@
+"""Runs a .pte on the real ExecuTorch runtime of this machine, with Cortado's kernels behind the `cortex_m` operators.
+
+The wheel's runtime library is linked to a small program that plays firmware: it gives the file its planned arena and
+nothing else. It runs in a process of its own, so a damaged file can end that process and never this one. Everything
+is built on first use and cached by content.
+"""
+
+import importlib.metadata
+import importlib.util
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cortado.base.data import KERNELS
+from cortado.base.errors import CortadoError
+from cortado.pte.info import DType, Dynamism, Method, Port, TensorInfo
+from cortado.pte.reader import read_pte
+from cortado.run import toolchain
+
+ArrayType = np.ndarray[Any, np.dtype[Any]]
+
+ADAPTER = KERNELS / "executorch"
+HEADER = ADAPTER / "cortex_m_ops.h"
+METHOD = "forward"
+TIMEOUT_SECONDS = 600.0
+FLOAT_TEMP_BYTES = 1 << 20  # some of ExecuTorch's float kernels (topk) ask the temp allocator for memory
+
+ADAPTER_SOURCES = (
+    "arguments.cpp",
+    "arm_limits.cpp",
+    "ops_convolution.cpp",
+    "ops_elementwise.cpp",
+    "ops_matmul.cpp",
+    "ops_movement.cpp",
+    "ops_pool.cpp",
+    "registration.cpp",
+    "workspace.cpp",
+)
+"""The operator library; CMakeLists.txt beside them lists the same files."""
+
+KERNEL_SOURCES = (
+    "add_s8.c",
+    "avg_pool2d_s8.c",
+    "batch_matmul_s8.c",
+    "conv1x1_s8.c",
+    "conv2d_s8.c",
+    "depthwise_s8.c",
+    "dequantize_s8_f32.c",
+    "div_s8.c",
+    "max_pool2d_s8.c",
+    "maximum_s8.c",
+    "minimum_s8.c",
+    "mul_s8.c",
+    "pad_s8.c",
+    "quantize_f32_s8.c",
+    "softmax_s8.c",
+    "table_s8.c",
+    "transpose_conv2d_s8.c",
+    "transpose_s8.c",
+)
+"""The portable kernels that the operators call: they read a .pte's constants as they are."""
+
+_NUMPY = {
+    DType.UINT8: np.uint8,
+    DType.INT8: np.int8,
+    DType.INT16: np.int16,
+    DType.INT32: np.int32,
+    DType.INT64: np.int64,
+    DType.FLOAT32: np.float32,
+    DType.FLOAT64: np.float64,
+    DType.BOOL: np.bool_,
+}
+
+
+# ---- The installed ExecuTorch ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """ExecuTorch as pip installed it: headers and prebuilt runtime."""
+
+    root: Path
+    version: str
+
+    @property
+    def libraries(self) -> Path:
+        return self.root / "lib"
+
+    @property
+    def compile_flags(self) -> tuple[str, ...]:
+        include = self.root / "include"
+        c10 = include / "executorch" / "runtime" / "core" / "portable_type" / "c10"
+        # The version is part of what a build is cached by: the headers themselves are too many to hash.
+        definitions = ("-DC10_USING_CUSTOM_GENERATED_MACROS", f'-DCORTADO_EXECUTORCH_VERSION="{self.version}"')
+        # Profiling hooks cost nothing without a tracer, and let ExecuTorch's Inspector see the operators.
+        return (*definitions, "-DET_EVENT_TRACER_ENABLED", "-isystem", str(include), "-isystem", str(c10))
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        folder = str(self.libraries)
+        libraries = ("-Wl,--no-as-needed", "-lexecutorch", "-lexecutorch_kernels_optimized")
+        return (f"-L{folder}", f"-Wl,-rpath,{folder}", "-Wl,-z,defs", *libraries)
+
+
+@cache
+def wheel() -> Wheel:
+    """The installed ExecuTorch; its Python code is not imported."""
+    spec = importlib.util.find_spec("executorch")
+    if spec is None or not spec.submodule_search_locations:
+        raise CortadoError(
+            "ExecuTorch is not installed; it is needed to run a .pte. Install it with: pip install executorch==1.5.1"
+        )
+    found = Wheel(Path(next(iter(spec.submodule_search_locations))), importlib.metadata.version("executorch"))
+    for part in (found.libraries / "libexecutorch.so", found.root / "include"):
+        if not part.exists():
+            raise CortadoError(
+                f"the installed ExecuTorch {found.version} has no {part.relative_to(found.root)}, expected the "
+                "runtime of a Linux wheel of 1.5.1. Install it with: pip install executorch==1.5.1"
+            )
+    return found
+
+
+# ---- Building ----------------------------------------------------------------------------------------------------
+
+# The host has stack to spare: no layer, however wide, needs a temp allocator here.
+HOST_FLAGS = ("-O2", "-ffp-contract=off", "-DCORTADO_ET_STACK_BYTES=262144")
+
+
+def adapter_sources() -> list[Path]:
+    return [*(ADAPTER / name for name in ADAPTER_SOURCES), *(KERNELS / "src" / name for name in KERNEL_SOURCES)]
+
+
+def include_dirs() -> list[Path]:
+    return [KERNELS / "include", KERNELS / "src", ADAPTER]
+
+
+def operator_library(flags: Sequence[str] = ()) -> Path:
+    """A shared library that registers the `cortex_m` operators when it is loaded.
+
+    To run a .pte from Python: `import executorch.runtime`, then load this with
+    `ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)`, then `Runtime.get().load_program(...)`.
+    """
+    found = wheel()
+    all_flags = [*HOST_FLAGS, *found.compile_flags, *flags]
+    return toolchain.compile_shared(
+        adapter_sources(), include_dirs(), all_flags, "cortado_cortex_m_ops", found.link_flags
+    )
+
+
+def runner_program(flags: Sequence[str] = ()) -> Path:
+    """The program that runs a .pte; `flags` are added to the compiler's."""
+    return build_program([ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c"], "pte_runner", flags)
+
+
+def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ()) -> Path:
+    """A program of these sources with the operator library and the runtime."""
+    found = wheel()
+    # -fPIC for nothing but to share its object files with operator_library.
+    all_flags = [*HOST_FLAGS, *found.compile_flags, *flags, "-fPIC"]
+    all_sources = [*adapter_sources(), *sources]
+    return toolchain.build_executable(all_sources, include_dirs(), all_flags, name, found.link_flags)
+
+
+# ---- Running -----------------------------------------------------------------------------------------------------
+
+
+def run_pte(
+    pte: bytes | str | Path,
+    samples: Sequence[Sequence[ArrayType]],
+    *,
+    flags: Sequence[str] = (),
+    temp_bytes: int = 0,
+    timeout: float = TIMEOUT_SECONDS,
+) -> list[list[ArrayType]]:
+    """Every output of every sample. `samples` hold the file's own input types and shapes.
+
+    `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
+    runtime's temp allocator, which no file of Cortado's needs unless it has float operators.
+    """
+    data, name = _read(pte)
+    info = read_pte(data, name)
+    method = info.method(METHOD)
+    if method is None:
+        raise CortadoError(f"{name} has no method '{METHOD}', only {', '.join(m.name for m in info.methods)}")
+    _check_operators(method, name)
+    feed = b"".join(_input_bytes(method, sample, position, name) for position, sample in enumerate(samples))
+    outputs = [_static(port, f"output {i} of {name}") for i, port in enumerate(method.outputs)]
+    program = runner_program(flags)
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        folder = Path(temporary)
+        model, given, got = folder / "model.pte", folder / "inputs.bin", folder / "outputs.bin"
+        model.write_bytes(data)
+        given.write_bytes(feed)
+        command = [program, model, given, got, len(samples), temp_bytes]
+        _run_child([str(word) for word in command], name, timeout)
+        return _split(got.read_bytes(), outputs, len(samples), name)
+
+
+def _read(pte: bytes | str | Path) -> tuple[bytes, str]:
+    if isinstance(pte, bytes):
+        return pte, "the .pte"
+    try:
+        return Path(pte).read_bytes(), str(pte)
+    except OSError as error:
+        raise CortadoError(f"can't read {pte}: {error.strerror}; give the path of a .pte file") from error
+
+
+def _check_operators(method: Method, name: str) -> None:
+    """Operators of other libraries are the runtime's business, but a wrong `cortex_m` one is worth a clear word."""
+    known = registered_operators()
+    unknown = [use.name for use in method.operators if use.name.startswith("cortex_m::") and use.name not in known]
+    if unknown:
+        raise CortadoError(
+            f"{name} calls {', '.join(unknown)}, which Cortado's operator library does not have; "
+            "compile the model with this version of Cortado"
+        )
+
+
+def _static(port: Port, what: str) -> TensorInfo:
+    if port.tensor is None:
+        raise CortadoError(f"{what} is a {port.kind.name.lower()}, expected a tensor")
+    if port.tensor.dynamism is not Dynamism.STATIC or port.tensor.dtype not in _NUMPY:
+        shape = "a dynamic shape" if port.tensor.dtype in _NUMPY else f"type {port.tensor.dtype.name.lower()}"
+        raise CortadoError(f"{what} has {shape}, which this runner does not know")
+    return port.tensor
+
+
+def _input_bytes(method: Method, sample: Sequence[ArrayType], position: int, name: str) -> bytes:
+    if len(sample) != len(method.inputs):
+        raise CortadoError(f"sample {position} has {len(sample)} inputs, and {name} takes {len(method.inputs)}")
+    parts = []
+    for i, (value, port) in enumerate(zip(sample, method.inputs, strict=True)):
+        tensor = _static(port, f"input {i} of {name}")
+        expected = np.dtype(_NUMPY[tensor.dtype])
+        if tuple(value.shape) != tensor.shape or value.dtype != expected:
+            raise CortadoError(
+                f"input {i} of sample {position} is {value.dtype} {list(value.shape)}, "
+                f"and {name} takes {expected} {list(tensor.shape)}"
+            )
+        # The file may store dimensions in another order than it names them.
+        order = tensor.dim_order or tuple(range(len(tensor.shape)))
+        parts.append(np.ascontiguousarray(value.transpose(order)).tobytes())
+    return b"".join(parts)
+
+
+def _split(data: bytes, outputs: Sequence[TensorInfo], count: int, name: str) -> list[list[ArrayType]]:
+    total = sum(tensor.nbytes for tensor in outputs)
+    if len(data) != total * count:
+        raise CortadoError(f"running {name} gave {len(data)} bytes, expected {total * count}")
+    samples, position = [], 0
+    for _ in range(count):
+        sample = []
+        for tensor in outputs:
+            piece: ArrayType = np.frombuffer(data[position : position + tensor.nbytes], dtype=_NUMPY[tensor.dtype])
+            order = tensor.dim_order or tuple(range(len(tensor.shape)))
+            stored = piece.reshape([tensor.shape[dim] for dim in order])
+            sample.append(stored.transpose(np.argsort(order)) if order else stored)
+            position += tensor.nbytes
+        samples.append(sample)
+    return samples
+
+
+_LOG_LINES = 8
+# What the runtime adds to a refusal: one line for each argument of the call.
+_NOISE = re.compile(r"\] arg \d+ with type id \d+$")
+
+
+def _run_child(command: Sequence[str], name: str, timeout: float) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=timeout, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as error:
+        raise CortadoError(
+            f"the ExecuTorch runtime did not finish {name} in {timeout:.0f} seconds; "
+            "the file may be damaged (compile the model again), or give it fewer samples at a time"
+        ) from error
+    if done.returncode == 0:
+        return
+    lines = done.stderr.decode(errors="replace").splitlines()
+    lines = [line for line in lines if line.strip() and not _NOISE.search(line)]
+    log = "\n  ".join(lines[-_LOG_LINES:]) or "(it said nothing)"
+    if done.returncode < 0:
+        raise CortadoError(
+            f"the ExecuTorch runtime was ended by {_signal_name(-done.returncode)} while it ran {name}; "
+            f"the file is damaged, or was changed after it was compiled. Compile the model again. It said:\n  {log}"
+        )
+    raise CortadoError(f"the ExecuTorch runtime refused {name}:\n  {log}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# ---- The operator list: cortex_m_ops.h is written from the registry ----------------------------------------------
+
+_CPP_TYPES = {
+    "Tensor": "const Tensor &",
+    "Tensor?": "const std::optional<Tensor> &",
+    "int": "int64_t ",
+    "float": "double ",
+    "bool": "bool ",
+    "int[]": "ArrayRef<int64_t> ",
+    "ScalarType": "ScalarType ",
+}
+_WIDTH = 120
+_NHWC = "_nhwc"
+
+
+@cache
+def registered_operators() -> frozenset[str]:
+    """The full names of the operators that the library registers, read from its header."""
+    lines = HEADER.read_text().splitlines()
+    bases = [line.strip()[2:].split(")")[0] for line in lines if line.strip().startswith("X(")]
+    return frozenset(f"cortex_m::{base}.out" for base in bases)
+
+
+def operator_header() -> str:
+    """cortex_m_ops.h: a declaration for every `cortex_m` operator of the registry that a .pte may hold, and their list.
+
+    Operators on NHWC tensors also get their twin, whose tensors are named NCHW and stored channels-last.
+    """
+    from cortado.ir.op import Place, registry
+
+    operators = [
+        operator
+        for operator in registry().operators.values()
+        if operator.namespace == "cortex_m" and Place.PTE in operator.places
+    ]
+    entries = {operator.base: operator.arguments for operator in operators}
+    entries |= {base.removesuffix(_NHWC): arguments for base, arguments in entries.items() if base.endswith(_NHWC)}
+    declarations = "\n".join(_declaration(base, arguments) for base, arguments in sorted(entries.items()))
+    listed = " \\\n".join(f"    X({base})" for base in sorted(entries))
+    return _TEMPLATE.format(declarations=declarations, listed=listed)
+
+
+def _declaration(base: str, arguments: str) -> str:
+    words = [part.strip().split(" ") for part in arguments.split(",")]
+    parameters = [f"{_CPP_TYPES[kind]}{name}" for kind, name in words]
+    start = f"Tensor &{base}_out("
+    lines, indent = [start], " " * len(start)
+    for parameter in ("KernelRuntimeContext &context", *parameters, "Tensor &out"):
+        piece = parameter + (");" if parameter == "Tensor &out" else ",")
+        if len(lines[-1]) + 1 + len(piece) > _WIDTH:
+            lines.append(indent + piece)
+        else:
+            lines[-1] += piece if lines[-1].endswith("(") else f" {piece}"
+    return "\n".join(lines)
+
+
+_TEMPLATE = """\
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Written by `python -m cortado.run.executorch_host` from Cortado's operator registry; do not edit.
+ */
+#ifndef CORTADO_CORTEX_M_OPS_H
+#define CORTADO_CORTEX_M_OPS_H
+
+#include <executorch/runtime/kernel/kernel_includes.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace cortex_m {{
+namespace native {{
+
+using executorch::aten::ArrayRef;
+using executorch::aten::ScalarType;
+using executorch::aten::Tensor;
+using executorch::runtime::KernelRuntimeContext;
+
+{declarations}
+
+}} // namespace native
+}} // namespace cortex_m
+
+#define CORTADO_CORTEX_M_OPS(X) \\
+{listed}
+
+/* Registers them; for builds with CORTADO_ET_MANUAL_REGISTRATION. Call it once. Returns 0. */
+extern "C" int cortado_register_cortex_m_ops(void);
+
+#endif /* CORTADO_CORTEX_M_OPS_H */
+"""
+
+
+def main() -> None:
+    """Writes cortex_m_ops.h."""
+    HEADER.write_text(operator_header())
+
+
+if __name__ == "__main__":
+    main()

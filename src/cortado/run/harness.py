@@ -1,0 +1,55 @@
+"""A model's samples through the harness: on a board, or on this machine."""
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cortado.base.errors import CortadoError
+from cortado.run.board import Board
+from cortado.run.elf import load_image
+from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult, run_elf
+from cortado.run.records import read_records
+from cortado.run.watch import Watch
+
+
+def _samples(inputs: bytes, count: int) -> bytes:
+    """What the harness takes."""
+    return count.to_bytes(4, "little") + inputs
+
+
+def run_harness(
+    elf: Path,
+    board: Board,
+    inputs: bytes,
+    count: int,
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    plugin: Watch | None = None,
+    arguments: Sequence[str] = (),
+) -> BoardResult:
+    """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board."""
+    return run_elf(elf, board, _samples(inputs, count), timeout, plugin, arguments=arguments)
+
+
+def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: int) -> int:
+    """How many samples of these sizes `run_harness` has room for."""
+    said = output_bytes + output_bytes // 32 + 64  # with the headers of their records
+    room = board.input_room(load_image(elf)) - 1024  # the count before them, and the last words after them
+    return max(room, 0) // (input_bytes + said)
+
+
+def run_host(program: Path, inputs: bytes, count: int, *, timeout: float = DEFAULT_TIMEOUT) -> BoardResult:
+    """Runs the model of a program of `build_host` on `count` samples on this machine."""
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            [str(program.resolve())], input=_samples(inputs, count), capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CortadoError(f"{program.name} did not finish within {timeout:g} s on this machine") from None
+    if done.returncode != 0:
+        output = read_records(done.stdout, whole=False).text + done.stderr.decode(errors="replace")
+        raise CortadoError(f"{program.name} ended with exit code {done.returncode} on this machine:\n{output}")
+    said = read_records(done.stdout, whole=True)
+    return BoardResult(said, time.monotonic() - start)

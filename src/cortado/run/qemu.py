@@ -1,0 +1,239 @@
+"""Runs an ELF file on an emulated board: input in its memory, records out, faults in words."""
+
+import re
+import resource
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cortado.base.errors import CortadoError
+from cortado.run import toolchain
+from cortado.run.board import INPUT_HEADER, MEGABYTE, Board
+from cortado.run.elf import Image, load_image
+from cortado.run.records import Said, read_records
+from cortado.run.toolchain import Tool
+from cortado.run.watch import Counts, StoreReport, Watch, plugin_path, read_counts, read_rows, read_stores, watch_config
+
+DEFAULT_TIMEOUT = 120.0
+MOST_OUTPUT_BYTES = 64 << 20  # what a program may say on a serial port
+
+
+class BoardFaultError(CortadoError):
+    """The program faulted; the message holds its registers."""
+
+
+@dataclass(frozen=True)
+class BoardResult:
+    """What a program left behind: what it said, and what was watched."""
+
+    said: Said
+    seconds: float
+    errors: str = ""  # what the emulator wrote to standard error
+    counts: Counts | None = None
+    stores: StoreReport | None = None
+
+
+def run_elf(
+    elf: Path,
+    board: Board,
+    inputs: bytes = b"",
+    timeout: float = DEFAULT_TIMEOUT,
+    plugin: Watch | None = None,
+    *,
+    check: bool = True,
+    most_output: int = MOST_OUTPUT_BYTES,
+    arguments: Sequence[str] = (),
+) -> BoardResult:
+    """Runs firmware on an input, which lies in its memory (device/port.h). `arguments` are more options of QEMU's.
+
+    It sees nothing of this machine: the emulator has no semihosting, no disk and no network, and all that leaves it is
+    what the program says. A fault is a BoardFaultError; a timeout, an end without an exit code and too much output are
+    CortadoErrors; so is an exit code other than 0, unless `check` is off.
+    """
+    with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
+        run = _Run(elf, board, Path(folder))
+        arguments = list(arguments)
+        report = run.folder / "watch-report.txt"
+        if plugin is not None:
+            config = run.folder / "watch-config.txt"
+            config.write_text(watch_config(plugin, run.image, report), encoding="utf-8")
+            arguments += ["-plugin", f"{_escape(str(plugin_path()))},config={config.name}"]
+        try:
+            result = _boot(run, inputs, arguments, timeout, check, most_output)
+        except BoardFaultError as fault:
+            if plugin is None or plugin.stores is None:
+                raise
+            # A stray store before the fault is its likely cause.
+            problem = read_stores(read_rows(report), run.image, plugin.stores).problem()
+            raise BoardFaultError("\n".join([str(fault), *([problem] if problem else [])])) from None
+        return result if plugin is None else _with_report(result, plugin, report, run.image)
+
+
+def _with_report(result: BoardResult, plugin: Watch, report: Path, image: Image) -> BoardResult:
+    rows = read_rows(report)
+    counts = read_counts(rows, image) if plugin.count else None
+    stores = read_stores(rows, image, plugin.stores) if plugin.stores is not None else None
+    return replace(result, counts=counts, stores=stores)
+
+
+def _escape(text: str) -> str:
+    """QEMU separates options with commas and takes a doubled one literally."""
+    return text.replace(",", ",,")
+
+
+_MEMORY, _INPUT, _OUTPUT = "memory.bin", "input.bin", "output.bin"  # the files of a run: the first, or the other two
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One boot of a board, in a folder of its own."""
+
+    elf: Path
+    board: Board
+    folder: Path
+
+    @property
+    def image(self) -> Image:
+        return load_image(self.elf)
+
+    @property
+    def _input_address(self) -> int:
+        return self.image.require("cortado_input").address
+
+    def command(self) -> list[str]:
+        """The emulator with the firmware and the files of the run, and no sight of any other."""
+        kept, machine = self.board.kept, self.board.machine.value
+        if kept is None:
+            files = ["-M", machine, "-chardev", f"file,id=said,path={_OUTPUT}", "-serial", "chardev:said"]
+            files += ["-device", f"loader,file={_INPUT},addr={self._input_address:#x},force-raw=on"]
+        else:
+            memory = f"memory-backend-file,id=kept,size={kept.length},mem-path={_MEMORY},share=on"
+            files = ["-M", f"{machine},memory-backend=kept", "-m", f"{kept.length // MEGABYTE}M", "-object", memory]
+            files += ["-serial", "none"]
+        return [
+            str(toolchain.require(Tool.QEMU)),
+            *files,
+            *("-nodefaults", "-display", "none", "-monitor", "none"),
+            "-no-reboot",  # a program ends by asking for a reset
+            *("-kernel", str(self.elf.resolve())),
+        ]
+
+    def write(self, inputs: bytes) -> None:
+        room = self.board.input_room(self.image)
+        if len(inputs) > room:
+            raise CortadoError(
+                f"{self.elf.name} leaves room for {room:,} bytes of input on {self.board.machine.value}, "
+                f"and there are {len(inputs):,}"
+            )
+        data = len(inputs).to_bytes(INPUT_HEADER, "little") + inputs
+        if self.board.kept is None:
+            (self.folder / _INPUT).write_bytes(data)
+            return
+        with (self.folder / _MEMORY).open("wb") as file:
+            file.seek(self._input_address - self.board.kept.origin)
+            file.write(data)
+            file.truncate(self.board.kept.length)
+
+    def said(self) -> bytes:
+        """What the program has said so far."""
+        if self.board.kept is None:
+            path = self.folder / _OUTPUT
+            return path.read_bytes() if path.exists() else b""
+        with (self.folder / _MEMORY).open("rb") as file:
+            start = self._input_address - self.board.kept.origin
+            file.seek(start)
+            length, said, full, _ = struct.unpack("<4I", file.read(INPUT_HEADER))
+            if full:
+                raise CortadoError(f"{self.elf.name} said more than {self.board.machine.value} has room for")
+            start += INPUT_HEADER + (length + INPUT_HEADER - 1) // INPUT_HEADER * INPUT_HEADER
+            file.seek(start)
+            return file.read(min(said, self.board.input_room(self.image)))
+
+
+def _boot(
+    run: _Run, inputs: bytes, arguments: Sequence[str], timeout: float, check: bool, most_output: int
+) -> BoardResult:
+    start = time.monotonic()
+    run.write(inputs)
+    name, machine = run.elf.name, run.board.machine.value
+    process = subprocess.Popen(
+        [*run.command(), *arguments],
+        cwd=run.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        most = max(most_output, run.board.kept.length if run.board.kept is not None else 0)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        try:
+            _, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            text = read_records(run.said(), whole=False).text.strip()
+            raise CortadoError(
+                f"{name} did not finish on {machine} within {timeout:g} s"
+                f" (an endless loop, or more work than the limit allows); it printed: {text or 'nothing'}"
+            ) from None
+    if process.returncode == -signal.SIGXFSZ:
+        raise CortadoError(f"{name} said more than {most_output:,} bytes on {machine}: an endless loop?")
+    errors = stderr.decode(errors="replace")
+    said = read_records(run.said(), whole=False)
+    fault = re.search(r"^cortado fault: (.*)$", said.text, re.MULTILINE)
+    if fault:
+        raise BoardFaultError(_fault_text(fault.group(1), run.board, run.image))
+    if process.returncode != 0 or said.exit_code is None or (check and said.exit_code != 0):
+        raise CortadoError(_failure_text(said, process.returncode, errors, run))
+    return BoardResult(said, time.monotonic() - start, errors)
+
+
+def _failure_text(said: Said, code: int, errors: str, run: _Run) -> str:
+    if code < 0:
+        how = f"was stopped by {signal.Signals(-code).name}"
+    elif code > 0:
+        how = f"did not run: QEMU ended with exit code {code}"
+    elif said.exit_code is None:
+        how = "ended without its exit code"
+    else:
+        how = f"ended with exit code {said.exit_code}"
+    # The boards' network card is not connected to anything, which QEMU remarks each time.
+    lines = [line for line in errors.splitlines() if "has no peer" not in line]
+    text = "\n".join([*said.text.strip().splitlines(), *lines[:20]])
+    return f"{run.elf.name} {how} on {run.board.machine.value}:\n{text}"
+
+
+# Bits of the configurable fault status register.
+_FAULTS = {
+    0: "instruction fetch from forbidden memory",
+    1: "data access to forbidden memory",
+    3: "forbidden memory on return from an exception",
+    4: "forbidden memory on entry to an exception",
+    8: "bus error on an instruction fetch",
+    9: "bus error on a data access",
+    10: "bus error, reported late",
+    11: "bus error on return from an exception",
+    12: "bus error on entry to an exception",
+    16: "undefined instruction",
+    17: "jump to an address without its Thumb bit",
+    18: "bad exception return",
+    19: "FPU or MVE instruction while switched off or absent",
+    20: "stack limit passed",
+    24: "unaligned access",
+    25: "division by zero",
+}
+
+
+def _fault_text(registers: str, board: Board, image: Image) -> str:
+    """The registers as the board printed them, after a line that says what they mean."""
+    values = {name: int(value, 16) for name, value in re.findall(r"(\w+)=(0x[0-9a-f]+)", registers)}
+    causes = [text for bit, text in _FAULTS.items() if values.get("cfsr", 0) >> bit & 1]
+    if "stack overflow" in registers:
+        causes.insert(0, "stack overflow")
+    where = f" in {image.place(values['pc'])}" if "pc" in values else ""
+    cause = ", ".join(causes) or "hard fault"
+    return f"{image.path.name} faulted on {board.machine.value}{where}: {cause}\n{registers}"

@@ -1,0 +1,337 @@
+"""Runs a compiled model: on this machine, on an emulated board; the same bundle, the same inputs, the same bits."""
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM, CortexMTargetConfig, Machine
+from cortado.run import toolchain
+from cortado.run.board import find_board
+from cortado.run.elf import load_image
+from cortado.run.firmware import build_firmware, build_host
+from cortado.run.harness import run_harness, run_host, samples_per_boot
+from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
+from cortado.run.watch import Call, StoreTable, Watch
+
+HOST = "host"
+EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
+
+
+# The core whose flags an ANY bundle is compiled with on each board.
+_ANY_CORES = {
+    Machine.MPS2_AN385: CortexM.M3,
+    Machine.MPS2_AN386: CortexM.M4,
+    Machine.MPS2_AN500: CortexM.M7,
+    Machine.MPS2_AN505: CortexM.M33,
+    Machine.MPS3_AN547: CortexM.M55,
+    Machine.MICROBIT: CortexM.M0,
+}
+# Boards beside a target's own that its code runs on too.
+_ALSO = {CortexM.M0: (Machine.MICROBIT,), CortexM.M0PLUS: (Machine.MICROBIT,)}
+
+
+@dataclass(frozen=True)
+class IO:
+    """One input or output as the bundle sees it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class BundleInfo:
+    """What running a bundle needs to know of it."""
+
+    name: str  # the prefix of its symbols
+    target: CortexMTargetConfig
+    inputs: tuple[IO, ...]
+    outputs: tuple[IO, ...]
+
+
+@dataclass(frozen=True)
+class StoreRules:
+    """What every kernel call of a run may write (see checks.py): (step, ranges of arena offsets), and steps' names."""
+
+    steps: tuple[str, ...]
+    calls: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+
+    def table(self) -> StoreTable:
+        return StoreTable(base="arena", calls=tuple(Call(step, ranges) for step, ranges in self.calls))
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Outputs per sample, and what the emulated board counted."""
+
+    on: str
+    samples: list[list[ArrayType]]
+    instructions: int | None = None
+    stack_bytes: int | None = None
+    functions: Mapping[str, int] | None = None
+    trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
+
+
+# ---- where -----------------------------------------------------------------------------------------------------
+
+
+def choose_board(target: CortexMTargetConfig, on: str | None) -> Machine | None:
+    """The emulated board of a run; None for this machine."""
+    if on in (HOST, EXECUTORCH):
+        return None
+    if on is None:
+        return target.machine
+    try:
+        wanted = Machine(on)
+    except ValueError:
+        known = ", ".join([HOST, EXECUTORCH, *(board.value for board in Machine)])
+        raise CortadoError(f"can't run on '{on}'; known places: {known}") from None
+    allowed = tuple(Machine) if target.cpu is CortexM.ANY else (target.machine, *_ALSO.get(target.cpu, ()))
+    if wanted not in allowed:
+        names = ", ".join(board.value for board in allowed)
+        raise CortadoError(
+            f"this bundle is for {target.target_string}, which runs on {names}, not on {wanted.value}; "
+            "compile for a core of that board, or for cortex-m to run on all of them"
+        )
+    return wanted
+
+
+def board_flags(target: CortexMTargetConfig, board: Machine) -> tuple[str, ...]:
+    if target.cpu is CortexM.ANY:
+        return CortexMTargetConfig(_ANY_CORES[board]).compiler_flags(Compiler.GCC)
+    return target.compiler_flags(Compiler.GCC)
+
+
+# ---- building ----------------------------------------------------------------------------------------------------
+
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+RUNTIME_CHECKS = "-DCORTADO_ENABLE_RUNTIME_CHECKS"
+TRACE = "-DCORTADO_TRACE"  # every kernel call also writes its output row to a file
+_PLACEMENT = (
+    '-DCORTADO_WEIGHTS=__attribute__((section(".cortado.weights")))',
+    '-DCORTADO_ARENA=__attribute__((section(".bss.arena")))',
+)
+
+
+def bundle_sources(folder: Path, suffixes: str = "cS") -> list[Path]:
+    """The sources of a bundle; this machine has no use for the assembly files."""
+    return [*sorted(folder.glob("*.c")), *sorted((folder / "kernels" / "src").glob(f"*.[{suffixes}]"))]
+
+
+def bundle_includes(folder: Path) -> list[Path]:
+    return [folder, folder / "kernels" / "include", folder / "kernels" / "src"]
+
+
+def harness_source(info: BundleInfo) -> str:
+    """The glue between a bundle and the harness that feeds it files."""
+    name = info.name
+
+    def sizes(group: Sequence[IO]) -> str:
+        return ", ".join(str(tensor.bytes) for tensor in group)
+
+    return f"""#include "harness.h"
+#include "{name}.h"
+
+static uint8_t arena[{name.upper()}_ARENA_BYTES] __attribute__((aligned({name.upper()}_ARENA_ALIGN)));
+static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
+static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
+static void *input(void *a, int i) {{ return {name}_input(a, i); }}
+static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
+
+const cortado_harness_model_t cortado_harness_model = {{
+    "{name}", arena, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes, input, output, {name}_run,
+}};
+
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#include "cortado_run.h"
+#include "port.h"
+
+void cortado_check_failed(const char *step, const char *what, const char *buffer)
+{{
+    const char *const words[] = {{"check failed: ", step, " ", what, " ", buffer, "\\n"}};
+    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++) {{
+        cortado_port_print(words[i]);
+    }}
+    cortado_port_exit(1);
+}}
+#endif
+
+#ifdef CORTADO_TRACE
+#include "cortado_run.h"
+#include "port.h"
+
+void cortado_traced(const void *row, uint32_t bytes)
+{{
+    cortado_port_send(CORTADO_RECORD_TRACE, row, bytes);
+}}
+#endif
+"""
+
+
+def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Sequence[str] = ()) -> Path:
+    """The bundle with the harness around it: a firmware image, or a program for this machine."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        glue = Path(temporary) / "harness_model.c"
+        glue.write_text(harness_source(info))
+        sources = [*bundle_sources(folder, "c" if board is None else "cS"), glue]
+        includes = bundle_includes(folder)
+        if board is None:
+            flags = [*WARNINGS, *BUNDLE_FLAGS, *extra_flags]
+            return build_host(sources, includes, flags, info.name)
+        machine = board_flags(info.target, board)
+        flags = [*machine, *WARNINGS, *BUNDLE_FLAGS, *_PLACEMENT, *extra_flags]
+        return build_firmware(find_board(board), sources, includes, flags, info.name)
+
+
+def code_bytes(files: Mapping[str, str], info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
+    """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler.
+
+    Of a bundle for any core, the most that one of them needs.
+    """
+    targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
+    sections = [_linked(files, replace(info, target=target), compiler) for target in targets]
+    return max((found[".text"] for found in sections if found is not None), default=None)
+
+
+def static_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
+    """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
+    sections = _linked(files, info, Compiler.GCC)
+    return None if sections is None else sections.get(".data", 0)
+
+
+def _linked(files: Mapping[str, str], info: BundleInfo, compiler: Compiler) -> Mapping[str, int] | None:
+    """The sizes of the sections of what MODEL_run needs, built with the bundle's default flags."""
+    tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
+    if any(toolchain.find(tool) is None for tool in tools):
+        return None
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        folder = Path(temporary)
+        write_files(folder, files)
+        (folder / f"{info.name}_data.c").unlink()
+        elf = toolchain.build_elf(
+            bundle_sources(folder),
+            bundle_includes(folder),
+            [*info.target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
+            [_code_script(info.name, files[f"{info.name}_data.h"])],
+            info.name,
+            compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
+            machine_flags=info.target.compiler_flags(),
+        )
+        return load_image(elf).sections
+
+
+def _code_script(name: str, data_header: str) -> str:
+    """Links what MODEL_run needs and nothing else; the constants are not there, only their names."""
+    constants = re.findall(r"extern const \w+ (\w+)\[", data_header)
+    return "\n".join(
+        [
+            f"ENTRY({name}_run)",
+            f"EXTERN({name}_input {name}_output)",
+            *(f"{constant} = 0;" for constant in constants),
+            "SECTIONS { .text 0 : { *(.text* .rodata*) } .data : { *(.data* .bss* COMMON) }",
+            "/DISCARD/ : { *(.ARM.exidx* .ARM.extab*) } }",
+        ]
+    )
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+def run_bundle(
+    folder: Path,
+    info: BundleInfo,
+    samples: Sequence[Sequence[ArrayType]],
+    on: str | None = None,
+    *,
+    count: bool = True,
+    flags: Sequence[str] = (),
+    stores: StoreRules | None = None,
+    timeout: float | None = None,
+) -> RunResult:
+    """Runs every sample, as many in one boot as the board has room for.
+
+    `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With `stores`, every store on the
+    emulated board is compared with the rules; the first stray one is an error.
+    """
+    board = choose_board(info.target, on)
+    program = build(folder, info, board, flags)
+    if board is None:
+        limit = _timeout(timeout, len(samples))
+        said = run_host(program, _feed(samples), len(samples), timeout=limit).said
+        return RunResult(HOST, split_outputs(said.outputs, info, len(samples)), trace=said.trace)
+    machine, watch = find_board(board), _watch(program, count, stores)
+    sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
+    most = max(samples_per_boot(program, machine, *sizes), 1)
+    boots = []
+    for start in range(0, len(samples), most):
+        group = samples[start : start + most]
+        limit = _timeout(timeout, len(group))
+        done = run_harness(program, machine, _feed(group), len(group), timeout=limit, plugin=watch)
+        if stores is not None and done.stores is not None:
+            done.stores.check(stores.steps)
+        boots.append(done)
+    return _result(board, boots, info, len(samples))
+
+
+def _feed(samples: Sequence[Sequence[ArrayType]]) -> bytes:
+    return b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
+
+
+def _timeout(given: float | None, samples: int) -> float:
+    return DEFAULT_TIMEOUT * samples if given is None else given
+
+
+def _result(board: Machine, boots: Sequence[BoardResult], info: BundleInfo, samples: int) -> RunResult:
+    counts = [done.counts for done in boots if done.counts is not None]
+    functions: Counter[str] = Counter()
+    for one in counts:
+        functions.update(one.functions)
+    return RunResult(
+        on=board.value,
+        samples=split_outputs(b"".join(done.said.outputs for done in boots), info, samples),
+        instructions=counts[0].samples[0].total if counts and counts[0].samples else None,
+        stack_bytes=max((done.said.stack_bytes for done in boots if done.said.stack_bytes is not None), default=None),
+        functions=dict(functions.most_common()) if counts else None,
+        trace=b"".join(done.said.trace for done in boots),
+    )
+
+
+def _watch(program: Path, count: bool, stores: StoreRules | None) -> Watch | None:
+    """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
+    if stores is None:
+        return Watch(count=True) if count else None
+    calls = tuple(f.name for f in load_image(program).functions if f.name.startswith("call_"))
+    return Watch(count=count, stores=stores.table(), steps=calls)
+
+
+def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
+    total = sum(tensor.bytes for tensor in info.outputs)
+    if len(data) != total * count:
+        raise CortadoError(f"the run gave {len(data)} bytes, expected {total * count}")
+    samples, position = [], 0
+    for _ in range(count):
+        sample = []
+        for tensor in info.outputs:
+            piece = np.frombuffer(data[position : position + tensor.bytes], dtype=tensor.dtype)
+            sample.append(piece.reshape(tensor.shape))
+            position += tensor.bytes
+        samples.append(sample)
+    return samples

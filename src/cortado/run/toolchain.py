@@ -1,0 +1,340 @@
+"""The programs Cortado runs: where they are, what installs them, and a cache of what they build.
+
+Everything built is kept under a hash of all that went into it (source and header contents, flags, compiler version),
+so a second build is a file lookup. The cache directory is $CORTADO_CACHE or ~/.cache/cortado; it may be deleted at any
+time. Several processes may build at once: files are written under a temporary name and renamed into place.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+
+from cortado.base.errors import CortadoError, MissingTool
+
+HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+# What the linker says when a memory region of its script is too small.
+OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
+
+
+@dataclass(frozen=True)
+class ToolInfo:
+    """A program, the Debian packages that bring it, and which part of Cortado needs it."""
+
+    command: str
+    packages: str
+    needed_for: str
+    optional: bool = False
+
+
+class Tool(Enum):
+    """Every program Cortado may run."""
+
+    CC = ToolInfo("cc", "build-essential", "the host build of a model, and the emulator's plugin")
+    CXX = ToolInfo("c++", "build-essential", "running a .pte on the ExecuTorch runtime")
+    ARM_GCC = ToolInfo("arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi", "building firmware")
+    QEMU = ToolInfo("qemu-system-arm", "qemu-system-arm", "running firmware on an emulated board")
+    CMAKE = ToolInfo("cmake", "cmake", "checking a bundle's CMakeLists.txt")
+    CLANG = ToolInfo("clang-19", "clang-19 lld-19", "building firmware with clang", optional=True)
+
+
+@dataclass(frozen=True)
+class ToolStatus:
+    """What `cortado doctor` shows about one tool; path and version are None when it isn't installed."""
+
+    tool: Tool
+    path: Path | None
+    version: str | None
+
+    @property
+    def found(self) -> bool:
+        return self.path is not None
+
+
+def find(tool: Tool) -> Path | None:
+    """The tool on PATH, or None."""
+    path = shutil.which(tool.value.command)
+    return Path(path) if path else None
+
+
+def require(tool: Tool) -> Path:
+    """The tool on PATH; if it isn't there, MissingTool with the command that installs it."""
+    path = find(tool)
+    if path is None:
+        info = tool.value
+        raise MissingTool(
+            f"{info.command} is not on PATH; it is needed for {info.needed_for}.\n"
+            f"Install it with: apt-get install {info.packages}"
+        )
+    return path
+
+
+@lru_cache(maxsize=64)
+def _version_text(path: Path, mtime_ns: int) -> str:
+    result = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False, timeout=60)
+    text = result.stdout.strip()
+    return text.splitlines()[0] if text else f"unknown version of {path.name}"
+
+
+def version(path: Path) -> str:
+    """The first line of `TOOL --version`, asked once per process and program file."""
+    return _version_text(path, path.stat().st_mtime_ns)
+
+
+def status() -> tuple[ToolStatus, ...]:
+    """Every tool: where it is and which version."""
+
+    def one(tool: Tool) -> ToolStatus:
+        path = find(tool)
+        return ToolStatus(tool, path, version(path) if path else None)
+
+    return tuple(one(tool) for tool in Tool)
+
+
+@lru_cache(maxsize=8)
+def newlib_include(gcc: Path) -> Path:
+    """Where newlib's headers are; gcc finds them by itself, clang has to be told."""
+    result = subprocess.run([str(gcc), "-print-file-name=libc.a"], capture_output=True, text=True, check=True)
+    library = Path(result.stdout.strip())
+    include = library.parent.parent / "include"
+    if not library.is_absolute() or not (include / "string.h").exists():
+        raise MissingTool(
+            f"{gcc} has no C library (newlib); it is needed for building firmware.\n"
+            "Install it with: apt-get install libnewlib-arm-none-eabi"
+        )
+    return include.resolve()
+
+
+# ---- The cache ------------------------------------------------------------------------------------------------------
+
+
+def cache_dir() -> Path:
+    """$CORTADO_CACHE, or ~/.cache/cortado."""
+    configured = os.environ.get("CORTADO_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "cortado"
+
+
+def _digest(parts: Iterable[str | bytes]) -> str:
+    """A hash in which every part's length counts, so that moving a byte between parts changes it."""
+    state = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
+    return state.hexdigest()
+
+
+def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
+    """The cache's file for this key; `build` writes it to the path it is given if it isn't there yet."""
+    target = cache_dir() / key[:2] / f"{key}{suffix}"
+    if target.exists():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise CortadoError(
+            f"cannot write to the build cache {cache_dir()}: {error.strerror};"
+            " set CORTADO_CACHE to a directory you may write to"
+        ) from error
+    with work as folder:
+        temporary = Path(folder) / f"output{suffix}"
+        build(temporary)
+        os.replace(temporary, target)
+    return target
+
+
+# ---- Compiling ------------------------------------------------------------------------------------------------------
+
+
+class BuildError(CortadoError):
+    """A compiler or linker refused; the message holds what it said."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A compiler driver with the flags it always gets."""
+
+    path: Path
+    flags: tuple[str, ...] = ()
+
+    def identity(self) -> tuple[str, ...]:
+        return (version(self.path), *self.flags)
+
+
+def host_compiler() -> Compiler:
+    """The development machine's own C compiler."""
+    return Compiler(require(Tool.CC))
+
+
+def arm_gcc() -> Compiler:
+    """GCC for bare-metal Arm."""
+    gcc = require(Tool.ARM_GCC)
+    newlib_include(gcc)
+    return Compiler(gcc)
+
+
+def arm_clang() -> Compiler:
+    """Clang for bare-metal Arm, with newlib's headers; its objects are linked by arm-none-eabi-gcc."""
+    include = newlib_include(require(Tool.ARM_GCC))
+    return Compiler(require(Tool.CLANG), ("--target=arm-none-eabi", "-isystem", str(include)))
+
+
+def _run(command: Sequence[str | Path], doing: str) -> bytes:
+    """Standard output of a command that must succeed; BuildError with its standard error if it doesn't."""
+    result = subprocess.run([str(word) for word in command], capture_output=True, check=False)
+    if result.returncode != 0:
+        said = result.stderr.decode(errors="replace")
+        raise BuildError(f"{doing} failed ({Path(command[0]).name}, exit code {result.returncode}):\n{said}")
+    return result.stdout
+
+
+def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:
+    """Names and contents of the sources and of every header they may see, below the include directories or beside
+    them. Names relative to their directory, not absolute: two checkouts share what they build."""
+    missing = [source for source in sources if not source.is_file()]
+    if missing:
+        raise CortadoError(f"no such source file: {missing[0]}")
+    parts: list[str | bytes] = [part for source in sources for part in (source.name, source.read_bytes())]
+    for folder in include_dirs:
+        parts += _header_parts(folder, folder.rglob("*"))
+    for folder in sorted({source.parent for source in sources}):
+        parts += _header_parts(folder, folder.glob("*"))
+    return parts
+
+
+def _header_parts(folder: Path, files: Iterable[Path]) -> list[str | bytes]:
+    headers = sorted(path for path in files if path.suffix in HEADER_SUFFIXES)
+    return [part for path in headers for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
+
+
+def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: Compiler) -> Path:
+    """One object file. Its key is what the compiler sees after preprocessing, so a header that this source doesn't
+    include can't cause a rebuild: the kernels are compiled once for all models."""
+    command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
+    doing = f"compiling {source}"
+    text = _run([*command, "-E", "-P", source], doing)
+    key = _digest(["object", *compiler.identity(), *flags, source.name, text])
+
+    def build(output: Path) -> None:
+        _run([*command, "-c", source, "-o", output], doing)
+
+    return cached(key, ".o", build)
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One program or library: everything its bytes depend on."""
+
+    sources: Sequence[Path]
+    include_dirs: Sequence[Path]
+    flags: Sequence[str]
+    compiler: Compiler
+    linker: Compiler
+    link_flags: Sequence[str]
+    name: str
+    suffix: str
+    scripts: Sequence[str] = ()  # linker scripts; the first into whose regions everything fits is used
+
+    def run(self) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", self.name):
+            raise CortadoError(f"{self.name!r} can't name a file: use letters, digits, '_', '-' and '.'")
+        return cached(self._key(), f"-{self.name}{self.suffix}", self._build)
+
+    def _key(self) -> str:
+        settings = ["compile", *self.compiler.identity(), *self.flags]
+        settings += ["link", *self.linker.identity(), *self.link_flags, *self.scripts]
+        return _digest([*settings, *_input_parts(self.sources, self.include_dirs)])
+
+    def _build(self, output: Path) -> None:
+        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+            objects = list(pool.map(self._object, self.sources))
+        command: list[str | Path] = [self.linker.path, *objects, *self.link_flags, "-o", output]
+        if not self.scripts:
+            _run(command, f"linking {self.name}")
+            return
+        path = output.with_suffix(".ld")
+        for last, text in enumerate(self.scripts, start=1 - len(self.scripts)):
+            path.write_text(text, encoding="utf-8")
+            try:
+                _run([*command, "-T", path], f"linking {self.name}")
+                return
+            except BuildError as error:
+                if last == 0 or not OVERFLOW.search(str(error)):
+                    raise
+
+    def _object(self, source: Path) -> Path:
+        compiler = self.compiler
+        if source.suffix in CPP_SUFFIXES and compiler.path == find(Tool.CC):
+            compiler = Compiler(require(Tool.CXX), compiler.flags)
+        return compile_object(source, self.include_dirs, self.flags, compiler)
+
+
+def _host_build(
+    sources: Sequence[Path],
+    include_dirs: Sequence[Path],
+    flags: Sequence[str],
+    link_flags: Sequence[str],
+    name: str,
+    suffix: str,
+) -> Path:
+    compiler = host_compiler()
+    is_cpp = any(source.suffix in CPP_SUFFIXES for source in sources)
+    linker = Compiler(require(Tool.CXX)) if is_cpp else compiler
+    # Sanitizers and coverage bring run-time libraries: the linker has to know of them too.
+    runtime = [flag for flag in flags if flag.startswith(("-fsanitize", "--coverage"))]
+    return _Build(sources, include_dirs, flags, compiler, linker, [*runtime, *link_flags], name, suffix).run()
+
+
+def compile_shared(
+    sources: Sequence[Path],
+    include_dirs: Sequence[Path],
+    flags: Sequence[str],
+    name: str,
+    link_flags: Sequence[str] = (),
+) -> Path:
+    """A shared library for this machine, to load with ctypes. `include_dirs` are hashed whole: name big directories
+    that don't change with `-isystem` among the flags instead."""
+    return _host_build(sources, include_dirs, [*flags, "-fPIC"], ["-shared", *link_flags], name, ".so")
+
+
+def build_executable(
+    sources: Sequence[Path],
+    include_dirs: Sequence[Path],
+    flags: Sequence[str],
+    name: str,
+    link_flags: Sequence[str] = (),
+) -> Path:
+    """A program for this machine."""
+    return _host_build(sources, include_dirs, flags, link_flags, name, "")
+
+
+def build_elf(
+    sources: Sequence[Path],
+    include_dirs: Sequence[Path],
+    flags: Sequence[str],
+    linker_script: str | Sequence[str],
+    name: str,
+    *,
+    compiler: Compiler | None = None,
+    machine_flags: Sequence[str] | None = None,
+) -> Path:
+    """A firmware image. `linker_script` is a text, or several: the first into whose memory everything fits is used.
+
+    Linking is always arm-none-eabi-gcc's, which picks the C library by the core: `machine_flags` are the core's flags
+    in its notation, by default the -m flags among `flags`.
+    """
+    gcc = arm_gcc()
+    machine = [flag for flag in flags if flag.startswith("-m")] if machine_flags is None else list(machine_flags)
+    link_flags = [*machine, "-nostartfiles", "-Wl,--gc-sections,--nmagic,--no-warn-rwx-segments"]
+    scripts = [linker_script] if isinstance(linker_script, str) else linker_script
+    return _Build(sources, include_dirs, flags, compiler or gcc, gcc, link_flags, name, ".elf", scripts).run()

@@ -1,0 +1,226 @@
+"""The emulator's plugin: exact instruction counts, and every store compared with what is allowed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortado.base.data import DEVICE
+from cortado.base.errors import CortadoError
+from cortado.run import toolchain
+from cortado.run.elf import Image
+
+MARKER_STEP = "cortado_marker_step"
+
+
+# Between the markers, but no part of the model.
+UNCOUNTED = ("cortado_marker_begin", "cortado_marker_end", MARKER_STEP, "cortado_harness_once")
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one execution of a step marker may write until the next: half-open ranges of offsets. `step` is reported."""
+
+    step: int
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class StoreTable:
+    """Which bytes a run may write: entry n of `calls` holds from the n-th execution of a step marker to the next.
+
+    Offsets count from `base`, a symbol (the arena) or an address. `always` may be written during every call, and so may
+    the stack and the whole of each of `symbols`. Nothing else may, and before the first step marker only those.
+    """
+
+    base: str | int
+    calls: tuple[Call, ...]
+    always: tuple[Range, ...] = ()
+    symbols: tuple[str, ...] = ()
+
+    def address(self, image: Image) -> int:
+        return self.base if isinstance(self.base, int) else image.require(self.base).address
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the plugin is to watch between the begin and end markers.
+
+    `steps` are the functions whose calls split a run: by default cortado_marker_step if the firmware has it. Naming the
+    kernels themselves instead needs no marker in the firmware at all.
+    """
+
+    count: bool = False
+    stores: StoreTable | None = None
+    steps: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SampleCount:
+    """Instructions of one run: all, before the first step marker, and of each call."""
+
+    total: int
+    before: int
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Instructions executed between the markers (not cycles); harness and markers not counted."""
+
+    samples: tuple[SampleCount, ...]
+    functions: Mapping[str, int]  # over all samples, most first
+    addresses: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class StrayStore:
+    """A store outside the table: by which instruction, where, in which run and call.
+
+    `step` is the table's; None before the first step marker or past the table's end.
+    """
+
+    pc: int
+    place: str
+    address: int
+    size: int
+    sample: int
+    call: int
+    step: int | None
+
+
+class StrayStoreError(CortadoError):
+    """A kernel wrote where the compiler's plan doesn't let it."""
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """Every store of a run was compared with the table; the first that didn't fit."""
+
+    stores: int
+    strays: int
+    first: StrayStore | None
+    calls: tuple[int, ...]  # step markers executed, per sample
+    expected_calls: int
+    base: int
+
+    def problem(self, names: Sequence[str] = ()) -> str | None:
+        """What is wrong, for a person, or None. `names` are the steps' names."""
+        if self.first is not None:
+            return self._stray_text(self.first, names)
+        wrong = [made for made in self.calls if made != self.expected_calls]
+        if wrong:
+            return f"a run made {wrong[0]} calls, its store table has {self.expected_calls}"
+        return None
+
+    def check(self, names: Sequence[str] = ()) -> None:
+        """Raises StrayStoreError if there is a problem."""
+        problem = self.problem(names)
+        if problem is not None:
+            raise StrayStoreError(problem)
+
+    def _stray_text(self, stray: StrayStore, names: Sequence[str]) -> str:
+        if stray.step is None:
+            when = "before the first step" if stray.call < 0 else "after the last step of its table"
+        else:
+            when = f"in step {stray.step}"
+            when += f" ({names[stray.step]})" if stray.step < len(names) else ""
+            when += f", call {stray.call}"
+        offset = stray.address - self.base
+        return (
+            f"stray store by {stray.place}: {stray.size} bytes at {stray.address:#010x} (arena {offset:+#x}) "
+            f"{when}, sample {stray.sample}; {self.strays} stray of {self.stores} stores"
+        )
+
+
+def plugin_path() -> Path:
+    """The QEMU plugin, built if need be."""
+    folder = DEVICE / "plugin"
+    flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    return toolchain.compile_shared([folder / "watch.c"], [folder], [*flags, "-fvisibility=hidden"], "cortado-watch")
+
+
+def _merge(ranges: Sequence[Range]) -> list[Range]:
+    """Sorted, with touching ranges joined, so that one store may lie across two of them."""
+    merged: list[Range] = []
+    for low, high in sorted(ranges):
+        if low > high:
+            raise CortadoError(f"a range of the store table ends at {high:#x}, before its start {low:#x}")
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _range_text(ranges: Sequence[Range], base: int) -> str:
+    return " ".join(f"{base + low:#x} {base + high:#x}" for low, high in _merge(ranges))
+
+
+def _store_lines(table: StoreTable, image: Image) -> list[str]:
+    base = table.address(image)
+    stack = (image.require("cortado_stack_limit").address, image.require("cortado_stack_top").address)
+    allowed = [stack, *((base + low, base + high) for low, high in table.always)]
+    for name in table.symbols:
+        symbol = image.require(name)
+        allowed.append((symbol.address, symbol.address + symbol.size))
+    lines = ["stores", *(f"always {low:#x} {high:#x}" for low, high in _merge(allowed))]
+    return lines + [f"call {call.step} {_range_text(call.ranges, base)}" for call in table.calls]
+
+
+def watch_config(watch: Watch, image: Image, report: Path) -> str:
+    lines = [f"report {report.name}"]
+    lines += [f"{word} {image.require(f'cortado_marker_{word}').address:#x}" for word in ("begin", "end")]
+    steps = watch.steps
+    if steps is None:
+        steps = (MARKER_STEP,) if image.find(MARKER_STEP) else ()
+    lines += [f"step {image.require(name).address:#x}" for name in steps]
+    skipped = [symbol for symbol in map(image.find, UNCOUNTED) if symbol is not None]
+    lines += [f"skip {symbol.address:#x} {symbol.address + symbol.size:#x}" for symbol in skipped]
+    if watch.count:
+        lines.append("count")
+    if watch.stores is not None:
+        lines += _store_lines(watch.stores, image)
+    return "\n".join(lines) + "\n"
+
+
+def read_rows(path: Path) -> dict[str, list[list[int]]]:
+    """The plugin's report as rows of numbers by keyword."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not text.endswith("complete\n"):
+        raise CortadoError(
+            "the emulator's plugin wrote no report: is this QEMU built with TCG plugins (API version 1)?"
+        )
+    rows: dict[str, list[list[int]]] = {key: [] for key in ("region", "segment", "pc", "stores", "stray", "complete")}
+    for line in text.splitlines():
+        key, *numbers = line.split()
+        rows[key].append([int(number, 0) for number in numbers])
+    return rows
+
+
+def read_counts(rows: Mapping[str, list[list[int]]], image: Image) -> Counts:
+    per_sample: list[list[int]] = [[] for _ in rows["region"]]
+    for sample, _, instructions in rows["segment"]:
+        if sample < len(per_sample):  # a run that faulted leaves an open region
+            per_sample[sample].append(instructions)
+    samples = tuple(
+        SampleCount(total, segments[0], tuple(segments[1:]))
+        for (total, _), segments in zip(rows["region"], per_sample, strict=True)
+    )
+    addresses = {pc: count for pc, count in sorted(rows["pc"])}
+    functions: dict[str, int] = {}
+    for pc, count in addresses.items():
+        name = image.function_at(pc)
+        functions[name] = functions.get(name, 0) + count
+    most_first = dict(sorted(functions.items(), key=lambda item: (-item[1], item[0])))
+    return Counts(samples, most_first, addresses)
+
+
+def read_stores(rows: Mapping[str, list[list[int]]], image: Image, table: StoreTable) -> StoreReport:
+    first = None
+    if rows["stray"]:
+        pc, address, size, sample, call, step = rows["stray"][0]
+        first = StrayStore(pc, image.place(pc), address, size, sample, call, step if step >= 0 else None)
+    ((stores, strays),) = rows["stores"]
+    calls = tuple(made for _, made in rows["region"])
+    return StoreReport(stores, strays, first, calls, len(table.calls), table.address(image))
