@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
-LINTED := src tests benchmarks
+LINTED := src tests benchmarks tools
+UNIT   := $(addprefix tests/test_,numerics.py target.py references.py passes.py schedule.py branches.py page.py repository.py)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: setup demo test test-all fuzz fuzz-page lint golden clean python tools test-tools
+.PHONY: setup demo check test test-all fuzz fuzz-page same lint golden clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -19,6 +20,10 @@ demo: setup
 
 test: setup test-tools lint
 	$(PYTEST) -m "not slow"
+
+# Before every commit: linters, types and the unit tests that build no C and start no board.
+check: setup lint
+	$(PYTEST) -m "not slow and not host and not qemu" $(UNIT)
 
 # The long campaigns too.
 test-all: setup test-tools lint
@@ -34,6 +39,10 @@ fuzz: setup test-tools
 # Writes docs/testing.md from the last campaign.
 fuzz-page: setup
 	PYTHONPATH=tests $(BIN)/python -m fuzz --page
+
+# Whether every network of the zoo compiles to the same bytes as at another commit: make same BASE=commit
+same: setup
+	$(BIN)/python tools/same.py $(BASE)
 
 lint: setup
 	$(BIN)/ruff check $(LINTED)
