@@ -675,8 +675,8 @@ def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimize": "ram"}, "optimize='ram' is no cortado.plan.schedule.Optimize; expected one of Optimize.RAM, "),
-        ({"border": "float"}, "border='float' is no cortado.plan.program.Border; expected one of Border.INT8, "),
+        ({"optimize": "ram"}, "optimize='ram' is no cortado.options.Optimize; expected one of Optimize.RAM, "),
+        ({"border": "float"}, "border='float' is no cortado.options.Border; expected one of Border.INT8, "),
         ({"ram_budget": "4K"}, "ram_budget='4K' is no number of bytes; expected an int"),
     ],
 )
