@@ -126,6 +126,14 @@ SPELLINGS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
 }
 
 
+@pytest.mark.parametrize("stack", [torch.hstack, torch.vstack, torch.dstack, torch.column_stack, torch.stack])
+def test_numbers_are_stacked(stack: Callable[[list[Tensor]], Tensor]) -> None:
+    """Tensors of no dimensions become rows, columns or depths of one."""
+    found = lower(Function(lambda self, x: stack([x.amax(), x.amin()])), [IMAGE])
+    assert found.worst() == 0.0
+    assert found.operators[-1] == "cat"
+
+
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_spelling(name: str) -> None:
     function, operators = SPELLINGS[name]

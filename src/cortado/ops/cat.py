@@ -96,12 +96,17 @@ def lower_stack(lowering: Lowering) -> Node:
 
 
 def lower_hstack(lowering: Lowering) -> Node:
-    return join(lowering, operands(lowering), min(1, len(shape(lowering.bound.node)) - 1))
+    parts = [lowering.view(part, shape(part) or (1,)) for part in operands(lowering)]
+    return join(lowering, parts, min(1, len(shape(lowering.bound.node)) - 1))
+
+
+def _as_column(x: torch.Tensor) -> torch.Tensor:
+    return x.reshape(-1, 1) if x.dim() < 2 else x
 
 
 def _lower_at_least(lowering: Lowering, rank: int, dim: int) -> Node:
     """vstack, dstack, column_stack: every input first gets `rank` dimensions, as numpy would give it them."""
-    target = {(2, 0): torch.atleast_2d, (3, 2): torch.atleast_3d, (2, 1): lambda x: x[:, None] if x.dim() < 2 else x}
+    target = {(2, 0): torch.atleast_2d, (3, 2): torch.atleast_3d, (2, 1): _as_column}
     parts = [
         lowering.view(part, tuple(target[rank, dim](torch.empty(shape(part), device="meta")).shape))
         for part in operands(lowering)
