@@ -250,13 +250,13 @@ class Model:
             check_ram(planned, options)
             single = _single_targets(self.name, graph, target, options)
         with clock.phase("plan alternatives"):
-            alternatives(planned)  # for the report, which finds them again
+            others = alternatives(planned)
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("measure code"):
             size = runner.code_bytes(bundle.files, runner.BundleInfo(c_identifier(self.name), target, (), ()))
         check_flash(self.name, bundle.weights_bytes, size, options)
-        return InC(planned, bundle, size, single)
+        return InC(planned, bundle, size, single, others)
 
 
 @dataclass(frozen=True)

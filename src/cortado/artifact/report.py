@@ -12,11 +12,10 @@ from cortado.emit.pte.program import Pte
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
-from cortado.options import Options
+from cortado.options import Optimize, Options
 from cortado.plan.lowered import LoweredGraph, Value
-from cortado.plan.planned import Planned
+from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Tensor
-from cortado.plan.schedule import alternatives
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class InC:
     bundle: Bundle
     code_bytes: int | None
     single_targets: Mapping[str, int] | None
+    alternatives: Mapping[Optimize, Alternative]
 
 
 def build_report(
@@ -90,7 +90,7 @@ def _with_bundle(c: InC) -> dict[str, Any]:
             "peak_buffers": [{"name": b.name, "bytes": b.size} for b in peak_buffers(planned.problem, plan)],
             "alternatives": {
                 optimize.value: {"arena_bytes": other.arena_bytes, "row_calls": other.row_calls}
-                for optimize, other in alternatives(planned).items()
+                for optimize, other in c.alternatives.items()
             },
             "single_targets": None if c.single_targets is None else dict(c.single_targets),
             "timeline": _timeline(planned),

@@ -179,14 +179,14 @@ def _inline_contexts(module: GraphModule) -> None:
     while found:
         found = False
         for node in list(module.graph.nodes):
-            start = _context_body(node)
+            start = context_body(node)
             if start is not None:
                 _inline(module, node, start)
                 found = True
 
 
-def _context_body(node: Node) -> int | None:
-    """The position of the inner graph among the arguments of such a call."""
+def context_body(node: Node) -> int | None:
+    """The position of the inner graph among the arguments of such a call; None for any other."""
     higher = torch.ops.higher_order
     if node.target is higher.wrap_with_set_grad_enabled:
         return 1

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import _ModuleStackTracer
 
 from cortado.base.errors import CortadoError
+from cortado.frontend.canonical import context_body
 from cortado.ir.graph import describe, source_line
 from cortado.ops._float import out_of_place
 
@@ -144,7 +145,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
     target = node.target
     if isinstance(target, HigherOrderOperator):
         inner = [graph for graph in (_graph(module, argument) for argument in node.args) if graph is not None]
-        if not is_block(node):
+        if context_body(node) is None:
             name, reason = _HIGHER.get(target.name(), (target.name(), "is no operator that computes something"))
             raise CortadoError(f"{name}{_place(node, inner)} {reason}")
         for body in inner:
@@ -178,13 +179,6 @@ def _place(node: Node, inner: Sequence[GraphModule] = ()) -> str:
     nodes = [node, *(call for body in inner for call in body.graph.nodes)]
     line = next((line for line in map(source_line, nodes) if line is not None), None)
     return "" if line is None else f" at {line}"
-
-
-def is_block(node: Node) -> bool:
-    """A call of a graph of its own for what stands under no_grad, or under an autocast that is switched off."""
-    higher = torch.ops.higher_order
-    off = node.target is higher.wrap_with_autocast and not node.args[2]
-    return off or node.target is higher.wrap_with_set_grad_enabled
 
 
 def _values(node: Node) -> list[Any]:

@@ -15,17 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from cortado.base.arrays import ArrayType
 from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.pte.info import DType, Dynamism, Method, Port, TensorInfo
 from cortado.pte.reader import read_pte
 from cortado.run import toolchain
-
-ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 ADAPTER = KERNELS / "executorch"
 HEADER = ADAPTER / "cortex_m_ops.h"

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from cortado.base.arrays import ArrayType
 from cortado.emit.pte.edge import METHOD, edge_manager
 from cortado.ir.op import overload, registry
-
-ArrayType = np.ndarray[Any, np.dtype[Any]]
 
 
 def register_operators() -> None:
