@@ -34,9 +34,8 @@ def short_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "WORK_PER_SECOND", 2_000)
 
 
-def bound_row_calls(monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
-    for module in ("segments", "schedule"):
-        monkeypatch.setattr(f"cortado.plan.{module}.ROW_CALLS", bound)
+def bound_stages(monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    monkeypatch.setattr("cortado.plan.schedule.STAGES_WORK", 2 * bound)
 
 
 class Network:
@@ -158,16 +157,34 @@ def test_an_order_in_a_hurry_is_as_good_as_the_exact_one(monkeypatch: pytest.Mon
 def test_the_search_for_stages_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     free = checked(concat_chain(10))
     assert not free.spent["stages"].exhausted
-    bound_row_calls(monkeypatch, 200)
+    bound_stages(monkeypatch, 200)
     bound = checked(concat_chain(10))
     assert bound.spent["stages"].exhausted
-    longest = max(len(run.calls) for run in bound.runs)
-    assert bound.spent["stages"].work <= bound.spent["stages"].bound + 2 * max(longest, 10 * 2 * HEIGHT)
+    largest = 10 * 2 * HEIGHT + 20 + 22**2  # row calls, overlays and pairs of the whole network as one stage
+    assert bound.spent["stages"].work <= bound.spent["stages"].bound + 2 * largest
     assert bound.spent["stages"].work < free.spent["stages"].work
 
 
+def test_planning_stages_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage of one-row steps makes few row calls; finding room for its rings is what takes long."""
+    pairs: list[int] = []
+    plan = planner.plan
+
+    def counted(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
+        if effort is Effort.QUICK:
+            pairs.append(len(problem.buffers) ** 2)
+        return plan(problem, seconds, effort)
+
+    monkeypatch.setattr(planner, "plan", counted)
+    bound_stages(monkeypatch, 2_000)
+    program = many_inputs(30)
+    stages = schedule(program, Optimize.RAM).spent["stages"]
+    assert stages.exhausted
+    assert sum(pairs) <= stages.work <= stages.bound + 2 * (3 * len(program.steps)) ** 2
+
+
 def test_what_is_chosen_does_not_depend_on_what_was_chosen_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound_row_calls(monkeypatch, 300)
+    bound_stages(monkeypatch, 300)
     alone = {optimize: schedule(concat_chain(10), optimize).plan.peak for optimize in Optimize}
     for first in Optimize:
         others = alternatives(schedule(concat_chain(10), first))

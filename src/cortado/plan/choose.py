@@ -47,7 +47,7 @@ def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
             for start, segment in _longer(search, limit, best, over, last, tally):
                 # What costs more is not even planned.
                 cost = start.instructions + segment.instructions
-                if (chosen is None or cost < chosen.instructions) and segment.fits(limit):
+                if (chosen is None or cost < chosen.instructions) and tally.fits(segment, limit):
                     chosen = start.then(segment)
         best.append(chosen)
     return best[-1]
@@ -87,10 +87,10 @@ def choose(search: Segments, optimize: Optimize, instructions: int, tally: Tally
             step *= 2
         else:
             best = found
-    return _take_in_delays(search, best.stages) if optimize is Optimize.RAM else best.stages
+    return _take_in_delays(search, best.stages, tally) if optimize is Optimize.RAM else best.stages
 
 
-def _take_in_delays(search: Segments, stages: tuple[Segment, ...]) -> tuple[Segment, ...]:
+def _take_in_delays(search: Segments, stages: tuple[Segment, ...], tally: Tally) -> tuple[Segment, ...]:
     """Where it costs no peak, a residual branch waits in a ring inside its stage, not as a whole tensor around it."""
     limit = max((segment.peak for segment in stages), default=0)
     for index, step in enumerate(search.steps):
@@ -98,7 +98,7 @@ def _take_in_delays(search: Segments, stages: tuple[Segment, ...]) -> tuple[Segm
         if step.kind is Walk.ELEMENTS and len(sources) > 1 and min(sources) >= 0:
             covering = [segment for segment in stages if segment.last >= min(sources) and segment.first <= index]
             first, last = covering[0].first, covering[-1].last
-            if len(covering) > 1 and search.possible(first, last) and search.segment(first, last).fits(limit):
+            if len(covering) > 1 and search.possible(first, last) and tally.fits(search.segment(first, last), limit):
                 before = tuple(segment for segment in stages if segment.last < first)
                 after = tuple(segment for segment in stages if segment.first > last)
                 stages = (*before, search.segment(first, last), *after)

@@ -12,7 +12,7 @@ from cortado.plan import branches
 from cortado.plan.choose import choose
 from cortado.plan.planned import Alternative, Planned, memory_problem
 from cortado.plan.program import Program, Stage
-from cortado.plan.segments import ROW_CALLS, Known, Segment, Segments, Tally, kernel_instructions
+from cortado.plan.segments import STAGES_WORK, Known, Segment, Segments, Tally, kernel_instructions
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,11 @@ class Choices:
     def _best(self, optimize: Optimize) -> "Planned":
         """For the lowest peak, lean kernels are tried too."""
         searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
+        bound = min(STAGES_WORK // 2, STAGES_WORK // len(searches))
         tallies: list[Tally] = []
         best: Planned | None = None
         for search in searches:
-            tallies.append(Tally())
+            tallies.append(Tally(bound))
             segments = choose(search, optimize, kernel_instructions(search.program), tallies[-1])
             staged, problem = _staged(search, segments)
             if best is None or lower_bound(problem) < best.plan.peak:
@@ -59,8 +60,8 @@ class Choices:
                     best = Planned(self, staged, tuple(segment.run for segment in segments), problem, plan, {})
         assert best is not None
         validate(best.problem, best.plan)
-        rows = sum(tally.work for tally in tallies)
-        stages = Spent(rows, len(tallies) * ROW_CALLS, any(tally.exhausted for tally in tallies))
+        work = sum(tally.work for tally in tallies)
+        stages = Spent(work, len(tallies) * bound, any(tally.exhausted for tally in tallies))
         return replace(best, spent={"orders": self.orders.spent, "stages": stages, "offsets": best.plan.spent})
 
 

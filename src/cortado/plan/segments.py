@@ -12,7 +12,7 @@ from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
 from cortado.plan.program import Port, Program, Step, Walk
 from cortado.plan.stages import StageRun, StageRuns
 
-ROW_CALLS = 1_000_000  # of stages that differ in structure, run without data to choose the stages of one order
+STAGES_WORK = 2_000_000  # to choose the stages in all orders, at most half of it in one; about 10 s
 ALIGNMENT = 16
 ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
 LONGEST_STAGE = 64
@@ -20,7 +20,7 @@ GROUPS = (2, 4)  # rows a call that are tried beside one
 WORTH_A_GROUP = 0.1  # of a kernel's work done in vain when it makes single rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Segment:
     """Steps [first, last] as one stage: its run, the memory it needs while it runs, and its row calls."""
 
@@ -31,15 +31,13 @@ class Segment:
     structure: Hashable  # what it has in common with other stages that run alike
     instructions: int  # what its row calls cost beside the work itself
     floor: int  # bytes that it needs at least
+    buffers: int  # that are placed to plan it
     planned: Callable[[], int]
 
     @cached_property
     def peak(self) -> int:
         """The memory it needs while it runs, planned when it is asked for."""
         return self.planned()
-
-    def fits(self, limit: int) -> bool:
-        return self.floor <= limit and self.peak <= limit
 
 
 @dataclass(frozen=True)
@@ -205,7 +203,8 @@ class Segments:
             peak = self.known.peak(inner + whole, run)
             return _beside(peak, [sizes[name].size for name in passing])
 
-        return Segment(first, last, steps, run, structure, instructions, floor, planned)
+        buffers = len(inner) + len(dying) + len(leaving)
+        return Segment(first, last, steps, run, structure, instructions, floor, buffers, planned)
 
     def _bytes(self, names: Iterable[str]) -> int:
         return sum([self.program.buffers[name].size for name in names])
@@ -236,27 +235,41 @@ class Segments:
 
 
 class Tally:
-    """The row calls that choosing stages costs; once they reach their bound, only stages that were seen are.
+    """The work of choosing stages: their row calls and overlays, and the pairs of buffers that planning them looks at.
 
-    Counted from nothing for every choice, whatever is known from others: what is chosen does not depend on them.
+    Once it reaches its bound, only what was looked at before is. Counted from nothing for every choice, whatever is
+    known from others: what is chosen does not depend on them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
         self.work = 0
         self.stages: set[tuple[int, int, int]] = set()
         self.structures: set[Hashable] = set()
+        self.planned: set[Segment] = set()
         self.exhausted = False
 
     def allows(self, stage: tuple[int, int, int]) -> bool:
-        allowed = self.work < ROW_CALLS or stage in self.stages
-        self.exhausted |= not allowed
-        return allowed
+        return stage in self.stages or self._is_open()
+
+    def _is_open(self) -> bool:
+        self.exhausted |= self.work >= self.bound
+        return self.work < self.bound
 
     def count(self, stage: tuple[int, int, int], segment: Segment) -> None:
         if stage not in self.stages:
             self.stages.add(stage)
-            self.work += 1 if segment.structure in self.structures else len(segment.run.calls)
+            known = segment.structure in self.structures
+            self.work += len(segment.run.leads) + (1 if known else len(segment.run.calls))
             self.structures.add(segment.structure)
+
+    def fits(self, segment: Segment, limit: int) -> bool:
+        """Whether a stage needs no more than the limit; what can't is not even planned."""
+        if segment.floor > limit or (segment not in self.planned and not self._is_open()):
+            return False
+        self.work += 0 if segment in self.planned else segment.buffers**2
+        self.planned.add(segment)
+        return segment.peak <= limit
 
 
 def _most_at_once(buffers: Iterable[Buffer], positions: int) -> int:

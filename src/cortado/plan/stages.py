@@ -209,23 +209,25 @@ class _Runner:
 
 def _named(walked: _Walked, steps: Sequence[Step], dying: Sequence[str]) -> StageRun:
     """A run of these steps, or of others with the same structure, as one of these."""
+    widths: dict[str, list[int]] = {name: [] for name in dying}  # of the rows that each reader of an input sees
+    for port in (port for step in steps for port in step.inputs if port.source in widths):
+        widths[str(port.source)].append(port.row_bytes)
     return StageRun(
         rows=walked.rows,
         rings={steps[index].output: rows for index, rows in walked.rings.items()},
         spans={steps[index].output: span for index, span in walked.spans.items()},
         leads={
-            (steps[index].output, dying[number]): _lead(steps, steps[index], dying[number], made)
+            (steps[index].output, dying[number]): _lead(steps[index].row_bytes, widths[dying[number]], made)
             for (index, number), made in walked.made.items()
         },
         calls=walked.calls,
     )
 
 
-def _lead(steps: Sequence[Step], step: Step, name: str, made: Mapping[tuple[int, ...], int]) -> int:
-    """The most bytes by which writing a step's output runs ahead of the last read of an input."""
-    widths = [port.row_bytes for reader in steps for port in reader.inputs if port.source == name]
+def _lead(row_bytes: int, widths: Sequence[int], made: Mapping[tuple[int, ...], int]) -> int:
+    """The most bytes by which writing rows of an output runs ahead of the last read of an input."""
     ahead = [
-        rows * step.row_bytes - min([width * row for width, row in zip(widths, dead, strict=True)])
+        rows * row_bytes - min([width * row for width, row in zip(widths, dead, strict=True)])
         for dead, rows in made.items()
     ]
     return max([0, *ahead])
