@@ -2,12 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+from helpers.golden import Golden
+from helpers.paths import MODELS
 
 if TYPE_CHECKING:
     from cortado.api import Model
@@ -20,12 +22,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # The same examples on every run and machine; a busy machine is no failure.
 settings.register_profile("cortado", deadline=None, derandomize=True, database=None)
 settings.load_profile("cortado")
-
-TESTS = Path(__file__).parent
-MODELS = TESTS / "models"
-GOLDEN = TESTS / "golden"
-
-Golden = Callable[[Path, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
