@@ -53,7 +53,7 @@ lint: setup
 
 # Writes the golden files and the generated documents again; look at the diff.
 golden: setup
-	$(BIN)/python -m pytest -q --update-golden tests/passes/test_passes.py tests/cli/test_cli.py tests/networks/test_end_to_end.py
+	$(BIN)/python -m pytest -q --update-golden
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

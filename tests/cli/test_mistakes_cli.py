@@ -14,14 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from cli.test_cli import TINY, Run, in_new_process, run
 from cortado.api import Model
 from cortado.artifact.opened import Artifact
 from cortado.options import Options
-from helpers.paths import MODELS, TESTS
-
-__all__ = ["run"]  # the fixture
-
+from helpers.cli import TINY, Run, in_new_process
+from helpers.paths import MODELS, ROOT
 
 # ---- several samples -----------------------------------------------------------------------------------------------
 
@@ -96,7 +93,7 @@ compiled.run(*batches[0], on="host")
 
 @pytest.mark.qemu
 def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
-    text = (TESTS.parent / "README.md").read_text()
+    text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     lines = re.findall(r"`(model = cortado\.[^`]*)`", text)
     assert len(blocks) == len(lines) == 1
@@ -233,7 +230,7 @@ class Products(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.up(self.depthwise(self.conv(x))).flatten(2)  # [1, 4, 256] of an 8 x 8 image
         y = y @ y.mT  # [1, 4, 4]
-        return self.linear(y.flatten(1))  # type: ignore[no-any-return]
+        return self.linear(y.flatten(1))
 
 
 def test_every_product_is_counted(tiny: Model) -> None:

@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cli.test_cli import TINY, Run, forge_checksums, run
 from cortado.api import compile
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
@@ -21,9 +20,8 @@ from cortado.frontend.export import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.validate import Layer, Place, Validation, _Compared, float_model, validate
+from helpers.cli import TINY, Run, forge_checksums
 from helpers.single import Function, lower
-
-__all__ = ["run"]  # the fixture
 
 CONV, POOL, LINEAR = (
     "quantized_conv2d_nhwc_default",

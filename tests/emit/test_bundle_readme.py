@@ -125,7 +125,7 @@ def test_the_header_is_c99_and_cpp11(tmp_path: Path) -> None:
     for tool, standard in ((toolchain.Tool.CC, "c99"), (toolchain.Tool.CXX, "c++11")):
         source = tmp_path / f"use.{'c' if standard == 'c99' else 'cpp'}"
         source.write_text(use)
-        command = [toolchain.require(tool), f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+        command = [str(toolchain.require(tool)), f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror"]
         subprocess.run([*command, f"-I{folder}", "-c", source, "-o", tmp_path / "use.o"], check=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cortado.base.data import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.frontend import zoo
@@ -17,8 +18,7 @@ from cortado.plan.schedule import schedule
 from cortado.run import runner, toolchain
 from cortado.run.elf import load_image
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
-from helpers.kernels import KERNELS
-from networks.test_networks import TARGETS, graph_of, networks, planned, run_bundle
+from helpers.networks import TARGETS, graph_of, networks, planned, run_bundle
 
 FAST = ("ds_cnn",)
 SLOW = tuple(name for name in zoo.names() if name not in FAST)

@@ -22,7 +22,7 @@ from cortado.frontend.export import FloatModel, capture, quantize
 from cortado.frontend.models import load_model
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.validate import float_model, validate
-from frontend.test_aliases import RIGHT, SHAPE
+from helpers.aliases import RIGHT, SHAPE
 from helpers.single import Function, lower
 
 Tensor = torch.Tensor

@@ -13,8 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.plan.lowered import reference_outputs
-from frontend.test_surprises import far_from_float, images, rejected, seeded
-from helpers.single import Function, lower_on, randomize
+from helpers.single import Function, far_from_float, images, lower_on, randomize, rejected, seeded
 
 Tensor = torch.Tensor
 

@@ -1,26 +1,21 @@
-"""What goes wrong with models in practice: each is right here, or one clear error."""
+"""What goes wrong with models in practice, and is right here: layouts, layers easily left in float, numbers."""
 
-import inspect
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-import cortado
-from cortado.api import Compiled, Options, prepare
-from cortado.base.errors import CortadoError, NotInteger
+from cortado.api import prepare
+from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers import single
-from helpers.single import Function, Single, assert_close, lower, lower_on
+from helpers.single import Function, Single, assert_close, far_from_float, images, lower, lower_on, seeded, small_net
 
 Tensor = torch.Tensor
-
 CONV = "cortex_m::quantized_conv2d_nhwc"
 TABLE = "cortex_m::quantized_activation"
 BORDERS = ("cortex_m::quantize_per_tensor", "cortex_m::dequantize_per_tensor")
@@ -53,32 +48,7 @@ def is_integer(found: Single, most: float = 1.001) -> list[str]:
     return operators
 
 
-def far_from_float(found: Single, model: nn.Module) -> float:
-    """The largest difference to the float model, in steps of the first output."""
-    worst = 0.0
-    for batch in found.batches:
-        with torch.no_grad():
-            wanted = model(*[value.clone() for value in batch])
-        worst = max(worst, float((reference_outputs(found.graph, batch)[0] - wanted).abs().max()))
-    return worst / found.scales[0]
-
-
-def seeded(model: nn.Module, seed: int = 1) -> nn.Module:
-    single.randomize(model, seed)
-    return model.eval()
-
-
-def images(count: int = 3, size: int = 8) -> list[tuple[Tensor, ...]]:
-    rng = torch.Generator().manual_seed(7)
-    return [(torch.randn(1, 3, size, size, generator=rng),) for _ in range(count)]
-
-
 # ---- layouts -------------------------------------------------------------------------------------------------
-
-
-def small_net(channels: int = 3) -> nn.Module:
-    layers = [nn.Conv2d(channels, 5, 3), nn.ReLU(), nn.Conv2d(5, 5, 3, groups=5), nn.MaxPool2d(2), nn.Conv2d(5, 4, 1)]
-    return seeded(nn.Sequential(*layers))
 
 
 def test_a_channels_first_input_stays_in_integers() -> None:
@@ -252,11 +222,6 @@ def test_norms_run_in_integers(name: str) -> None:
     assert far_from_float(found, model) < 4
 
 
-def test_a_norm_of_another_order_is_refused() -> None:
-    message = refusal(Function(lambda self, x: x.norm(p=3, dim=-1)), (2, 8))
-    assert "aten.linalg_vector_norm.default" in message
-
-
 # ---- in-place forms ------------------------------------------------------------------------------------------
 
 IN_PLACE: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
@@ -367,326 +332,3 @@ def test_unused_buffers_are_in_no_file() -> None:
     assert extra.pte is not None
     assert extra.pte.data == plain.pte.data
     assert extra.bundle.files == plain.bundle.files
-
-
-# ---- what isn't supported ------------------------------------------------------------------------------------
-
-
-class Running(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cumsum(x, dim=1)
-
-
-class Cell(nn.Module):
-    def __init__(self, cell: nn.Module) -> None:
-        super().__init__()
-        self.cell = cell
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.cell(x)
-        return y if isinstance(y, Tensor) else y[0]
-
-
-def first_line(model: type[nn.Module]) -> str:
-    """Where the body of a model's forward begins, as the error prints it."""
-    return f"{__file__}:{inspect.getsourcelines(model.forward)[1] + 1}"
-
-
-def refusal(model: nn.Module, shape: Sequence[int]) -> str:
-    """The message of a model that can't be compiled; the line for its first operator."""
-    rng = torch.Generator().manual_seed(0)
-    batches = [(torch.randn(*shape, generator=rng),) for _ in range(2)]
-    prepared = prepare(model, batches[0], batches, name="net")
-    with pytest.raises(CortadoError) as caught:
-        prepared.compile(from_target_string("cortex-m55"))
-    return str(caught.value)
-
-
-def test_an_unsupported_operator_is_named_with_its_line_and_module() -> None:
-    body = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), Running())
-    message = refusal(Function(lambda self, x: self.body(x), body=body), (1, 8))
-    line = next(line for line in message.splitlines() if "aten.cumsum" in line)
-    assert "in module 'body.2'" in line
-    assert first_line(Running) in line
-    assert "torch.cumsum(x, dim=1)" in line
-    assert "aten.linear" not in message
-
-
-@pytest.mark.parametrize(
-    ("cell", "shape", "operator"),
-    [
-        (nn.LSTM(8, 4, batch_first=True), (1, 5, 8), "aten.lstm"),
-        (nn.GRU(8, 4, batch_first=True), (1, 5, 8), "aten.gru"),
-    ],
-)
-def test_layers_without_an_integer_form_are_refused_by_name(
-    cell: nn.Module, shape: Sequence[int], operator: str
-) -> None:
-    message = refusal(Cell(cell), shape)
-    _, line, *hint = message.splitlines()  # one line: none for each of the results
-    assert operator in line
-    assert len(hint) <= 1
-    assert "in module 'cell'" in line
-    assert f"{first_line(Cell)} (y = self.cell(x))" in line
-    assert "cortado ops" in line
-
-
-# ---- numbers that are not finite float32 ---------------------------------------------------------------------
-
-
-def rejected(model: nn.Module, *inputs: Tensor) -> str:
-    """The message of a model that isn't even quantized."""
-    with pytest.raises(CortadoError) as caught:
-        prepare(model, inputs, [inputs], name="net")
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_numbers_other_than_float32_are_refused(dtype: torch.dtype) -> None:
-    name, x = str(dtype).removeprefix("torch."), torch.randn(1, 4)
-    layer = nn.Sequential(nn.Linear(4, 4))
-    assert rejected(layer, x.to(dtype)).startswith(f"example input 0 is {name}, expected float32; give x.float()")
-    message = rejected(nn.Sequential(nn.Linear(4, 4)).to(dtype), x)
-    assert message.startswith(f"parameter '0.weight' is {name}, expected float32; convert the model with model.float()")
-
-
-def test_a_buffer_in_float64_is_named() -> None:
-    layer = nn.BatchNorm1d(4)
-    layer.running_mean = torch.zeros(4, dtype=torch.float64)
-    assert rejected(layer, torch.randn(2, 4)).startswith("buffer 'running_mean' is float64, expected float32")
-
-
-@pytest.mark.parametrize(("value", "name"), [(torch.nan, "NaN"), (torch.inf, "infinity"), (-torch.inf, "infinity")])
-def test_weights_that_are_not_finite_are_named(value: float, name: str) -> None:
-    model = nn.Sequential(nn.ReLU(), nn.Linear(4, 4))
-    with torch.no_grad():
-        model[1].bias[2] = value  # type: ignore[operator,index]
-    assert rejected(model, torch.randn(1, 4)).startswith(f"parameter '1.bias' holds {name}, expected finite numbers")
-
-
-def test_a_parameter_that_nothing_reads_may_be_anything() -> None:
-    model = Function(lambda self, x: self.used(x), used=nn.Linear(4, 4), unused=nn.Linear(4, 4).double())
-    with torch.no_grad():
-        model.unused.weight.fill_(torch.nan)  # type: ignore[operator,union-attr]
-    prepare(model, (torch.randn(1, 4),), [(torch.randn(1, 4),)], name="net")
-
-
-class LogOfNegatives(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.log(x - 100) @ x.mT
-
-
-def test_an_activation_that_is_never_finite_is_named_with_its_line() -> None:
-    message = rejected(LogOfNegatives(), torch.randn(1, 4))
-    assert f"at {first_line(LogOfNegatives)} (return torch.log(x - 100) @ x.mT)" in message
-    assert "calibration gave NaN or infinity only" in message
-
-
-# ---- inputs and outputs --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("extra", "found"), [(None, "None"), (3, "3")])
-def test_outputs_that_are_no_tensors_are_refused(extra: object, found: str) -> None:
-    model = Function(lambda self, x: (x.relu(), extra))
-    message = rejected(model, torch.randn(1, 4))
-    assert message == f"the model's outputs must be tensors: output 1 is {found}; return tensors only"
-
-
-def unsupported(model: nn.Module, *inputs: Tensor) -> str:
-    """The message of a model that can't be lowered."""
-    with pytest.raises(NotInteger) as caught:
-        prepare(model, inputs, [inputs], name="net").compile(from_target_string("cortex-m4"))
-    return str(caught.value)
-
-
-@pytest.mark.parametrize("pick", [lambda self, x, i: x[:, i], lambda self, x, i: x.index_select(1, i)])
-def test_positions_that_are_an_input_are_refused(pick: Callable[..., Tensor]) -> None:
-    message = unsupported(Function(pick), torch.randn(1, 6), torch.tensor([1, 2]))
-    assert "needs constant positions, got the model's input 'i" in message or "the model's input 'x_1'" in message
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda self, x, w: F.conv2d(x, w), "needs constant weights, got the model's input"),
-        (lambda self, x, w: F.conv2d(x, torch.ones(4, 3, 3, 3), w[:, 0, 0, 0]), "needs a constant bias, got the res"),
-    ],
-)
-def test_weights_that_are_an_input_are_refused(function: Callable[..., Tensor], message: str) -> None:
-    found = unsupported(Function(function), torch.randn(1, 3, 8, 8), torch.randn(4, 3, 3, 3))
-    assert message in found
-    assert "quantized_decomposed" not in found
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
-def test_an_integer_input_made_float_inside_is_refused(dtype: torch.dtype) -> None:
-    model = Function(lambda self, x: self.conv(x.float()), conv=nn.Conv2d(3, 4, 3))
-    message = unsupported(model, torch.ones(1, 3, 8, 8, dtype=dtype))
-    assert f"converts an input of {dtype}, and the model's inputs must be float32; move the conversion out" in message
-
-
-# ---- what forward raises ---------------------------------------------------------------------------------------
-
-
-class Raises(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        raise ValueError("no such thing")
-
-
-class ToNumpy(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.from_numpy(x.numpy() * 2)
-
-
-class WrongShape(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ torch.ones(5, 5)
-
-
-class Branches(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1 if x.sum() > 0 else x - 1
-
-
-@pytest.mark.parametrize(
-    ("model", "what"),
-    [
-        (Raises, "ValueError: no such thing at "),
-        (ToNumpy, "RuntimeError: .numpy() is not supported"),
-        (WrongShape, "RuntimeError: "),
-        (Branches, "what it does depends on the values of a tensor at "),
-    ],
-)
-def test_what_forward_raises_comes_with_its_line(
-    model: type[nn.Module], what: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    message = rejected(model(), torch.randn(1, 4))
-    assert message.startswith(f"torch.export can't capture this model: {what}")
-    assert f" at {first_line(model)} (" in message
-    assert len(message.splitlines()) == 1
-    assert capfd.readouterr().err == ""
-
-
-def test_layers_that_do_not_fit_are_named() -> None:
-    """There may be no line of the user's."""
-    message = rejected(nn.Sequential(nn.Linear(4, 2), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))), torch.randn(1, 4))
-    assert message.startswith("torch.export can't capture this model: RuntimeError: ")
-    assert " in module '1.1'" in message
-
-
-def test_what_forward_itself_prints_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
-    def loud(self: Any, x: Tensor) -> Tensor:
-        print("loud", file=sys.stderr)
-        return x.relu()
-
-    prepare(Function(loud), (torch.randn(1, 4),), [(torch.randn(1, 4),)], name="net")
-    assert "loud\n" in capfd.readouterr().err
-
-
-# ---- hints -----------------------------------------------------------------------------------------------------
-
-HINT = "ExecuTorch has float kernels for this"
-
-
-@pytest.mark.parametrize(
-    ("function", "operator", "hinted"),
-    [
-        (lambda self, x: F.cosine_similarity(x, x * 2 + 1), "aten.", False),
-        (lambda self, x: torch.tril(x), "aten.tril", False),
-        (lambda self, x: F.scaled_dot_product_attention(x, x, x, is_causal=True), "aten.scaled_dot_product", False),
-        (lambda self, x: x.cumsum(-1), "aten.cumsum", True),
-        (lambda self, x: x.std(-1), "aten.std", True),
-        (lambda self, x: torch.einsum("bi,bj->bij", x, x), "aten.einsum", True),
-    ],
-)
-def test_the_hint_is_given_only_where_it_helps(function: Callable[..., Tensor], operator: str, hinted: bool) -> None:
-    model, x = Function(function), torch.randn(2, 8)
-    message = unsupported(model, x)
-    assert message.startswith("can't run in integer arithmetic:\n  ")
-    assert operator in message
-    assert (HINT in message) == hinted
-    prepared = prepare(model, (x,), [(x,)], name="net")
-    allowed = Options(allow_float=True)
-    if hinted:
-        assert prepared.compile("cortex-m4", allowed).run(x, on="executorch").right
-    else:
-        with pytest.raises(NotInteger, match="can't run in integer arithmetic"):
-            prepared.compile("cortex-m4", allowed)
-
-
-def test_a_batch_norm_without_statistics_is_refused() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, track_running_stats=False))
-    message = rejected(model, *images()[0])
-    assert message.startswith("aten.batch_norm.default in module '1'")
-    assert "has no running statistics" in message
-
-
-# ---- the Python interface --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def compiled() -> Compiled:
-    return cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=images())
-
-
-def test_what_the_package_exports() -> None:
-    for name in cortado.__all__:
-        assert getattr(cortado, name) is not None
-    assert cortado.CortadoError is CortadoError
-    assert cortado.Options is Options
-
-
-@pytest.mark.parametrize(
-    ("calibration", "message"),
-    [
-        ("random", "calibration must be a sequence of inputs, each a tuple of tensors, .*; found 'random'"),
-        (torch.zeros(3, 3, 8, 8), "calibration must be a sequence of inputs, .*; found a Tensor"),
-        (3, "calibration must be a sequence of inputs, .*; found a int"),
-        ([(np.zeros((1, 3, 8, 8), np.float32),)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
-        ([np.zeros((1, 3, 8, 8), np.float32)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
-    ],
-)
-def test_calibration_of_the_wrong_kind_is_refused(calibration: Any, message: str) -> None:
-    with pytest.raises(CortadoError, match=message):
-        cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=calibration)
-
-
-@pytest.mark.host
-def test_a_numpy_array_may_be_run(compiled: Compiled) -> None:
-    sample = images()[1][0]
-    tensor, array = (compiled.run(value, on="host") for value in (sample, sample.numpy()))
-    assert tensor.bit_exact
-    assert array.bit_exact
-    assert tensor.result.samples[0][0].tobytes() == array.result.samples[0][0].tobytes()
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (images()[0], r"found tuple; pass the tensors of a tuple one by one: run\(\*sample\)"),
-        (3, "input 0 must be a tensor or a NumPy array, found int$"),
-    ],
-)
-def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message: str) -> None:
-    with pytest.raises(CortadoError, match=message):
-        compiled.run(value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"optimize": "ram"}, "optimize='ram' is no cortado.options.Optimize; expected one of Optimize.RAM, "),
-        ({"border": "float"}, "border='float' is no cortado.options.Border; expected one of Border.INT8, "),
-        ({"ram_budget": "4K"}, "ram_budget='4K' is no number of bytes; expected an int"),
-    ],
-)
-def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(CortadoError, match=message):
-        Options(**options)
-
-
-def test_a_prepared_model_takes_a_target_by_name() -> None:
-    model = prepare(small_net(), images()[0], images(), name="net")
-    assert model.compile("cortex-m4").target == from_target_string("cortex-m4")
-    with pytest.raises(CortadoError, match="unknown target 'cortex-m99'"):
-        model.compile("cortex-m99")

@@ -4,7 +4,7 @@ import json
 import random
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy
 import pytest
@@ -16,8 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from cortado.base.errors import CortadoError
 from cortado.frontend import zoo
 from cortado.frontend.zoo.mobilenet_v3_small import Block
+from helpers.paths import ROOT
+from helpers.values import present
 
-ROOT = Path(__file__).parents[2]
 BASELINES = {
     name: facts
     for name, facts in json.loads((ROOT / "benchmarks" / "baselines.json").read_text())["networks"].items()
@@ -48,7 +49,7 @@ def layer_outputs(model: nn.Module, kinds: tuple[type[nn.Module], ...], inputs: 
     """What each layer of the given kinds gives for `inputs`."""
     outputs: dict[str, Tensor] = {}
 
-    def recorder(path: str):
+    def recorder(path: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
         def record(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
             outputs[path] = output
 
@@ -124,7 +125,7 @@ def test_built_network_is_float32_in_eval_mode(name: str, built: dict[str, nn.Mo
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     assert norms
-    assert {norm.running_var.dtype for norm in norms} == {torch.float32}
+    assert {present(norm.running_var).dtype for norm in norms} == {torch.float32}
     assert {norm.momentum for norm in norms} == {0.1}
 
 

@@ -73,15 +73,15 @@ def _call(
         else:
             kwargs[name] = value
     node = graph.call_function(overload(operator), (), kwargs)
-    shapes = {name: _shapes(value) for name, value in arguments.items()}
+    shapes = {name: shapes_of(value) for name, value in arguments.items()}
     with mode:
         node.meta["val"] = torch.empty(operator.shape(Call(operator, shapes, ())), dtype=operator.dtype)
     return node
 
 
-def _shapes(value: Any) -> Any:
+def shapes_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_shapes(item) for item in value]
+        return [shapes_of(item) for item in value]
     return tuple(value.shape) if isinstance(value, torch.Tensor) else value
 
 

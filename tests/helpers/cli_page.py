@@ -7,7 +7,7 @@ from cortado.cli.entry import Exit, make_parser
 
 HEAD = """# The command line
 
-This page is made from the program's own parsers; `pytest tests/cli/test_cli.py --update-golden` writes it again.
+This page is made from the program's own parsers; `make golden` writes it again.
 
     cortado COMMAND [OPTIONS]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from cortado.base.data import KERNELS
 from cortado.run import toolchain
 
-KERNELS = Path(__file__).parents[2] / "src/cortado/kernels"
 HEADER = KERNELS / "include/cortado.h"
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 SANITIZE = "CORTADO_TEST_SANITIZE"  # set: build with the address and undefined-behaviour sanitizers

@@ -4,9 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from torch import nn
 
+from cortado.api import prepare
+from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend.export import Inputs, Quantized, capture, quantize
 from cortado.ir.graph import outputs
@@ -104,3 +108,46 @@ def randomize(module: torch.nn.Module, seed: int) -> None:
             if buffer.is_floating_point():
                 values = torch.rand(buffer.shape, generator=rng) + 0.5
                 buffer.copy_(values if "var" in name else values - 1.0)
+
+
+CONV2D = "cortex_m::quantized_conv2d_nhwc"
+DEPTHWISE = "cortex_m::quantized_depthwise_conv2d_nhwc"
+TRANSPOSED = "cortex_m::quantized_transpose_conv2d_nhwc"
+LAYOUT = ("transpose", "pad")
+
+
+def kernels(found: Single) -> list[str]:
+    """The operators that compute something."""
+    return [name for name in found.operators if name not in LAYOUT]
+
+
+def far_from_float(found: Single, model: nn.Module) -> float:
+    """The largest difference to the float model, in steps of the first output."""
+    worst = 0.0
+    for batch in found.batches:
+        with torch.no_grad():
+            wanted = model(*[value.clone() for value in batch])
+        worst = max(worst, float((reference_outputs(found.graph, batch)[0] - wanted).abs().max()))
+    return worst / found.scales[0]
+
+
+def seeded(model: nn.Module, seed: int = 1) -> nn.Module:
+    randomize(model, seed)
+    return model.eval()
+
+
+def images(count: int = 3, size: int = 8) -> list[tuple[Tensor, ...]]:
+    rng = torch.Generator().manual_seed(7)
+    return [(torch.randn(1, 3, size, size, generator=rng),) for _ in range(count)]
+
+
+def small_net(channels: int = 3) -> nn.Module:
+    layers = [nn.Conv2d(channels, 5, 3), nn.ReLU(), nn.Conv2d(5, 5, 3, groups=5), nn.MaxPool2d(2), nn.Conv2d(5, 4, 1)]
+    return seeded(nn.Sequential(*layers))
+
+
+def rejected(model: nn.Module, *inputs: Tensor) -> str:
+    """The message of a model that isn't even quantized."""
+    with pytest.raises(CortadoError) as caught:
+        prepare(model, inputs, [inputs], name="net")
+    return str(caught.value)

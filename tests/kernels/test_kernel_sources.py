@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cortado.base.data import DEVICE, KERNELS
 from cortado.run import toolchain
-from helpers.kernels import HEADER, KERNELS, WARNINGS, descriptors
+from helpers.golden import Golden, generated
+from helpers.kernels import HEADER, WARNINGS, descriptors
+from helpers.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kernels.md"
-DEVICE = ROOT / "src/cortado/device"
 # <op>_<type>[__<isa>]; copy2d moves bytes of any type.
 NAME = re.compile(r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?")
 UNTYPED = {"copy2d"}
@@ -141,14 +142,7 @@ def heads() -> str:
     return "\n".join(parts)
 
 
-def generated(page: str, name: str, text: str) -> str:
-    """The page with what stands between its two marks written again."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    assert page.count(begin) == page.count(end) == 1
-    return page.split(begin)[0] + begin + "\n" + text + "\n" + end + page.split(end)[1]
-
-
-def test_the_page_lists_every_file(golden) -> None:  # type: ignore[no-untyped-def]
+def test_the_page_lists_every_file(golden: Golden) -> None:
     page = generated(PAGE.read_text(), "kernels", table([source for source in SOURCES if is_kernel(source)]))
     page = generated(page, "inner loops", table([source for source in SOURCES if not is_kernel(source)]))
     golden(PAGE, generated(page, "assembly", heads()))
@@ -193,7 +187,7 @@ def test_sources_carry_their_licence_and_name_no_python(path: Path) -> None:
 
 def compiles(text: str, *include: Path) -> bool:
     """Whether a C file compiles for an Arm core."""
-    command = [toolchain.require(toolchain.Tool.ARM_GCC), *WARNINGS, "-Wpedantic", "-mcpu=cortex-m4", "-mthumb",
+    command = [str(toolchain.require(toolchain.Tool.ARM_GCC)), *WARNINGS, "-Wpedantic", "-mcpu=cortex-m4", "-mthumb",
                *(f"-I{folder}" for folder in include), "-fsyntax-only", "-x", "c", "-"]  # fmt: skip
     return subprocess.run(command, input=text, text=True, capture_output=True).returncode == 0
 

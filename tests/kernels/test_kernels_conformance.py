@@ -180,9 +180,9 @@ def test_softmax(small_core: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["test_kernels_conformance.py", pytest.param("test_kernels_battery.py", marks=pytest.mark.slow)]
+    "files", ["test_kernels_conformance.py", pytest.param("test_battery_*.py", marks=pytest.mark.slow)]
 )
-def test_sanitizers(file: str) -> None:
+def test_sanitizers(files: str) -> None:
     """The same tests again, the kernels built with the address and undefined-behaviour sanitizers.
 
     In a process of its own, because the sanitizers' library has to be loaded first.
@@ -197,6 +197,6 @@ def test_sanitizers(file: str) -> None:
     environment = {**os.environ, SANITIZE: "1", "LD_PRELOAD": ":".join(library), "PYTHONMALLOC": "malloc",
                    "ASAN_OPTIONS": "detect_leaks=0"}  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "host",
-               "-k", "not sanitizers", str(here / file)]  # fmt: skip
+               "-k", "not sanitizers", *map(str, here.glob(files))]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=here.parents[1])
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]

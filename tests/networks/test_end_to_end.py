@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import cortado
-from cli.test_cli import Run, run
 from cortado.api import Model, prepare
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import Artifact
@@ -22,10 +21,9 @@ from cortado.frontend import zoo
 from cortado.pte.info import IoQParams
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes
+from helpers.cli import Run
 from helpers.golden import Golden
-from helpers.paths import GOLDEN, TESTS
-
-__all__ = ["run"]  # the fixture
+from helpers.paths import GOLDEN, ROOT
 
 # The network is prepared once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("ds_cnn")
@@ -193,10 +191,10 @@ def without_numbers(text: str) -> str:
 
 @pytest.mark.qemu
 def test_the_readme_shows_what_the_demo_prints(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    """The commands of `make demo`; with --update-golden the README gets their output."""
-    makefile, readme = TESTS.parent / "Makefile", TESTS.parent / "README.md"
+    """The commands of `make demo`."""
+    makefile, readme = ROOT / "Makefile", ROOT / "README.md"
     lines = re.findall(r"^\t@\$\(BIN\)/cortado (.*)$", makefile.read_text(), re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     block = "\n"
@@ -205,11 +203,9 @@ def test_the_readme_shows_what_the_demo_prints(
         assert done.code == 0, done.err
         block += "".join(f"    {text}\n" for text in [f"$ cortado {line}", *done.out.splitlines()])
     assert "bit-exact with the reference" in block
-    if request.config.getoption("--update-golden"):
-        readme.write_text(DEMO.sub(lambda match: block + "\n", readme.read_text()))
-    shown = DEMO.search(readme.read_text())
-    assert shown is not None
-    assert without_numbers(shown.group()) == without_numbers(block + "\n")
+    text = readme.read_text()
+    assert DEMO.search(text)
+    golden(readme, DEMO.sub(lambda match: block + "\n", text), alike=without_numbers)
 
 
 # ---- determinism --------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
-"""Convolutions, linear layers, matrix products and batch normalization: each lowered to what PT2E's graph computes."""
+"""Convolutions of every kind: against PT2E's graph, batch normalization folded, sums that don't fit, both artifacts."""
 
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +13,10 @@ from torch.nn import functional
 
 import cortado
 from cortado.base.errors import CortadoError
-from cortado.base.target import Isa
-from cortado.ir.op import Call
-from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, Axis, Taps, group_count, zero_taps
-from cortado.options import LinearWeights
 from cortado.plan.lowered import reference_outputs
 from cortado.run.executorch_host import run_pte
 from helpers import single
-from helpers.single import Function, assert_close, lower, randomize
-
-CONV2D = "cortex_m::quantized_conv2d_nhwc"
-DEPTHWISE = "cortex_m::quantized_depthwise_conv2d_nhwc"
-TRANSPOSED = "cortex_m::quantized_transpose_conv2d_nhwc"
-LAYOUT = ("transpose", "pad")
-
-
-def kernels(found: single.Single) -> list[str]:
-    """The operators that compute something."""
-    return [name for name in found.operators if name not in LAYOUT]
-
+from helpers.single import CONV2D, DEPTHWISE, Function, assert_close, kernels, lower, randomize
 
 # ---- convolutions --------------------------------------------------------------------------------------------
 
@@ -190,221 +173,6 @@ def test_decomposed_convolutions() -> None:
     assert kernels(found) == ["quantized_conv2d_nhwc", "quantized_transpose_conv2d_nhwc"]
 
 
-# ---- transposed convolutions ---------------------------------------------------------------------------------
-
-
-def test_transposed_reference_is_the_float64_sum() -> None:
-    """Every legal shape: accumulators of conv_transpose2d in float64, rescaled by one."""
-
-    @settings(single.QUIET, max_examples=150)
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        stride, dilation = ([data.draw(st.integers(1, 4)) for _ in range(2)] for _ in range(2))
-        kernel = [data.draw(st.integers(1, 5)) for _ in range(2)]
-        extra = [data.draw(st.integers(0, max(s, d) - 1)) for s, d in zip(stride, dilation, strict=True)]
-        padding = [data.draw(st.integers(0, d * (k - 1))) for k, d in zip(kernel, dilation, strict=True)]
-        sizes = [data.draw(st.integers(1 + p, 5 + p)) for p in padding]
-        rng = torch.Generator().manual_seed(data.draw(st.integers(0, 2**16)))
-        x = torch.randint(-8, 9, (2, *sizes, 3), generator=rng, dtype=torch.int64)
-        weight = torch.randint(-1, 2, (4, *kernel, 3), generator=rng, dtype=torch.int64)
-        wanted = torch.conv_transpose2d(
-            x.permute(0, 3, 1, 2).double(),
-            weight.permute(3, 0, 1, 2).double(),
-            None,
-            stride,
-            padding,
-            extra,
-            1,
-            dilation,
-        )
-        found = TRANSPOSE_CONV2D.reference(
-            input=x.to(torch.int8),
-            weight=weight.to(torch.int8),
-            bias=None,
-            stride=stride,
-            padding=padding,
-            output_padding=extra,
-            dilation=dilation,
-            input_offset=0,
-            output_offset=0,
-            requantize_multipliers=torch.full((4,), 2**30, dtype=torch.int32),
-            requantize_shifts=torch.ones(4, dtype=torch.int32),
-            activation_min=-128,
-            activation_max=127,
-        )
-        assert torch.equal(found.permute(0, 3, 1, 2).double(), wanted.clamp(-128, 127))
-
-    check()
-
-
-Matrix = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def rolling_buffer(x: Matrix, w: Matrix, stride: list[int], pad: list[int], out: tuple[int, ...], late: bool) -> Any:
-    """What CMSIS-NN computes for one channel with its rolling buffer of rows; None where it leaves its buffers.
-
-    Releases up to 7.0 (`late`) write no rows at all while the input is still in the padding.
-    """
-    height, width = x.shape
-    (kh, kw), (sh, sw), (ph, pw) = w.shape, stride, pad
-    columns, rows = (width - 1) * sw + max(kw, sw), max(kh, sh)
-    if ((width - 1) * sw + max(kw, sh)) < columns or pw + out[1] > columns:
-        return None
-    buffer, place, written = np.zeros((rows, columns)), 0, []
-
-    def write() -> None:
-        nonlocal place
-        written.append(buffer[place, pw : pw + out[1]].copy())
-        buffer[place] = 0
-        place = (place + 1) % rows
-
-    for j in range(height):
-        above, below = max(0, ph - j * sh), max(0, j * sh + kh - (ph + out[0]) - 1)
-        for k in range(kh - above - below):
-            for i in range(width):
-                buffer[(place + k) % rows, i * sw : i * sw + kw] += x[j, i] * w[above + k]
-        whole = sh if above == 0 else 0
-        for _ in range(whole if late else max(0, (j + 1) * sh - ph) - max(0, j * sh - ph)):
-            write()
-    for y in range(kh - sh):
-        if ph <= height * sh + y < ph + out[0]:
-            write()
-        else:
-            place = (place + 1) % rows
-    return np.array(written) if len(written) == out[0] else None
-
-
-def exact(x: Matrix, w: Matrix, stride: list[int], pad: list[int], out: tuple[int, ...]) -> Matrix:
-    every = np.zeros(
-        [p + size + (n + k) * s for p, size, n, k, s in zip(pad, out, x.shape, w.shape, stride, strict=True)]
-    )
-    for (i, j), value in np.ndenumerate(x):
-        every[i * stride[0] : i * stride[0] + w.shape[0], j * stride[1] : j * stride[1] + w.shape[1]] += value * w
-    return every[pad[0] : pad[0] + out[0], pad[1] : pad[1] + out[1]]
-
-
-def test_zero_taps_make_the_rolling_buffer_right() -> None:
-    rng = random.Random(0)
-    wrong = repaired = refused = 0
-    for _ in range(1500):
-        sizes, kernel = ([rng.randint(1, most) for _ in range(2)] for most in (5, 6))
-        stride = [rng.randint(1, 4) for _ in range(2)]
-        pad, extra = [rng.randint(0, k) for k in kernel], [rng.randint(0, s) for s in stride]
-        axes = [Axis(*numbers) for numbers in zip(kernel, stride, pad, extra, strict=True)]
-        out = tuple((n - 1) * a.stride - 2 * a.pad + a.kernel + a.extra for n, a in zip(sizes, axes, strict=True))
-        if min(out) < 1:
-            continue
-        x, w = (np.array(rng.choices(range(1, 9), k=a * b), float).reshape(a, b) for a, b in (sizes, kernel))
-        wanted = exact(x, w, stride, pad, out)
-        taps = zero_taps(axes[0], axes[1], (1, *sizes, 1))
-        if taps is None:
-            refused += 1
-            continue
-        pads = [axis.with_zeros(*zeros).pad for axis, zeros in zip(axes, taps, strict=True)]
-        assert min(axis.with_zeros(*zeros).extra for axis, zeros in zip(axes, taps, strict=True)) >= 0
-        for late in (False, True):
-            plain = rolling_buffer(x, w, stride, pad, out, late)
-            wrong += plain is None or not np.array_equal(plain, wanted)
-            found = rolling_buffer(x, np.pad(w, taps), stride, pads, out, late)
-            assert found is not None, (sizes, axes, taps)
-            np.testing.assert_array_equal(found, wanted)
-            repaired += 1
-    assert wrong > repaired // 2
-    assert refused < repaired // 20
-
-
-def test_common_shapes_need_no_zero_taps() -> None:
-    plain = [(0, 0), (0, 0)]
-    assert zero_taps(Axis(2, 2, 0, 0), Axis(2, 2, 0, 0), (1, 8, 8, 8)) == plain
-    assert zero_taps(Axis(3, 2, 1, 1), Axis(3, 2, 1, 1), (1, 8, 8, 32)) == plain
-    assert zero_taps(Axis(4, 2, 1, 0), Axis(4, 2, 1, 0), (1, 8, 8, 8)) == [(1, 0), (0, 0)]
-
-
-def test_several_images_over_reversed_weights_are_for_the_c_bundle() -> None:
-    found = lower(nn.ConvTranspose2d(17, 3, 3, stride=2), [(2, 17, 4, 4)])
-    assert_close(found)
-    assert kernels(found) == ["transpose_conv2d_nhwc"]
-
-
-def test_zeros_of_dilation_and_groups_never_reach_the_bundle() -> None:
-    model = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2)
-    found = lower(model, [(1, 4, 5, 6)])
-    (call,) = found.calls(TRANSPOSED)
-    constants = {
-        name: found.graph.constants.get(getattr(value, "name", ""), value) for name, value in call.arguments.items()
-    }
-    constants["input"] = (1, 5, 6, 4)
-    shaped = Call(TRANSPOSE_CONV2D, constants, ())
-    assert TRANSPOSE_CONV2D.kernel is not None
-    kernel = TRANSPOSE_CONV2D.kernel(Call(TRANSPOSE_CONV2D, constants, TRANSPOSE_CONV2D.shape(shaped)), Isa.SCALAR)
-    fields = kernel.fields
-    assert (fields["kernel_h"], fields["kernel_w"], fields["groups"]) == (3, 3, 2)
-    assert (fields["dilation_h"], fields["dilation_w"], fields["pad_top"], fields["pad_left"]) == (2, 2, 1, 1)
-    assert fields["weights"].data.size == model.weight.numel()  # type: ignore[union-attr]
-
-
-def test_taps_and_groups_of_weights() -> None:
-    assert Taps.of(np.array([False, False, True, False, True])) == Taps(2, 2, 2)
-    assert Taps.of(np.array([False, False])) == Taps(0, 1, 1)
-    assert Taps.of(np.array([True, True, False])) == Taps(0, 1, 2)
-    weights = np.zeros((4, 1, 1, 6), np.int8)
-    weights[:2, ..., :3] = 1
-    weights[2:, ..., 3:] = 1
-    assert group_count(weights) == 2
-    weights[0, ..., 5] = 1
-    assert group_count(weights) == 1
-
-
-# ---- linear layers and matrix products -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("leading", [(), (3,), (2, 3), (1, 2, 3), (1, 2, 1, 3)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_linear_of_any_rank(leading: tuple[int, ...], bias: bool) -> None:
-    found = lower(nn.Linear(7, 5, bias=bias), [(*leading, 7)])
-    assert_close(found)
-    assert kernels(found) == ["quantized_conv2d_nhwc"]
-
-
-PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], str]] = {
-    "matrix and constant": (lambda self, x: x @ self.w[0], [(3, 7)], "quantized_conv2d_nhwc"),
-    "batch and constant": (lambda self, x: x @ self.w[0], [(2, 3, 7)], "quantized_conv2d_nhwc"),
-    "constant vector": (lambda self, x: x @ self.w[0, :, 0], [(2, 3, 7)], "quantized_conv2d_nhwc"),
-    "constant for each entry": (lambda self, x: x @ self.w, [(2, 3, 7)], "quantized_batch_matmul"),
-    "constant on the left": (lambda self, x: self.w[0].t() @ x, [(7, 3)], "quantized_batch_matmul"),
-    "bmm": (lambda self, x, y: torch.bmm(x, y), [(2, 3, 7), (2, 7, 4)], "quantized_batch_matmul"),
-    "bmm of one": (lambda self, x, y: torch.bmm(x, y), [(1, 3, 7), (1, 7, 4)], "quantized_batch_matmul"),
-    "mm": (lambda self, x, y: torch.mm(x, y), [(3, 7), (7, 4)], "quantized_batch_matmul"),
-    "attention": (lambda self, x, y: x @ y.transpose(-1, -2), [(1, 2, 3, 7), (1, 2, 4, 7)], "quantized_batch_matmul"),
-    "rank 4": (lambda self, x, y: x @ y, [(2, 2, 3, 7), (2, 2, 7, 4)], "quantized_batch_matmul"),
-    "one right side": (lambda self, x, y: x @ y, [(2, 2, 3, 7), (7, 4)], "quantized_batch_matmul"),
-    "one left side": (lambda self, x, y: x @ y, [(3, 7), (2, 7, 4)], "quantized_batch_matmul"),
-    "both broadcast": (lambda self, x, y: x @ y, [(2, 1, 3, 7), (1, 3, 7, 4)], "quantized_batch_matmul"),
-    "vector on the right": (lambda self, x, y: x @ y, [(3, 7), (7,)], "quantized_batch_matmul"),
-    "vector on the left": (lambda self, x, y: x @ y, [(7,), (7, 4)], "quantized_batch_matmul"),
-    "two vectors": (lambda self, x, y: x @ y, [(7,), (7,)], "quantized_batch_matmul"),
-    "computed weights": (lambda self, x, y: functional.linear(x, y), [(3, 7), (4, 7)], "quantized_batch_matmul"),
-    "addmm": (lambda self, x: torch.addmm(self.b, x, self.w[0]), [(3, 7)], "quantized_conv2d_nhwc"),
-}
-
-
-@pytest.mark.parametrize("kind", PRODUCTS)
-def test_matrix_products(kind: str) -> None:
-    function, shapes, operator = PRODUCTS[kind]
-    rng = torch.Generator().manual_seed(1)
-    parts = {"w": torch.randn(2, 7, 4, generator=rng), "b": torch.randn(4, generator=rng)}
-    found = lower(Function(function, **parts), shapes)
-    assert_close(found)
-    assert operator in kernels(found)
-    assert len([name for name in kernels(found) if name not in ("repeat", "expand")]) == 1
-
-
-def test_attention_needs_no_transpose() -> None:
-    """The kernel wants its right side transposed, which is what it already is."""
-    found = lower(Function(lambda self, x, y: x @ y.transpose(-1, -2)), [(1, 2, 3, 7), (1, 2, 4, 7)])
-    assert found.operators == ["quantized_batch_matmul"]
-
-
 # ---- batch normalization -------------------------------------------------------------------------------------
 
 NORMALIZED: dict[str, tuple[nn.Module, tuple[int, ...], str]] = {
@@ -487,37 +255,6 @@ def test_a_sum_that_overflows_in_its_rescaling_is_refused() -> None:
 def test_a_product_beyond_32_bits_is_refused() -> None:
     with pytest.raises(CortadoError, match="fits 32 bits"):
         lower(Function(lambda self, x, y: x @ y), [(1, 140_000), (140_000, 1)], batches=1)
-
-
-# ---- one scale for all weights of a linear layer -------------------------------------------------------------
-
-
-def test_per_tensor_linear_carries_what_the_target_reads() -> None:
-    """MVE reads kernel_sum, the others bias; a target that stands for all carries both, and all mean the same."""
-    model = nn.Linear(9, 5)
-    with torch.no_grad():
-        model.weight[:, 0] = 1.0  # the largest of each row: all rows get one scale, so nothing is rounded again
-        model.weight[:, 1:].clamp_(-0.9, 0.9)
-    carried, results = {}, []
-    batches = [(torch.randn(2, 3, 9),) for _ in range(4)]
-    for target in ("cortex-m55", "cortex-m4", "cortex-m0", "cortex-m"):
-        found = single.lower_on(model, batches, target, LinearWeights.PER_TENSOR)
-        assert_close(found)
-        (call,) = found.calls("cortex_m::quantized_linear")
-        carried[target] = (call.arguments["bias"] is not None, call.arguments["kernel_sum"] is not None)
-        results.append(reference_outputs(found.graph, found.batches[0])[0])
-    bias, sums = (True, False), (False, True)
-    assert carried == {"cortex-m55": sums, "cortex-m4": bias, "cortex-m0": bias, "cortex-m": (True, True)}
-    assert all(torch.equal(result, results[0]) for result in results)
-
-
-def test_per_tensor_linear_rescales_channels() -> None:
-    """Rows of different sizes share the largest scale: less exact than per channel, but the same layer."""
-    model = nn.Linear(9, 5)
-    with torch.no_grad():
-        model.weight *= torch.tensor([1.0, 0.9, 0.8, 0.7, 0.6])[:, None]
-    batches = [(torch.randn(3, 9),) for _ in range(4)]
-    assert 0.0 < single.lower_on(model, batches, linear=LinearWeights.PER_TENSOR).worst() < 4.0
 
 
 # ---- whole networks ------------------------------------------------------------------------------------------

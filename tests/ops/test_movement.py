@@ -273,6 +273,8 @@ def test_refused_with_the_reason(name: str) -> None:
 
 def test_models_with_state_are_refused() -> None:
     class Counter(nn.Module):
+        seen: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("seen", torch.zeros(1))

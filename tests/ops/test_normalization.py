@@ -14,13 +14,13 @@ from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
-from cortado.ir.op import Call
+from cortado.ir.op import Array, Call
 from cortado.ops.normalize import LARGEST_GROUP, NORMALIZE, Steps, constants
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers.kernels import Calls
+from helpers.machines import MACHINES, Machine, check
 from helpers.single import QUIET, Function, lower
-from kernels.test_kernels_battery import MACHINES, Machine, check
 
 Tensor = torch.Tensor
 M4 = from_target_string("cortex-m4")
@@ -250,7 +250,7 @@ def test_the_kernel_equals_the_reference(machine: Machine) -> None:
         call = Call(NORMALIZE, {**arguments, "input": tuple(arguments["input"].shape)}, ())
         assert NORMALIZE.kernel is not None
         fields = {
-            name: calls.array(value.data) if hasattr(value, "data") else value
+            name: calls.array(value.data) if isinstance(value, Array) else value
             for name, value in NORMALIZE.kernel(call, Core.PORTABLE).fields.items()
         }
         samples = math.prod(arguments["input"].shape[: arguments["first"]])

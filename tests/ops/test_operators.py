@@ -24,7 +24,7 @@ def test_every_operator_with_a_kernel_has_samples() -> None:
     assert [op.name for op in OPERATORS if op.samples is None] == []
 
 
-def _parameters(operators: list[Operator]) -> Any:
+def _parameters(operators: list[Operator]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("operator", operators, ids=lambda op: op.base)
 
 
@@ -36,7 +36,7 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
     @given(arguments=operator.samples())
     def check(arguments: dict[str, Any]) -> None:
         result = operator.reference(**arguments)
-        shapes = {name: cases._shapes(value) for name, value in arguments.items()}
+        shapes = {name: cases.shapes(value) for name, value in arguments.items()}
         assert tuple(result.shape) == tuple(operator.shape(Call(operator, shapes, ())))
         assert result.dtype == operator.dtype
         assert result.is_contiguous()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from cortado.ops.conv2d import CONV2D
 from cortado.ops.depthwise_conv2d import DEPTHWISE
 from cortado.ops.linear import QUANTIZED_LINEAR
 from cortado.ops.max_pool2d import MAX_POOL2D
+from helpers.paths import CONFORMANCE
 
-GOLDEN = Path(__file__).parents[1] / "conformance"
 Params = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
 Run = Callable[[Params, Tensors], torch.Tensor]
@@ -33,7 +32,7 @@ LAYERS = {
 
 
 def layers(name: str) -> list[tuple[Params, Tensors]]:
-    archive = np.load(GOLDEN / f"{name}.npz")
+    archive = np.load(CONFORMANCE / f"{name}.npz")
     found: list[tuple[Params, Tensors]] = [(params, {}) for params in json.loads(archive["params"].tobytes())]
     for key in archive.files:
         if key != "params":

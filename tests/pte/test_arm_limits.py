@@ -25,7 +25,7 @@ from cortado.plan.lowered import lowered_graph, reference_outputs
 from cortado.run import executorch_host
 from cortado.run.executorch_host import run_pte
 from helpers import cases
-from pte.test_executorch import ANY, DSP, MVE, SANITIZED, SCALAR, _call, by_name, draw_legal, lower
+from helpers.executorch import ANY, DSP, MVE, SANITIZED, SCALAR, by_name, call_bytes, draw_legal, lower
 
 pytestmark = pytest.mark.xdist_group("executorch")
 
@@ -144,7 +144,7 @@ WRONG: dict[str, tuple[Operator, Arguments, str]] = {
 def test_calls_that_the_runtime_does_not_make_are_refused(name: str, tmp_path: Path) -> None:
     operator, arguments, message = WRONG[name]
     for target in (DSP, None):
-        said = refusal(tmp_path, _call(operator, arguments, target=DSP), target)
+        said = refusal(tmp_path, call_bytes(operator, arguments, target=DSP), target)
         assert said is not None
         assert message in said
 
@@ -166,18 +166,18 @@ def test_layers_that_arms_mve_kernel_gets_wrong_are_refused_where_it_may_run(nam
     arguments = SIGNALS[name]
     operator = DEPTHWISE if "depth_multiplier" in arguments else CONV
     for target in (SCALAR, DSP, f"{MVE}+nomve"):
-        assert refusal(tmp_path, _call(operator, arguments, target=target), target) is None
+        assert refusal(tmp_path, call_bytes(operator, arguments, target=target), target) is None
     for target in (MVE, ANY, "cortex-m85"):
-        said = refusal(tmp_path, _call(operator, arguments, target=target), target)
+        said = refusal(tmp_path, call_bytes(operator, arguments, target=target), target)
         assert said is not None
         assert "put the length on the height" in said
-    assert refusal(tmp_path, _call(operator, arguments, target=MVE), None) is not None
+    assert refusal(tmp_path, call_bytes(operator, arguments, target=MVE), None) is not None
 
 
 def takes_wrong_kernel(operator: Operator, arguments: Arguments) -> bool:
     if operator not in (CONV, DEPTHWISE):
         return False
-    shapes = {name: cases._shapes(value) for name, value in arguments.items()}
+    shapes = {name: cases.shapes(value) for name, value in arguments.items()}
     return is_wrong_on_mve(Call(operator, shapes, ()), shapes["weight"][3] if operator is CONV else 1)
 
 
@@ -191,17 +191,17 @@ def test_scratch_has_exactly_the_targets_size(operator: Operator, tmp_path: Path
     drawn = [a for a in draw_legal(operator, 12, ANY) if not takes_wrong_kernel(operator, a)]
     for arguments in drawn[:2]:
         for target in TARGETS:
-            right = _call(operator, arguments, target=target)
+            right = call_bytes(operator, arguments, target=target)
             assert refusal(tmp_path, right, target) is None
             assert refusal(tmp_path, right, None) is None
-            said = refusal(tmp_path, _call(operator, arguments, target=target, more=16), target)
+            said = refusal(tmp_path, call_bytes(operator, arguments, target=target, more=16), target)
             assert said is not None
             assert "scratch: found" in said
 
 
 @pytest.mark.host
 def test_scratch_of_another_core_is_refused(tmp_path: Path) -> None:
-    call = _call(CONV, convolution(9, 3, 1, 1), target=DSP)
+    call = call_bytes(CONV, convolution(9, 3, 1, 1), target=DSP)
     said = refusal(tmp_path, call, MVE)
     assert said is not None
     assert "as CMSIS-NN on the file's target" in said
@@ -215,7 +215,7 @@ def test_every_target_is_known_to_the_library(tmp_path: Path) -> None:
     every = [CortexMTargetConfig(cpu) for cpu in CortexM]
     every += [CortexMTargetConfig(config.cpu, isa) for config in every for isa in config.supported]
     for name in sorted({config.target_string for config in every}):
-        assert refusal(tmp_path, _call(CONV, arguments, target=name), name) is None, name
+        assert refusal(tmp_path, call_bytes(CONV, arguments, target=name), name) is None, name
 
 
 # ---- Arm's kernel for images of height 1 ---------------------------------------------------------------------------

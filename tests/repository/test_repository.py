@@ -11,13 +11,17 @@ import pytest
 
 import cortado
 from cortado.passes import PIPELINE
+from helpers.golden import Golden
+from helpers.paths import ROOT, TESTS
+from helpers.tests_page import folders, page
 
-ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TEST_FILES = sorted(path for path in TESTS.rglob("*.py") if "models" not in path.parts)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DOCUMENTS = [
-    *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "SECURITY")),
+    *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
     *sorted((ROOT / "docs").glob("*.md")),
+    TESTS / "README.md",
 ]
 BINDING = "executorch.backends.cortex_m.library"
 
@@ -59,10 +63,26 @@ def test_no_module_is_too_long_to_read() -> None:
     assert {path.name: count for path, count in lines.items() if count > 540} == {}
 
 
-def test_the_architecture_page_names_every_test_file() -> None:
+def test_no_test_file_is_too_long_to_read() -> None:
+    lines = {path: len(path.read_text().splitlines()) for path in TEST_FILES}
+    assert {path.name: count for path, count in lines.items() if count > 500} == {}
+
+
+def test_a_test_file_imports_from_no_other() -> None:
+    found = {
+        path.name: [name for name in imports(path) if re.search(r"\b(test_|conftest)", name)] for path in TEST_FILES
+    }
+    assert {name: others for name, others in found.items() if others} == {}
+
+
+def test_the_architecture_page_names_every_folder_of_tests() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    named = re.findall(r"`tests/(\w+/test_\w+\.py)`", page.split("## How it is tested")[1])
-    assert sorted(named) == sorted(f"{path.parent.name}/{path.name}" for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`tests/(\w+)`(?=[^|]* \|)", page.split("## How it is tested")[1])
+    assert sorted({*named} - {"golden"}) == sorted([*(folder.name for folder in folders()), "fuzz"])
+
+
+def test_the_page_of_the_tests_names_every_file(golden: Golden) -> None:
+    golden(TESTS / "README.md", page())
 
 
 def test_the_architecture_page_names_the_passes() -> None:
@@ -111,7 +131,7 @@ def test_only_warnings_of_named_third_parties_are_ignored() -> None:
 
 def test_nothing_is_skipped_or_left_for_later() -> None:
     words = ["pytest." + "skip", "x" + "fail", "import" + "orskip", "TO" + "DO", "FIX" + "ME"]
-    files = [*SOURCES, *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
+    files = [*SOURCES, *TESTS.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
     files += [path for path in (ROOT / "src").rglob("*") if path.suffix in (".c", ".h", ".S", ".cpp")]
     texts = {path.name: path.read_text() for path in files}
     pattern = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in words))
