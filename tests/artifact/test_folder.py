@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from cortado.artifact import folder as writing
 from cortado.artifact.folder import locked, write_folder
 from cortado.artifact.opened import REFERENCE, Artifact
 from cortado.base.errors import CortadoError
 
 Parts = tuple[dict[str, str | bytes], dict[str, object]]
+Make = Callable[[str], Parts]
 
 
 @pytest.fixture
-def parts(tiny_artifact: Artifact) -> Callable[[str], Parts]:
+def parts(tiny_artifact: Artifact) -> Make:
     """The files and the report of a model; `mark` tells two of them apart, and each has a file that the other lacks."""
 
     def make(mark: str) -> Parts:
@@ -64,9 +64,11 @@ def kill_at(event: int, work: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize("exchange", [True, False], ids=["exchanged", "one after the other"])
-def test_a_killed_write_leaves_the_old_model_or_the_new_one(tmp_path, parts, monkeypatch, exchange):
+def test_a_killed_write_leaves_the_old_model_or_the_new_one(
+    tmp_path: Path, parts: Make, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
     if not exchange:  # a system without renameat2
-        monkeypatch.setattr(writing.ctypes, "CDLL", lambda *given, **more: object())
+        monkeypatch.setattr("ctypes.CDLL", lambda *given, **more: object())
     place = tmp_path / "model"
     found, event = [], 0
     while True:
@@ -86,7 +88,9 @@ def test_a_killed_write_leaves_the_old_model_or_the_new_one(tmp_path, parts, mon
     assert {"old", "new"} == set(found)
 
 
-def test_a_killed_write_into_the_current_directory_does_not_block_the_next(tmp_path, parts, monkeypatch):
+def test_a_killed_write_into_the_current_directory_does_not_block_the_next(
+    tmp_path: Path, parts: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "model"
     place.mkdir()
     monkeypatch.chdir(place)
@@ -103,7 +107,7 @@ def test_a_killed_write_into_the_current_directory_does_not_block_the_next(tmp_p
     assert event > 30
 
 
-def test_a_folder_keeps_its_mode_and_a_link_to_it_stays(tmp_path, parts):
+def test_a_folder_keeps_its_mode_and_a_link_to_it_stays(tmp_path: Path, parts: Make) -> None:
     place, link = tmp_path / "model", tmp_path / "link"
     write_folder(place, *parts("old"))
     place.chmod(0o750)
@@ -112,10 +116,10 @@ def test_a_folder_keeps_its_mode_and_a_link_to_it_stays(tmp_path, parts):
     assert (mark_of(place), link.is_symlink(), place.stat().st_mode & 0o777) == ("new", True, 0o750)
 
 
-def test_a_failed_write_leaves_nothing(tmp_path, parts):
+def test_a_failed_write_leaves_nothing(tmp_path: Path, parts: Make) -> None:
     files, report = parts("new")
     with pytest.raises(TypeError):
-        write_folder(tmp_path / "deep" / "model", {**files, "late": 5}, report)
+        write_folder(tmp_path / "deep" / "model", {**files, "late": 5}, report)  # type: ignore[dict-item]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,7 +133,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_two_writers_of_one_folder_one_wins_and_the_other_says_so(tmp_path, parts):
+def test_two_writers_of_one_folder_one_wins_and_the_other_says_so(tmp_path: Path, parts: Make) -> None:
     place = tmp_path / "model"
     write_folder(place, *parts("old"))
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(place)], stdout=subprocess.PIPE, text=True)
@@ -146,7 +150,7 @@ def test_two_writers_of_one_folder_one_wins_and_the_other_says_so(tmp_path, part
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "other"]
 
 
-def test_many_writers_at_once_leave_one_whole_model(tmp_path, parts):
+def test_many_writers_at_once_leave_one_whole_model(tmp_path: Path, parts: Make) -> None:
     place = tmp_path / "model"
     children = []
     for number in range(8):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -257,7 +257,7 @@ def test_a_layer_may_differ_where_the_output_does_not() -> None:
 # ---- the float model's layers --------------------------------------------------------------------------------------
 
 
-def _attention(m: nn.Module, x: Tensor) -> Tensor:
+def _attention(m: Any, x: Tensor) -> Tensor:
     scores = torch.softmax(m.a(x) @ m.b(x).transpose(1, 2), dim=-1)
     return scores @ x
 
@@ -285,15 +285,17 @@ def test_every_layer_has_a_twin_in_the_float_graph(model: Function, shapes: list
     torch.manual_seed(0)
     single = lower(model, shapes)
     batch = single.batches[0]
-    compared = _Compared(SimpleNamespace(graph=single.graph), FloatModel(model.eval(), batch), inputs=[list(batch)])
+    only_graph = cast(Artifact, SimpleNamespace(graph=single.graph))
+    compared = _Compared(only_graph, FloatModel(model.eval(), batch), inputs=[list(batch)])
     values = run_reference(single.graph, batch)
     compared.add_layers(0, {name: value.numpy() for name, value in values.items()})
     found = compared.layers()
     kernels = [call for call in single.graph.calls if call.operator != "aten::view_copy"]
     assert kernels
     for call in kernels:
-        assert found[call.name] is not None, call
-        assert found[call.name] > 15, (call.name, call.twin, found[call.name])
+        decibels = found[call.name]
+        assert decibels is not None, call
+        assert decibels > 15, (call.name, call.twin, decibels)
 
 
 @pytest.mark.host

@@ -103,6 +103,8 @@ def test_what_can_not_be_served_is_refused(name: str) -> None:
 class State(nn.Module):
     """Writes into a buffer through another name of it."""
 
+    kept: Tensor
+
     def __init__(self, name: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.name = name

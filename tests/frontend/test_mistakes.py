@@ -28,12 +28,14 @@ class Cond(nn.Module):
 
 class While(nn.Module):
     def forward(self, x: Tensor) -> Any:
-        return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 1.1), (torch.zeros((), dtype=int), x))
+        return torch.while_loop(
+            lambda i, y: i < 3, lambda i, y: (i + 1, y * 1.1), (torch.zeros((), dtype=torch.int64), x)
+        )
 
 
 class Map(nn.Module):
     def forward(self, x: Tensor) -> Any:
-        return torch._higher_order_ops.map(lambda row: row.relu(), x)
+        return torch._higher_order_ops.map(lambda row: row.relu(), x)  # type: ignore[arg-type, misc]
 
 
 class Scan(nn.Module):
@@ -174,7 +176,7 @@ def test_a_parameter_without_values_that_nothing_reads_is_no_matter() -> None:
     assert far_from_float(found, model) < 3
 
 
-WRAPPED: dict[str, Callable[[nn.Module], nn.Module]] = {
+WRAPPED: dict[str, Callable[[nn.Module], Any]] = {
     "DataParallel": nn.DataParallel,
     "torch.compile": torch.compile,
     "weight_norm": lambda model: nn.Sequential(nn.utils.parametrizations.weight_norm(model)),
@@ -336,6 +338,8 @@ def test_an_operator_in_a_helper_is_reported_at_the_helpers_line(model: type[nn.
 
 class Attention(nn.Module):
     """Causal attention: `masked` is added to the scores of what lies ahead."""
+
+    mask: Tensor
 
     def __init__(self, masked: float) -> None:
         super().__init__()

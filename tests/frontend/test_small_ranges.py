@@ -16,6 +16,7 @@ from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.cli.entry import main
 from cortado.plan.lowered import reference_outputs
 from helpers.single import Function, lower
+from helpers.values import present
 
 Tensor = torch.Tensor
 
@@ -23,14 +24,12 @@ Tensor = torch.Tensor
 def tiny_network(size: float) -> nn.Module:
     """Its activations, weights and biases make values of about `size`."""
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 1), nn.Hardswish(), nn.Flatten(), nn.Linear(288, 5)
-    )
+    first, second, last = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 1), nn.Linear(288, 5)
     with torch.no_grad():
-        model[0].weight.mul_(size)
-        for layer in (model[0], model[2], model[5]):
-            layer.bias.mul_(size)
-    return model.eval()
+        first.weight.mul_(size)
+        for layer in (first, second, last):
+            present(layer.bias).mul_(size)
+    return nn.Sequential(first, nn.ReLU(), second, nn.Hardswish(), nn.Flatten(), last).eval()
 
 
 @pytest.mark.host

@@ -100,6 +100,8 @@ def gathering(rng: Random, shape: Shape) -> Options:
 class Gather(nn.Module):
     """Constant positions along one dimension."""
 
+    index: Tensor
+
     def __init__(self, shape: Shape, dim: int, index: list[int], select: bool) -> None:
         super().__init__()
         self.dim, self.select = dim, select

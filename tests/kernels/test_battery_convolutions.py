@@ -2,16 +2,29 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
 
+from cortado.base.target import Core
 from cortado.ops import packing
-from cortado.ops.packing import Core
 from helpers import kernel_reference as ref
 from helpers.kernel_layers import FOLDED, PORTABLE, Requant, Variant, Window, conv1x1, conv2d, depthwise
 from helpers.kernels import Calls, Ref
-from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, Pair, check, finished, mve, right_shifts_only
+from helpers.machines import (
+    MACHINES,
+    ZEROS,
+    Array,
+    Draw,
+    Machine,
+    Pair,
+    check,
+    finished,
+    machines,
+    mve,
+    right_shifts_only,
+)
 
 
 def conv1x1_variants(
@@ -23,9 +36,9 @@ def conv1x1_variants(
     core, suffix = machine.core, machine.block_suffix()
     if packing.fits_conv_tile(weights, bias, shift, core):
         scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x))
-        yield "cortado_conv1x1_s8", Variant(suffix, lambda *c: packing.pack_conv_tile(*c, core), scratch)
+        yield "cortado_conv1x1_s8", Variant(suffix, partial(packing.pack_conv_tile, core=core), scratch)
     if packing.fits_linear_group(weights, bias, shift, core):
-        yield "cortado_linear_s8", Variant(suffix, lambda *c: packing.pack_linear_group(*c, core))
+        yield "cortado_linear_s8", Variant(suffix, partial(packing.pack_linear_group, core=core))
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
         yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_conv_tile_mve)
 
@@ -103,11 +116,11 @@ def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requ
         for lean in (False, True):
             scratch = packing.scratch_conv2d_tile(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
             yield Variant(
-                machine.block_suffix(), lambda *c: packing.pack_conv_tile(*c, core, groups), scratch, lean=lean
+                machine.block_suffix(), partial(packing.pack_conv_tile, core=core, groups=groups), scratch, lean=lean
             )
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(requant.shift):
         yield Variant(
-            "__mve", lambda *c: packing.pack_conv_tile_mve(*c, groups), packing.scratch_conv2d_mve(depth, out_w)
+            "__mve", partial(packing.pack_conv_tile_mve, groups=groups), packing.scratch_conv2d_mve(depth, out_w)
         )
 
 
@@ -137,7 +150,7 @@ def test_depthwise(machine: Machine) -> None:
     check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8"))
 
 
-@pytest.mark.parametrize("machine", [m for m in MACHINES if "__mve" in m.values[0].suffixes])
+@pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
 def test_depthwise_of_few_channels(machine: Machine) -> None:
     """Every number of channels below a vector's, in rows of one vector of pixels and of several."""
     draw, calls, outputs = Draw(17), Calls(), []
@@ -155,7 +168,7 @@ def test_depthwise_of_few_channels(machine: Machine) -> None:
     check(machine, calls, outputs)
 
 
-@pytest.mark.parametrize("machine", [m for m in MACHINES if "__scalar" not in m.values[0].suffixes])
+@pytest.mark.parametrize("machine", machines(lambda machine: "__scalar" not in machine.suffixes))
 def test_depthwise3x3(machine: Machine) -> None:
     """Every stride, padding and width that the kernels for 3x3 treat apart, rows above and below the image included."""
     draw, calls, outputs = Draw(16), Calls(), []
@@ -188,24 +201,24 @@ def depthwise_variants(
     multiplier: int,
     geometry: tuple[tuple[int, int], tuple[int, int, int]],
 ) -> Iterator[tuple[str, Variant]]:
-    core, kernel = machine.core, weights.shape[:2]
+    core, (high, wide) = machine.core, weights.shape[:2]
     yield "cortado_depthwise_s8", PORTABLE
     yield "cortado_depthwise_s8", FOLDED
     if multiplier != 1:
         return
     if packing.fits_depthwise(weights, bias, requant.shift, core):
         # On a 64-bit host a pointer is twice as long.
-        scratch = packing.scratch_depthwise(*kernel, core) * (1 if machine.target else 2)
+        scratch = packing.scratch_depthwise(high, wide, core) * (1 if machine.target else 2)
         yield (
             "cortado_depthwise_s8",
-            Variant(machine.block_suffix(), lambda *c: packing.pack_depthwise(*c, core), scratch),
+            Variant(machine.block_suffix(), partial(packing.pack_depthwise, core=core), scratch),
         )
     clamp = requant.act_min, requant.act_max
     if machine.core is Core.DSP and packing.fits_depthwise3x3_dsp(weights, bias, requant.shift, clamp, *geometry):
         yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_depthwise3x3_dsp)
     if "__mve" in machine.suffixes and packing.fits_depthwise_mve(weights, requant.shift):
         name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
-        yield name, Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(*kernel))
+        yield name, Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(high, wide))
     if "__mve" in machine.suffixes and packing.fits_depthwise3x3_mve(weights, requant.shift):
         yield "cortado_depthwise3x3_s8", Variant("__mve", packing.pack_depthwise_mve)
 

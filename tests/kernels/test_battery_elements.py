@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from cortado.base.target import Core
 from cortado.ops import packing, softmax
-from cortado.ops.packing import Core
 from helpers import kernel_reference as ref
 from helpers.kernel_layers import Window, pool2d
 from helpers.kernels import Calls, run_host
@@ -64,7 +64,7 @@ def test_sum_rows(machine: Machine) -> None:
                 calls.call(f"cortado_sum_rows_s8{suffix}", acc, calls.array(row), pixels, channels)
             calls.call("cortado_means_s8", acc, out, channels, 2 * pixels)
             total = x.sum((0, 1), dtype=np.int64)
-            means = ref.divide(total, np.int64(2 * pixels)).astype(np.int8)
+            means = ref.divide(total, np.array(2 * pixels)).astype(np.int8)
             outputs += [(acc, total.astype(np.int32), f"sums of {pixels}{suffix}"), (out, means, f"means of {pixels}")]
     check(machine, calls, outputs, *(f"cortado_sum_rows_s8{s}" for s in machine.suffixes if s != "__scalar"))
 
@@ -77,7 +77,7 @@ def test_means(machine: Machine) -> None:
         steps = (np.arange(-128, 128, dtype=np.int64) * 2 - 1) * count // 2
         sums = np.unique(np.concatenate([steps - 1, steps, steps + 1, [-128 * count, 127 * count]]))
         sums = sums[(sums >= -128 * count) & (sums <= 127 * count)]
-        means = ref.divide(sums, np.int64(count)).astype(np.int8)
+        means = ref.divide(sums, np.array(count)).astype(np.int8)
         for suffix in ("", "__mve") if "__mve" in machine.suffixes and packing.fits_means_mve(count) else ("",):
             out = calls.space(len(sums))
             calls.call(f"cortado_means_s8{suffix}", calls.array(sums.astype(np.int32)), out, len(sums), count)

@@ -7,7 +7,7 @@ from cortado.ops import packing
 from helpers import kernel_reference as ref
 from helpers.kernel_board import run_watched
 from helpers.kernels import Calls, Ref
-from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_turn
+from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_turn, machines
 
 # ---- Data movement and the float border -----------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ def div_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
 # ---- Scratch --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("machine", [m for m in MACHINES if m.id in ("m0", "m4", "m55")])
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.name in ("m0", "m4", "m55")))
 def test_scratch_is_the_same_in_c(machine: Machine) -> None:
     """The sizes the compiler plans with are those the descriptors give on the core itself."""
     draw, calls, wanted = Draw(15), Calls(), []

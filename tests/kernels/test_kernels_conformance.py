@@ -14,17 +14,17 @@ import pytest
 
 from helpers.kernel_layers import FOLDED, PORTABLE, Requant, Window, conv1x1, conv2d, depthwise, pool2d
 from helpers.kernels import SANITIZE, Calls, Ref, build_host, run_host
+from helpers.paths import CONFORMANCE
 
 pytestmark = pytest.mark.host
 VARIANTS = {False: PORTABLE, True: FOLDED}
-GOLDEN = Path(__file__).parents[1] / "conformance"
 Layer = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 @cache
 def golden(name: str) -> list[Layer]:
     """The parameters and arrays of every layer in one golden file."""
-    archive = np.load(GOLDEN / f"{name}.npz")
+    archive = np.load(CONFORMANCE / f"{name}.npz")
     layers: list[Layer] = [(params, {}) for params in json.loads(archive["params"].tobytes())]
     for key in archive.files:
         if key != "params":
@@ -40,8 +40,8 @@ def check(calls: Calls, outputs: list[tuple[Ref, np.ndarray]], small_core: bool)
 
 
 def requant(params: dict[str, Any], arrays: dict[str, np.ndarray], channels: int) -> Requant:
-    factors = [np.broadcast_to(arrays[name], (channels,)) for name in ("multiplier", "shift")]
-    return Requant(*factors, params["output_zero_point"], params["activation_min"], params["activation_max"])
+    multiplier, shift = (np.broadcast_to(arrays[name], (channels,)) for name in ("multiplier", "shift"))
+    return Requant(multiplier, shift, params["output_zero_point"], params["activation_min"], params["activation_max"])
 
 
 def window(params: dict[str, Any], kernel: tuple[int, ...]) -> Window:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -95,10 +94,9 @@ def test_a_repro_runs_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a name makes a shell write would lie here."""
     monkeypatch.chdir(tmp_path)
-    return None
 
 
 @pytest.mark.host

@@ -30,7 +30,7 @@ from cortado.ops.slice import SLICE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.ops.upsample_nearest import UPSAMPLE
 from cortado.options import LinearWeights
-from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.move_transposes import MoveTransposes
 from cortado.passes.nhwc_inputs import NhwcInputs
@@ -60,32 +60,32 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 def u_net(self: Any, x: Tensor) -> Tensor:
     fine = self.a(x)
     coarse = functional.interpolate(self.b(fine), scale_factor=2)
-    return self.c(torch.cat([fine, coarse], 1))  # type: ignore[no-any-return]
+    return self.c(torch.cat([fine, coarse], 1))
 
 
 def squeeze_excite(self: Any, x: Tensor) -> Tensor:
     y = self.a(x)
     factors = functional.hardsigmoid(self.c(functional.relu(self.b(y.mean((2, 3), keepdim=True)))))
-    return self.d(y * factors)  # type: ignore[no-any-return]
+    return self.d(y * factors)
 
 
 def residual(self: Any, x: Tensor) -> Tensor:
     y = functional.relu(self.a(x))
     z = functional.silu(self.b(y) + y)
-    return self.c(functional.dropout(z, 0.5, False).flatten(1))  # type: ignore[no-any-return]
+    return self.c(functional.dropout(z, 0.5, False).flatten(1))
 
 
 def signals(self: Any, x: Tensor) -> Tensor:
     y = self.a(x)
     z = torch.cat([y[:, :4], y[:, 4:].roll(1, 2)], 1)
-    return self.c((self.b(z) + z).flatten(1))  # type: ignore[no-any-return]
+    return self.c((self.b(z) + z).flatten(1))
 
 
 def channels_last_inside(self: Any, x: Tensor) -> Tensor:
     """A model that takes and gives NHWC itself."""
     y = self.a(x.permute(0, 3, 1, 2))
     y = functional.pad(y[:, ::2], (1, 1, 2, 0), mode="reflect")
-    return self.b(torch.cat([y, y.flip(3)], 1)).permute(0, 2, 3, 1)  # type: ignore[no-any-return]
+    return self.b(torch.cat([y, y.flip(3)], 1)).permute(0, 2, 3, 1)
 
 
 IMAGE = (1, 3, 6, 8)
@@ -180,7 +180,7 @@ def test_channels_last_models_and_inputs() -> None:
     make, sizes, _ = NETWORKS["residual"]
     plain = lower(make(), [sizes])
     batches = [tuple(x.to(memory_format=torch.channels_last) for x in batch) for batch in plain.batches]
-    other = single.lower_on(make().to(memory_format=torch.channels_last), batches)
+    other = single.lower_on(make().to(memory_format=torch.channels_last), batches)  # type: ignore[call-overload]
     assert other.operators == plain.operators
     for batch, last in zip(plain.batches, batches, strict=True):
         difference = reference_outputs(plain.graph, batch)[0] - reference_outputs(other.graph, last)[0]
@@ -215,7 +215,8 @@ def test_nhwc_inputs() -> None:
     (x,) = lower(make(), [sizes]).batches[0]
     quantized = quantize(capture(make().eval(), (x,)), (x,), [(x,)])
     graphs = []
-    for passes in (PIPELINE, (NhwcInputs, *PIPELINE)):
+    pipelines: tuple[tuple[type[CortexMPass], ...], ...] = (PIPELINE, (NhwcInputs, *PIPELINE))
+    for passes in pipelines:
         program = quantized.program()
         CortexMPassManager(program, passes=passes).transform()
         graphs.append(lowered_graph(program))
@@ -370,8 +371,20 @@ def a_linear(draw: Any, build: Builder, x: Node) -> Node:
     return build.call(VIEW, self=result, size=[first, 2, outputs // 2])
 
 
-MOVES = (a_view, a_transpose, a_transpose, a_slice, a_pad, a_repeat, a_pick, a_table, a_minimum, a_cat)
-MOVES = (*MOVES, an_upsample, a_linear)
+MOVES = (
+    a_view,
+    a_transpose,
+    a_transpose,
+    a_slice,
+    a_pad,
+    a_repeat,
+    a_pick,
+    a_table,
+    a_minimum,
+    a_cat,
+    an_upsample,
+    a_linear,
+)
 
 
 @st.composite

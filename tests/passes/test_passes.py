@@ -21,6 +21,7 @@ from cortado.passes.manager import print_graph
 from cortado.passes.verify import Level
 from helpers.golden import Golden
 from helpers.paths import GOLDEN
+from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
 
@@ -235,8 +236,8 @@ def test_every_pass_has_a_name_a_contract_and_levels_that_meet() -> None:
 def test_a_lowered_graph_holds_only_known_operators(tiny: Model) -> None:
     program = CortexMPassManager(tiny.quantized.program(), target_config=M4).transform()
     for node in calls(program.graph_module):
-        operator = operator_of(node.target)
-        assert operator is registry().operators[operator.name] if operator else False
+        operator = present(operator_of(node.target))
+        assert operator is registry().operators[operator.name]
         assert operator.namespace == "cortex_m" or operator.view
 
 

@@ -17,6 +17,7 @@ from cortado.options import Optimize
 from cortado.plan.checks import row_calls
 from cortado.run import runner
 from cortado.run.watch import StrayStoreError
+from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
 CHECKS = (runner.RUNTIME_CHECKS,)
@@ -58,9 +59,10 @@ def _broken(artifact: Artifact, call: str, extra: str) -> Artifact:
 
 
 def test_the_networks_stages_are_one_cascade(compiled: api.Compiled) -> None:
-    stages = compiled.planned.program.stages
-    assert len(stages[0].steps) == 4
-    assert compiled.planned.program.buffers[stages[0].steps[0].output].rows == 3  # a ring for the 3x3 behind it
+    program = present(compiled.planned).program
+    steps = program.stages[0].steps
+    assert len(steps) == 4
+    assert program.buffers[steps[0].output].rows == 3  # a ring for the 3x3 behind it
 
 
 @pytest.mark.qemu
@@ -80,8 +82,9 @@ def test_a_byte_past_a_middle_row_of_a_ring_is_caught(artifact: Artifact) -> Non
 
 @pytest.mark.qemu
 def test_a_byte_past_a_buffers_end_is_caught_by_the_guards(artifact: Artifact, compiled: api.Compiled) -> None:
-    step = compiled.planned.program.stages[0].steps[0]
-    ring = compiled.planned.program.buffers[step.output].rows * step.row_bytes
+    program = present(compiled.planned).program
+    step = program.stages[0].steps[0]
+    ring = program.buffers[step.output].rows * step.row_bytes
     broken = _broken(artifact, "cortado_conv2d_s8__dsp", f"out[{ring}] = 1;")
     with pytest.raises(CortadoError, match=rf"check failed: {step.name} .*wrote past the end of buffer"):
         broken.run([artifact.example()], flags=CHECKS)
@@ -90,7 +93,7 @@ def test_a_byte_past_a_buffers_end_is_caught_by_the_guards(artifact: Artifact, c
 @pytest.mark.qemu
 def test_a_scratch_one_byte_short_is_caught(compiled: api.Compiled, artifact: Artifact) -> None:
     """By the checks build, which works out every need again, and by the store check of the release build."""
-    planned = compiled.planned
+    planned = present(compiled.planned)
     pool = planned.program.stages[0].steps[-1]
     assert pool.scratch == 4 * 12
     kernels = {isa: replace(kernel, scratch=kernel.scratch - 1) for isa, kernel in pool.kernels.items()}

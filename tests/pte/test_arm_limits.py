@@ -4,7 +4,7 @@ import itertools
 import random
 import struct
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -328,7 +328,7 @@ def prepared(name: str) -> Model:
     return prepare(build().eval(), data[0], data, name="model")
 
 
-def check_model(model: Model, samples: list[tuple[Tensor, ...]], target: str) -> None:
+def check_model(model: Model, samples: Sequence[tuple[Tensor, ...]], target: str) -> None:
     """The reference's bits on the strict library."""
     program = lower(model, target)
     pte, graph = emit_pte(program, from_target_string(target), {}), lowered_graph(program)

@@ -43,11 +43,10 @@ from helpers.executorch import (
     lower,
     network,
 )
-from helpers.networks import MOST_PTE_BYTES
+from helpers.networks import BASELINES, MOST_PTE_BYTES
 
 # Networks and programs are made once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("executorch")
-BASELINES = json.loads((Path(__file__).parents[2] / "benchmarks" / "baselines.json").read_text())
 
 
 # ---- the same bits -------------------------------------------------------------------------------------------------

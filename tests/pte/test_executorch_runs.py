@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.emit.pte.program import emit_pte
@@ -19,7 +20,7 @@ from cortado.emit.pte.tools import bundle_pte
 from cortado.frontend import zoo
 from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
-from cortado.run.executorch_host import KERNELS, run_pte
+from cortado.run.executorch_host import run_pte
 from helpers import cases
 from helpers.executorch import ANY, MVE, Arrays, by_name, draw, emit_cases, emitted
 

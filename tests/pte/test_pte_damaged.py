@@ -4,6 +4,7 @@ import json
 import struct
 import time
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from executorch.exir import schema
@@ -75,7 +76,7 @@ def test_a_method_that_contradicts_itself(changes: dict[str, object], message: s
         read_pte(broken_plan(**changes), "x")
 
 
-HEADERS = {
+HEADERS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another file": (lambda data: data[:4] + b"TFL3" + data[8:], r"identifier b'TFL3', expected b'ET12' \(at byte 4\)"),
     "a bundle": (lambda data: data[:4] + b"BP08" + data[8:], "bundled program"),
     "header length": (lambda data: patched(data, 12, "I", 23), "23 bytes long, expected at least 24"),
@@ -93,7 +94,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize(("change", "message"), HEADERS.values(), ids=HEADERS.keys())
-def test_a_header_that_contradicts_the_file(change, message: str) -> None:
+def test_a_header_that_contradicts_the_file(change: Callable[[bytes], bytes], message: str) -> None:
     with pytest.raises(CortadoError, match=message):
         read_pte(change(scratch_pte()))
 

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def found_ports(ports: tuple[Port, ...]) -> list[object]:
 
 
 @pytest.mark.parametrize("make", [float_pte, foreign_pte, scratch_pte, everything_pte])
-def test_says_what_executorchs_reader_says(make) -> None:
+def test_says_what_executorchs_reader_says(make: Callable[[], bytes]) -> None:
     data = make()
     info, file = read_pte(data), deserialize_pte_binary(data)
     program = file.program

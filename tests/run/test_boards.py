@@ -1,7 +1,11 @@
 """Emulated boards: start-up, faults, exact counts, where constants go."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.run import toolchain
 from cortado.run.board import Region, find_board
@@ -17,7 +21,7 @@ from helpers.boards import CORES, EXPECTED, HIDE, INPUTS, ONE_EACH, STORE_AT, ST
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", CORES)
-def test_every_core_runs_several_samples_in_one_boot(tmp_path, core):
+def test_every_core_runs_several_samples_in_one_boot(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core)
     done = run_harness(elf, board, INPUTS, 3)
     assert done.said.outputs == EXPECTED
@@ -26,7 +30,7 @@ def test_every_core_runs_several_samples_in_one_boot(tmp_path, core):
 
 
 @pytest.mark.host
-def test_the_same_harness_runs_on_the_host(tmp_path):
+def test_the_same_harness_runs_on_the_host(tmp_path: Path) -> None:
     program = build_host([model(tmp_path)], [], STRICT, "adder")
     done = run_host(program, INPUTS, 3)
     assert done.said.outputs == EXPECTED
@@ -35,7 +39,7 @@ def test_the_same_harness_runs_on_the_host(tmp_path):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_clang_builds_firmware_too(tmp_path, core):
+def test_clang_builds_firmware_too(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, compiler=toolchain.arm_clang())
     assert run_harness(elf, board, INPUTS, 3).said.outputs == EXPECTED
 
@@ -61,7 +65,7 @@ int main(void) {
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_start_up_sets_memory_fpu_input_and_exit_code(tmp_path, core):
+def test_start_up_sets_memory_fpu_input_and_exit_code(tmp_path: Path, core: str) -> None:
     machine, flags = CORES[core]
     board = find_board(machine)
     source = write(tmp_path, MEMORY_PROGRAM)
@@ -73,7 +77,7 @@ def test_start_up_sets_memory_fpu_input_and_exit_code(tmp_path, core):
 
 
 @pytest.mark.qemu
-def test_stack_use_is_measured(tmp_path):
+def test_stack_use_is_measured(tmp_path: Path) -> None:
     body = "volatile int8_t room[1000]; memset((void *)room, 1, sizeof room); out[0] = room[in[0]]; return 0;"
     board, elf = firmware(tmp_path, "microbit-m0", body=body)
     used = run_harness(elf, board, INPUTS, 3).said.stack_bytes
@@ -82,7 +86,7 @@ def test_stack_use_is_measured(tmp_path):
 
 
 @pytest.mark.qemu
-def test_harness_says_what_went_wrong(tmp_path):
+def test_harness_says_what_went_wrong(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path)
     with pytest.raises(CortadoError, match="adder: the input ends too early, sample 2"):
         run_harness(elf, board, INPUTS[:40], 3)
@@ -94,7 +98,7 @@ def test_harness_says_what_went_wrong(tmp_path):
 
 
 @pytest.mark.qemu
-def test_a_timeout_is_a_clear_error(tmp_path):
+def test_a_timeout_is_a_clear_error(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, body="while (*(volatile int8_t *)in == 0) { } return out[0];")
     with pytest.raises(CortadoError, match=r"did not finish on mps2-an386 within 0\.5 s"):
         run_harness(elf, board, INPUTS, 3, timeout=0.5)
@@ -102,7 +106,7 @@ def test_a_timeout_is_a_clear_error(tmp_path):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_an_input_takes_what_room_there_is_and_no_more(tmp_path, core):
+def test_an_input_takes_what_room_there_is_and_no_more(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core)
     room = board.input_room(load_image(elf))
     assert run_harness(elf, board, bytes(room - 256), 1).said.outputs == b"\x01" * 16
@@ -111,14 +115,16 @@ def test_an_input_takes_what_room_there_is_and_no_more(tmp_path, core):
 
 
 @pytest.mark.qemu
-def test_samples_that_need_more_room_take_several_boots(tiny_artifact, monkeypatch):
+def test_samples_that_need_more_room_take_several_boots(
+    tiny_artifact: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sample = tiny_artifact.example()
     samples = [[value * factor for value in sample] for factor in (1, 0.5, 0.25, 0.125, 0)]
     feeds, expected = tiny_artifact.reference(samples)
     at_once = tiny_artifact.execute(feeds)
     boots = []
 
-    def room(*given):
+    def room(*given: Any) -> int:
         boots.append(given)
         return 2
 
@@ -141,7 +147,7 @@ OVERFLOW = (
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", [core for core in ONE_EACH if core != "microbit-m0"])
-def test_a_store_through_a_null_pointer_faults(tmp_path, core):
+def test_a_store_through_a_null_pointer_faults(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, body=STORE_AT % "0", top=HIDE)
     with pytest.raises(BoardFaultError, match=r"in run\+0x\w+: data access to forbidden memory") as caught:
         run_harness(elf, board, INPUTS, 1)
@@ -151,7 +157,7 @@ def test_a_store_through_a_null_pointer_faults(tmp_path, core):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_a_stack_overflow_faults(tmp_path, core):
+def test_a_stack_overflow_faults(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, body=OVERFLOW, stack_bytes=2048)
     with pytest.raises(BoardFaultError, match=r"faulted on .*: stack overflow"):
         run_harness(elf, board, INPUTS, 1)
@@ -159,20 +165,20 @@ def test_a_stack_overflow_faults(tmp_path, core):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ["microbit-m0", "an385-m0plus", "an505-m23"])
-def test_unaligned_access_faults_where_the_core_has_none(tmp_path, core):
+def test_unaligned_access_faults_where_the_core_has_none(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, body=STORE_AT % "(in + 1)", top=HIDE)
     with pytest.raises(BoardFaultError, match=r"in run\+0x"):
         run_harness(elf, board, INPUTS, 1)
 
 
 @pytest.mark.qemu
-def test_unaligned_access_is_fine_on_bigger_cores(tmp_path):
+def test_unaligned_access_is_fine_on_bigger_cores(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, "an385-m3", body=STORE_AT % "(in + 1)", top=HIDE)
     assert run_harness(elf, board, INPUTS, 1).said.outputs == bytes(16)
 
 
 @pytest.mark.qemu
-def test_division_by_zero_and_bus_errors_are_named(tmp_path):
+def test_division_by_zero_and_bus_errors_are_named(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, body="out[0] = (int8_t)(100 / in[0]); return 0;")
     with pytest.raises(BoardFaultError, match="division by zero"):
         run_harness(elf, board, INPUTS, 1)
@@ -196,7 +202,7 @@ COUNTED = "cortado_marker_step(); exactly(100 + in[0]); cortado_marker_step(); e
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_instructions_are_counted_exactly(tmp_path, core):
+def test_instructions_are_counted_exactly(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, body=COUNTED, top=EXACTLY)
     first, second = (run_harness(elf, board, INPUTS, 3, plugin=Watch(count=True)) for _ in range(2))
     counts = first.counts
@@ -215,7 +221,7 @@ def test_instructions_are_counted_exactly(tmp_path, core):
 
 
 @pytest.mark.qemu
-def test_functions_can_serve_as_step_markers(tmp_path):
+def test_functions_can_serve_as_step_markers(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, body=COUNTED, top=EXACTLY)
     watch = Watch(count=True, steps=("exactly",))
     counts = run_harness(elf, board, INPUTS, 1, plugin=watch).counts
@@ -249,7 +255,7 @@ def inside(image: Image, name: str, region: Region) -> bool:
 
 @pytest.mark.qemu
 @pytest.mark.parametrize(("count", "is_big"), [(1000, False), (3_500_000, True)])
-def test_weights_go_to_the_big_ram_when_the_code_memory_is_too_small(tmp_path, count, is_big):
+def test_weights_go_to_the_big_ram_when_the_code_memory_is_too_small(tmp_path: Path, count: int, is_big: bool) -> None:
     board, elf = firmware(tmp_path, "an547-m55", USE_WEIGHTS, WEIGHTS % count)
     image = load_image(elf)
     assert board.big is not None
@@ -262,7 +268,7 @@ def test_weights_go_to_the_big_ram_when_the_code_memory_is_too_small(tmp_path, c
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH[1:])
-def test_weights_can_be_sent_to_the_big_ram(tmp_path, core):
+def test_weights_can_be_sent_to_the_big_ram(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, USE_WEIGHTS, WEIGHTS % 1000, big=True)
     assert board.big is not None
     assert inside(load_image(elf), "weights", board.big)
@@ -270,6 +276,6 @@ def test_weights_can_be_sent_to_the_big_ram(tmp_path, core):
 
 
 @pytest.mark.qemu
-def test_a_model_too_big_for_the_board_is_a_clear_error(tmp_path):
+def test_a_model_too_big_for_the_board_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(CortadoError, match=r"adder does not fit on microbit: its RAM memory is \d+ bytes too small"):
         firmware(tmp_path, "microbit-m0", USE_WEIGHTS, WEIGHTS % 1000)

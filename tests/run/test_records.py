@@ -1,5 +1,7 @@
 """What a program on a board says, and that it reaches nothing of this machine."""
 
+from pathlib import Path
+
 import pytest
 
 from cortado.base.errors import CortadoError
@@ -18,7 +20,7 @@ def record(kind: str, data: bytes) -> bytes:
 GOOD = record("T", b"hello") + record("O", b"12") + record("S", bytes(4)) + record("O", b"3") + record("X", bytes(4))
 
 
-def test_records_are_read_in_order():
+def test_records_are_read_in_order() -> None:
     said = read_records(GOOD, whole=True)
     assert (said.text, said.outputs, said.trace, said.stack_bytes, said.exit_code) == ("hello", b"123", b"", 0, 0)
     assert read_records(record("T", b"a\x1b[2Jb\xff\n"), whole=False).text == "a?[2Jb\ufffd\n"  # no escape sequences
@@ -33,12 +35,12 @@ def test_records_are_read_in_order():
         (record("S", bytes(4)) * 2 + GOOD, "a number that is none"),
     ],
 )
-def test_a_stream_that_is_no_records_is_refused(data, message):
+def test_a_stream_that_is_no_records_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(CortadoError, match=message):
         read_records(data, whole=False)
 
 
-def test_a_stream_cut_anywhere_is_noticed():
+def test_a_stream_cut_anywhere_is_noticed() -> None:
     for end in range(len(GOOD)):
         assert read_records(GOOD[:end], whole=False).exit_code is None
         with pytest.raises(CortadoError, match=rf"cut off at byte {end}, before its exit code"):
@@ -68,7 +70,7 @@ static int semihost(unsigned operation, const void *arguments) {
     ],
     ids=["SYS_SYSTEM", "SYS_OPEN"],
 )
-def test_firmware_has_no_semihosting(tmp_path, core, call):
+def test_firmware_has_no_semihosting(tmp_path: Path, core: str, call: str) -> None:
     victim = tmp_path / "victim"
     top = SEMIHOSTING % (victim, victim)
     use = "(void)command; (void)path; (void)in; (void)out; "
@@ -79,7 +81,7 @@ def test_firmware_has_no_semihosting(tmp_path, core, call):
 
 
 @pytest.mark.parametrize("machine", Machine)
-def test_the_emulator_is_given_nothing_of_this_machine(tmp_path, machine):
+def test_the_emulator_is_given_nothing_of_this_machine(tmp_path: Path, machine: Machine) -> None:
     _, elf = firmware(tmp_path)
     command = _Run(elf, find_board(machine), tmp_path).command()
     options = {word for word in command if word.startswith("-")}
@@ -94,7 +96,7 @@ TALK = "for (;;) { cortado_port_send(CORTADO_RECORD_OUTPUT, in, 64); } return ou
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_an_end_without_an_exit_code_is_an_error(tmp_path, core):
+def test_an_end_without_an_exit_code_is_an_error(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, RESET)
     with pytest.raises(CortadoError, match=r"adder\.elf ended without its exit code on"):
         run_harness(elf, board, INPUTS, 1)
@@ -102,12 +104,12 @@ def test_an_end_without_an_exit_code_is_an_error(tmp_path, core):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ["an386-m4", "microbit-m0"])
-def test_a_program_that_never_stops_talking_is_stopped(tmp_path, core):
+def test_a_program_that_never_stops_talking_is_stopped(tmp_path: Path, core: str) -> None:
     board, elf = firmware(tmp_path, core, TALK, '#include "port.h"')
     with pytest.raises(CortadoError, match=r"adder\.elf said more than "):
         run_elf(elf, board, (1).to_bytes(4, "little") + INPUTS, most_output=10_000)
 
 
-def test_an_unknown_board_is_refused():
+def test_an_unknown_board_is_refused() -> None:
     with pytest.raises(CortadoError, match=r"no board 'mps9'; the boards are mps2-an385, .*microbit"):
         find_board("mps9")

@@ -30,7 +30,7 @@ def stores(folder: Path, body: str, table: StoreTable, core: str = "an386-m4", t
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_stores_inside_the_table_pass(tmp_path, core):
+def test_stores_inside_the_table_pass(tmp_path: Path, core: str) -> None:
     report = stores(tmp_path, RING % {"count": 8}, RING_TABLE, core)
     report.check()
     assert (report.strays, report.first, report.calls) == (0, None, (2, 2, 2))
@@ -39,7 +39,7 @@ def test_stores_inside_the_table_pass(tmp_path, core):
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("core", ONE_EACH)
-def test_one_byte_past_a_middle_row_is_caught(tmp_path, core):
+def test_one_byte_past_a_middle_row_is_caught(tmp_path: Path, core: str) -> None:
     report = stores(tmp_path, RING % {"count": 9}, RING_TABLE, core)
     assert report.strays == 3
     assert report.first is not None
@@ -52,7 +52,7 @@ def test_one_byte_past_a_middle_row_is_caught(tmp_path, core):
 
 
 @pytest.mark.qemu
-def test_each_call_has_its_own_ranges(tmp_path):
+def test_each_call_has_its_own_ranges(tmp_path: Path) -> None:
     table = StoreTable("model_arena", (Call(0, ((24, 27),)), Call(5, ((40, 48),))))
     report = stores(tmp_path, RING % {"count": 8}, table)
     assert report.strays >= 3 * 9
@@ -61,7 +61,7 @@ def test_each_call_has_its_own_ranges(tmp_path):
 
 
 @pytest.mark.qemu
-def test_stores_before_the_first_step_and_past_the_table_are_stray(tmp_path):
+def test_stores_before_the_first_step_and_past_the_table_are_stray(tmp_path: Path) -> None:
     report = stores(tmp_path, "((volatile int8_t *)in)[3] = 1; " + RING % {"count": 8}, RING_TABLE)
     assert "before the first step" in str(report.problem())
     short = StoreTable("model_arena", RING_TABLE.calls[:1])
@@ -73,7 +73,7 @@ def test_stores_before_the_first_step_and_past_the_table_are_stray(tmp_path):
 
 
 @pytest.mark.qemu
-def test_always_ranges_and_symbols_may_be_written(tmp_path):
+def test_always_ranges_and_symbols_may_be_written(tmp_path: Path) -> None:
     body = "((volatile int8_t *)in)[3] = 1; counter[1] = 1; " + RING % {"count": 8}
     table = StoreTable("model_arena", RING_TABLE.calls, always=((3, 4),), symbols=("counter",))
     stores(tmp_path, body, table, top="volatile int counter[2];").check()
@@ -84,7 +84,7 @@ def test_always_ranges_and_symbols_may_be_written(tmp_path):
 
 
 @pytest.mark.qemu
-def test_a_fault_after_a_stray_store_tells_of_both(tmp_path):
+def test_a_fault_after_a_stray_store_tells_of_both(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, body="((volatile int8_t *)in)[60] = 1; " + STORE_AT % "0", top=HIDE)
     with pytest.raises(
         BoardFaultError, match=r"(?s)forbidden memory.*stray store by run\+0x\w+: 1 bytes .*arena \+0x3c"
@@ -93,7 +93,7 @@ def test_a_fault_after_a_stray_store_tells_of_both(tmp_path):
 
 
 @pytest.mark.qemu
-def test_vector_stores_are_seen_byte_by_byte(tmp_path):
+def test_vector_stores_are_seen_byte_by_byte(tmp_path: Path) -> None:
     top = "#include <arm_mve.h>"
     body = (
         "cortado_marker_step(); "
@@ -111,6 +111,6 @@ def test_vector_stores_are_seen_byte_by_byte(tmp_path):
     assert (report.strays, report.first.address - report.base, report.first.size) == (1, 47, 1)
 
 
-def test_a_range_that_ends_before_it_starts_is_refused():
+def test_a_range_that_ends_before_it_starts_is_refused() -> None:
     with pytest.raises(CortadoError, match="ends at 0x4, before its start 0x8"):
         _merge([(0, 2), (8, 4)])

@@ -23,7 +23,9 @@ from helpers.boards import STRICT, write
         (Tool.CLANG, "clang-19 lld-19"),
     ],
 )
-def test_a_missing_tool_is_named_with_its_package(tool, packages, tmp_path, monkeypatch):
+def test_a_missing_tool_is_named_with_its_package(
+    tool: Tool, packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingTool) as caught:
         toolchain.require(tool)
@@ -31,7 +33,7 @@ def test_a_missing_tool_is_named_with_its_package(tool, packages, tmp_path, monk
     assert str(caught.value).endswith(f"apt-get install {packages}")
 
 
-def test_status_lists_every_tool(monkeypatch, tmp_path):
+def test_status_lists_every_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake = tmp_path / "cmake"
     fake.write_text("#!/bin/sh\necho cmake version 9.8.7\necho more\n")
     fake.chmod(0o755)
@@ -48,7 +50,7 @@ def objects(cache: Path) -> int:
 
 
 @pytest.mark.host
-def test_the_cache_rebuilds_what_changed_and_nothing_else(tmp_path, monkeypatch):
+def test_the_cache_rebuilds_what_changed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, include = tmp_path / "cache", tmp_path / "include"
     include.mkdir()
     monkeypatch.setenv("CORTADO_CACHE", str(cache))
@@ -71,7 +73,7 @@ def test_the_cache_rebuilds_what_changed_and_nothing_else(tmp_path, monkeypatch)
 
 
 @pytest.mark.host
-def test_a_compile_error_holds_the_compilers_words(tmp_path, monkeypatch):
+def test_a_compile_error_holds_the_compilers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
     bad = write(tmp_path, "int f(void);\nint f(void) { return missing; }\n", "bad.c")
     with pytest.raises(CortadoError, match=r"(?s)compiling .*bad\.c failed.*missing"):
@@ -86,14 +88,14 @@ def test_a_compile_error_holds_the_compilers_words(tmp_path, monkeypatch):
 
 
 @pytest.mark.host
-def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORTADO_CACHE", str(write(tmp_path, "a file", "cache")))
     with pytest.raises(CortadoError, match="set CORTADO_CACHE to a directory you may write to"):
         toolchain.compile_shared([write(tmp_path, "int x;\n", "x.c")], [], STRICT, "lib")
 
 
 @pytest.mark.host
-def test_processes_may_build_the_same_thing_at_once(tmp_path):
+def test_processes_may_build_the_same_thing_at_once(tmp_path: Path) -> None:
     source = write(tmp_path, "int f(void);\nint f(void) { return 5; }\n", "f.c")
     script = (
         "import ctypes, sys; from pathlib import Path; from cortado.run import toolchain\n"
