@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from cortado.api import Model
@@ -20,8 +20,10 @@ pytest.register_assert_rewrite("helpers")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The same examples on every run and machine; a busy machine is no failure.
-settings.register_profile("cortado", deadline=None, derandomize=True, database=None)
+# The same examples on every run and machine; a busy machine is no failure, and samples of operators are large.
+settings.register_profile(
+    "cortado", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+)
 settings.load_profile("cortado")
 
 

@@ -17,11 +17,7 @@ from cortado.frontend.export import capture
 from cortado.frontend.writes import written
 from cortado.plan.lowered import reference_outputs
 from helpers.aliases import RIGHT, SHAPE, Program, Tensor
-from helpers.single import Function, lower
-
-
-def outputs(value: Any) -> tuple[Tensor, ...]:
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+from helpers.single import Function, lower, tensors
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -31,7 +27,7 @@ def test_a_written_tensor_is_what_eager_torch_makes_of_it(name: str) -> None:
     graph = canonicalize(capture(model, [example]).module, [example])
     assert not any(written(node) for node in graph.graph.nodes)
     with torch.no_grad():
-        for found, wanted in zip(outputs(graph(other.clone())), outputs(model(other.clone())), strict=True):
+        for found, wanted in zip(tensors(graph(other.clone())), tensors(model(other.clone())), strict=True):
             assert torch.equal(found, wanted)
 
 
@@ -43,7 +39,7 @@ def test_in_integers_too(name: str) -> None:
     """Through the whole compiler, beside the model itself."""
     single = lower(Function(RIGHT[name]), [SHAPE])
     for batch in single.batches:
-        wanted = outputs(RIGHT[name](None, *(value.clone() for value in batch)))
+        wanted = tensors(RIGHT[name](None, *(value.clone() for value in batch)))
         for found, want in zip(reference_outputs(single.graph, batch), wanted, strict=True):
             assert 10 * torch.log10((want**2).sum() / ((want - found) ** 2).sum()) > 30
 

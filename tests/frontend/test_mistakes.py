@@ -324,6 +324,7 @@ def line_of(part: Callable[..., Any], after: int) -> str:
         (ByMethod, line_of(ByMethod.part, 1)),
         (ByLambda, line_of(ByLambda.twist, 0)),
     ],
+    ids=["helper", "method", "lambda"],
 )
 def test_an_operator_in_a_helper_is_reported_at_the_helpers_line(model: type[nn.Module], line: str) -> None:
     x = torch.randn(2, 4)

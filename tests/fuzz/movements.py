@@ -211,13 +211,6 @@ def joined(a: Tensor, b: Tensor) -> Tensor:
     return torch.cat([a, b, a], different[0] if different else max(a.dim() - 2, 0))
 
 
-def joins_at(dim: int) -> Any:
-    def fits(a: Shape, b: Shape) -> bool:
-        return len(a) == len(b) > dim and a[:dim] == b[:dim] and a[dim + 1 :] == b[dim + 1 :]
-
-    return fits
-
-
 def stacks(a: Shape, b: Shape) -> bool:
     return a == b and len(a) < MOST_RANK
 

@@ -8,23 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cortado.api import Model, prepare
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.limits import RUNTIME_LIMITS
 from cortado.emit.pte.program import Pte, emit_pte
-from cortado.frontend import zoo
 from cortado.ir.op import Call, Operator, Place, registry
-from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.run.executorch_host import run_pte
 from helpers import cases
+from helpers.networks import lowered
 
 ANY, SCALAR, DSP, MVE = "cortex-m", "cortex-m0plus", "cortex-m4", "cortex-m55"
 IN_PTE = [op for op in registry().operators.values() if op.samples is not None and Place.PTE in op.places]
-QUIET = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 # A stack too small for any layer that pads: everything has to come from scratch or from a temp allocator.
 SANITIZED = (
     "-O1",
@@ -44,7 +41,7 @@ def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
     assert operator.samples is not None
     drawn: list[dict[str, Any]] = []
 
-    @settings(QUIET, max_examples=3)
+    @settings(max_examples=3)
     @given(batch=st.lists(operator.samples(), min_size=count, max_size=count))
     def take(batch: list[dict[str, Any]]) -> None:
         drawn[:] = batch
@@ -73,7 +70,7 @@ def is_legal(operator: Operator, arguments: Mapping[str, Any], target: str) -> b
 
 
 def shaped(operator: Operator, arguments: Mapping[str, Any]) -> Call:
-    return Call(operator, {name: cases.shapes(value) for name, value in arguments.items()}, ())
+    return Call(operator, {name: cases.shapes_of(value) for name, value in arguments.items()}, ())
 
 
 def by_name(name: str) -> Operator:
@@ -95,20 +92,8 @@ def check_cases(work: Sequence[cases.Case], target: str, flags: Sequence[str] = 
 
 
 @cache
-def network(name: str) -> Model:
-    found = zoo.get(name)
-    return prepare(found.build(), found.example_inputs(), found.calibration(4), name=name)
-
-
-def lower(model: Model, target: str) -> torch.export.ExportedProgram:
-    program = model.quantized.program()
-    CortexMPassManager(program, target_config=from_target_string(target)).transform()
-    return program
-
-
-@cache
 def emitted(name: str, target: str) -> tuple[Pte, LoweredGraph]:
-    program = lower(network(name), target)
+    program = lowered(name, target)
     return emit_pte(program, from_target_string(target), {"model": name}), lowered_graph(program)
 
 
@@ -162,7 +147,7 @@ def call_bytes(
     `twin`: of the operator whose images are named NCHW and stored NHWC.
     """
     order = (0, 2, 3, 1) if twin else None
-    shapes = {name: cases.shapes(value) for name, value in arguments.items()}
+    shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
     result = operator.reference(**arguments)
     scratch: dict[str, int] = {}
     if operator.scratch_names:

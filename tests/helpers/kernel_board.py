@@ -1,4 +1,4 @@
-"""Runs the kernel calls of a test on an emulated board, and says how many instructions each call took."""
+"""Runs the kernel calls of a test on an emulated board, every load and store watched."""
 
 import functools
 import re
@@ -16,7 +16,6 @@ from cortado.run.board import INPUT_HEADER, find_board
 from cortado.run.elf import load_image
 from cortado.run.firmware import build_firmware
 from cortado.run.qemu import run_elf
-from cortado.run.watch import Counts, Watch
 from helpers.kernels import HEADER, WARNINGS, Calls, Ref, kernel_sources
 
 SERVER = Path(__file__).parent / "kernel_server.c"
@@ -49,11 +48,11 @@ def kernel_symbols(target: CortexMTargetConfig) -> tuple[str, ...]:
 
 
 @functools.cache
-def firmware(target: CortexMTargetConfig, optimize: str = "-O2", clang: bool = False) -> Firmware:
+def firmware(target: CortexMTargetConfig, clang: bool) -> Firmware:
     """The server for one target, cached by content."""
     table = kernel_symbols(target)
     machine = target.compiler_flags()
-    flags = [*WARNINGS, optimize, "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
+    flags = [*WARNINGS, "-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
              *machine]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel_table.c"
@@ -113,19 +112,6 @@ def _argument(arg: Any, image: _Image) -> int:
     return 0 if arg is None else int(arg) & 0xFFFFFFFF
 
 
-def run_board(
-    calls: Calls, target: str, optimize: str = "-O2", clang: bool = False, count: bool = False
-) -> Counts | None:
-    """Runs the calls on the board that stands for `target`; counts the instructions of each when asked to."""
-    config = from_target_string(target)
-    server = firmware(config, optimize, clang)
-    image = _lay_out(calls, server)
-    watch = Watch(count=True) if count else None
-    result = run_elf(server.elf, find_board(config.machine), bytes(image.data), 600.0, watch)
-    _read_back(calls, image, result.said.outputs)
-    return result.counts
-
-
 def _server_ranges(server: Firmware, calls: Calls, image: _Image) -> Iterator[tuple[int, int]]:
     """What may be read: the calls themselves, and each buffer."""
     yield _base(server), _base(server) + 8 + CALL_BYTES * len(calls.calls)
@@ -138,7 +124,7 @@ def _server_ranges(server: Firmware, calls: Calls, image: _Image) -> Iterator[tu
 def run_watched(calls: Calls, target: str, clang: bool = False) -> None:
     """Runs the calls on a board under a plugin that looks at every load, and fails if one is outside the buffers."""
     config = from_target_string(target)
-    server = firmware(config, clang=clang)
+    server = firmware(config, clang)
     image = _lay_out(calls, server)
     ranges = list(_server_ranges(server, calls, image))
     head = [server.symbols["cortado_marker_begin"], server.symbols["cortado_marker_end"], image.base,

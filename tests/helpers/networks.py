@@ -55,7 +55,11 @@ def prepared(name: str) -> Model:
 
 
 def lowered(name: str, target: str) -> torch.export.ExportedProgram:
-    program = prepared(name).quantized.program()
+    return lower(prepared(name), target)
+
+
+def lower(model: Model, target: str) -> torch.export.ExportedProgram:
+    program = model.quantized.program()
     CortexMPassManager(program, target_config=from_target_string(target)).transform()
     return program
 

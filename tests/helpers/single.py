@@ -1,13 +1,14 @@
 """Models of one operator: quantized, lowered, and how far the integers are from PT2E's own graph."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
 from torch import nn
+from torch.export import ExportedProgram
 
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
@@ -20,7 +21,9 @@ from cortado.plan.lowered import LoweredCall, LoweredGraph, lowered_graph, refer
 
 Tensor = torch.Tensor
 
-QUIET = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+CONV2D = "cortex_m::quantized_conv2d_nhwc"
+DEPTHWISE = "cortex_m::quantized_depthwise_conv2d_nhwc"
+TRANSPOSED = "cortex_m::quantized_transpose_conv2d_nhwc"
 
 
 class Function(torch.nn.Module):
@@ -36,11 +39,38 @@ class Function(torch.nn.Module):
         return self.function(self, *inputs)
 
 
+class Expression(torch.nn.Module):
+    """A function of its inputs and of constants, given by name, as a model."""
+
+    def __init__(self, function: Callable[..., Any], **constants: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, data in constants.items():
+            self.register_buffer(name, data)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs, **dict(self.named_buffers()))
+
+
+class Block(torch.nn.Module):
+    """A convolution and something behind it."""
+
+    def __init__(self, behind: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.behind = behind
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.behind(self.conv(x))
+
+
 @dataclass(frozen=True)
 class Single:
     """A lowered model beside the graph it was lowered from."""
 
     quantized: Quantized
+    program: ExportedProgram
     graph: LoweredGraph
     scales: tuple[float, ...]  # of the outputs
     batches: tuple[Inputs, ...]
@@ -52,22 +82,38 @@ class Single:
         borders = ("quantize_per_tensor", "dequantize_per_tensor", "view_copy")
         return [name for name in names if name not in borders]
 
+    @property
+    def kernels(self) -> list[str]:
+        """Those that compute something."""
+        return [name for name in self.operators if name not in ("transpose", "pad")]
+
     def calls(self, operator: str) -> list[LoweredCall]:
         return [call for call in self.graph.calls if call.operator == operator]
 
-    def worst(self) -> float:
-        """The largest difference to PT2E's graph over all batches, in steps of the output."""
+    def outputs(self, *inputs: Tensor) -> list[Tensor]:
+        """What the reference gives; for the first batch if nothing is given."""
+        return reference_outputs(self.graph, inputs or self.batches[0])
+
+    def expected(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """What PT2E's graph gives."""
+        with torch.no_grad():
+            return tensors(self.quantized.converted(*(inputs or self.batches[0])))
+
+    def steps_apart(self, *inputs: Tensor) -> float:
+        """The largest difference to PT2E's graph, in steps of the output."""
         worst = 0.0
-        for batch in self.batches:
-            wanted = self.quantized.converted(*batch)
-            pairs = zip(reference_outputs(self.graph, batch), _tuple(wanted), self.scales, strict=True)
-            for found, want, scale in pairs:
-                assert found.shape == want.shape
-                worst = max(worst, float((found - want).abs().max()) / scale)
+        for found, want, scale in zip(self.outputs(*inputs), self.expected(*inputs), self.scales, strict=True):
+            assert found.shape == want.shape
+            worst = max(worst, float((found - want).abs().max()) / scale)
         return worst
 
+    def worst(self) -> float:
+        """The same over all batches."""
+        return max(self.steps_apart(*batch) for batch in self.batches)
 
-def _tuple(value: Any) -> tuple[Tensor, ...]:
+
+def tensors(value: Any) -> tuple[Tensor, ...]:
+    """What a model returned, as a tuple."""
     return (value,) if isinstance(value, Tensor) else tuple(value)
 
 
@@ -80,6 +126,11 @@ def lower(
     return lower_on(model, inputs, target)
 
 
+def lower_with(model: torch.nn.Module, *inputs: Tensor) -> Single:
+    """Quantizes a model on these inputs alone and lowers it for any core."""
+    return lower_on(model, [inputs], "cortex-m")
+
+
 def lower_on(
     model: torch.nn.Module,
     batches: Sequence[Inputs],
@@ -90,7 +141,7 @@ def lower_on(
     program = quantized.program()
     CortexMPassManager(program, target_config=from_target_string(target), linear=linear).transform()
     scales = tuple(float(node.kwargs["scale"]) for node in outputs(program))  # type: ignore[arg-type]
-    return Single(quantized, lowered_graph(program), scales, tuple(batches))
+    return Single(quantized, program, lowered_graph(program), scales, tuple(batches))
 
 
 def assert_close(single: Single) -> None:
@@ -110,17 +161,6 @@ def randomize(module: torch.nn.Module, seed: int) -> None:
                 buffer.copy_(values if "var" in name else values - 1.0)
 
 
-CONV2D = "cortex_m::quantized_conv2d_nhwc"
-DEPTHWISE = "cortex_m::quantized_depthwise_conv2d_nhwc"
-TRANSPOSED = "cortex_m::quantized_transpose_conv2d_nhwc"
-LAYOUT = ("transpose", "pad")
-
-
-def kernels(found: Single) -> list[str]:
-    """The operators that compute something."""
-    return [name for name in found.operators if name not in LAYOUT]
-
-
 def far_from_float(found: Single, model: nn.Module) -> float:
     """The largest difference to the float model, in steps of the first output."""
     worst = 0.0
@@ -134,6 +174,15 @@ def far_from_float(found: Single, model: nn.Module) -> float:
 def seeded(model: nn.Module, seed: int = 1) -> nn.Module:
     randomize(model, seed)
     return model.eval()
+
+
+def randn(*sizes: int, scale: float = 1.0, seed: int = 0) -> Tensor:
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def decibels(signal: Tensor, other: Tensor) -> float:
+    """Signal to noise, pooled over everything in the tensors."""
+    return 10 * math.log10(float(signal.double().square().sum()) / float((signal - other).double().square().sum()))
 
 
 def images(count: int = 3, size: int = 8) -> list[tuple[Tensor, ...]]:

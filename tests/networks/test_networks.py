@@ -1,6 +1,5 @@
 """The zoo's networks against what was promised of them: nodes, accuracy, targets, sizes, RAM."""
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from helpers.networks import (
     prepared,
     run_bundle,
 )
+from helpers.single import decibels
 
 Tensor = torch.Tensor
 NODES: dict[str, int] = BASELINES["executorch_cortex_m_nodes"]
@@ -83,11 +83,6 @@ def test_only_the_borders_see_floats(name: str) -> None:
 
 
 # ---- accuracy ------------------------------------------------------------------------------------------------
-
-
-def decibels(signal: Tensor, other: Tensor) -> float:
-    """Signal to quantization noise, pooled over everything in the tensors."""
-    return 10 * math.log10(float(signal.double().square().sum()) / float((signal - other).double().square().sum()))
 
 
 def run_all(model: Callable[..., Any], samples: Sequence[Sequence[Tensor]]) -> Tensor:

@@ -16,7 +16,7 @@ from cortado.base.errors import CortadoError
 from cortado.plan.lowered import reference_outputs
 from cortado.run.executorch_host import run_pte
 from helpers import single
-from helpers.single import CONV2D, DEPTHWISE, Function, assert_close, kernels, lower, randomize
+from helpers.single import CONV2D, DEPTHWISE, Function, assert_close, lower, randomize
 
 # ---- convolutions --------------------------------------------------------------------------------------------
 
@@ -50,26 +50,26 @@ def convolutions(draw: Any, transposed: bool = False) -> tuple[nn.Module, tuple[
     )
 
 
-@settings(single.QUIET, max_examples=16)
+@settings(max_examples=16)
 @given(case=convolutions())
 def test_conv2d(case: tuple[nn.Module, tuple[int, ...]]) -> None:
     model, shape = case
     found = lower(model, [shape])
     assert_close(found)
-    assert len(kernels(found)) == 1
+    assert len(found.kernels) == 1
 
 
-@settings(single.QUIET, max_examples=16)
+@settings(max_examples=16)
 @given(case=convolutions(transposed=True))
 def test_conv_transpose2d(case: tuple[nn.Module, tuple[int, ...]]) -> None:
     model, shape = case
     found = lower(model, [shape])
     assert_close(found)
-    assert len(kernels(found)) == 1
+    assert len(found.kernels) == 1
 
 
 @pytest.mark.slow
-@settings(single.QUIET, max_examples=200)
+@settings(max_examples=200)
 @given(case=st.one_of(convolutions(), convolutions(transposed=True)))
 def test_convolutions_long(case: tuple[nn.Module, tuple[int, ...]]) -> None:
     model, shape = case
@@ -89,7 +89,7 @@ def test_depthwise_is_grouped_for_several_images(batch: int, multiplier: int, bi
 def test_one_input_channel_is_an_ordinary_convolution() -> None:
     found = lower(nn.Conv2d(1, 6, 3, groups=1), [(2, 1, 6, 7)])
     assert_close(found)
-    assert kernels(found) == ["quantized_conv2d_nhwc"]
+    assert found.kernels == ["quantized_conv2d_nhwc"]
 
 
 def test_a_grouped_convolution_has_a_bias() -> None:
@@ -150,7 +150,7 @@ def test_signals_are_images_of_height_one(kind: str, with_relu: bool) -> None:
     model = Function(lambda self, x: torch.relu_(self.layer(x)) if with_relu else self.layer(x), layer=layer)
     found = lower(model, [shape])
     assert_close(found)
-    assert len(kernels(found)) == 1  # the relu is in the kernel
+    assert len(found.kernels) == 1  # the relu is in the kernel
 
 
 def test_two_signals_in_a_row_need_no_layout_change_between_them() -> None:
@@ -170,7 +170,7 @@ def test_decomposed_convolutions() -> None:
     rng = torch.Generator().manual_seed(0)
     parts = {"a": torch.randn(4, 3, 3, 3, generator=rng), "b": torch.randn(4, 2, 3, 3, generator=rng)}
     found = lower(Function(convolution, **parts), [(1, 3, 6, 6)])
-    assert kernels(found) == ["quantized_conv2d_nhwc", "quantized_transpose_conv2d_nhwc"]
+    assert found.kernels == ["quantized_conv2d_nhwc", "quantized_transpose_conv2d_nhwc"]
 
 
 # ---- batch normalization -------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_batch_normalization_is_one_convolution(kind: str) -> None:
     model = Function(lambda self, x: self.layers(x), layers=layers)
     found = lower(model, [shape])
     assert_close(found)
-    assert kernels(found) == [operator]
+    assert found.kernels == [operator]
     for batch in found.batches:  # and it is the normalization: close to the float model, too
         wanted, have = model(*batch).detach(), found.quantized.converted(*batch).detach()
         noise = float((wanted - have).pow(2).mean() / wanted.pow(2).mean())

@@ -29,8 +29,8 @@ from cortado.passes import CortexMPassManager
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.run.executorch_host import run_pte
 from helpers import cases
-from helpers.expressions import QUIET, Expression, Lowered, randn
 from helpers.paths import CONFORMANCE
+from helpers.single import Expression, lower_with, randn
 
 # ---- recorded layers -----------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ def two_shapes(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shapes[0], shapes[1]
 
 
-@settings(QUIET, max_examples=60)
+@settings(max_examples=60)
 @given(
     name=st.sampled_from(sorted(TWO_TENSORS)),
     shapes=two_shapes(),
@@ -119,7 +119,7 @@ def test_two_tensors_are_within_a_step_of_pt2e(
     a, b = (
         randn(*sizes, scale=2.0**e, seed=seed + i) for i, (sizes, e) in enumerate(zip(shapes, exponents, strict=True))
     )
-    lowered = Lowered(Expression(TWO_TENSORS[name]), a, b)
+    lowered = lower_with(Expression(TWO_TENSORS[name]), a, b)
     again = [randn(*value.shape, scale=float(value.abs().max()), seed=seed + 2) for value in (a, b)]
     assert lowered.steps_apart() <= 1.01
     assert lowered.steps_apart(*again) <= 1.01
@@ -142,26 +142,26 @@ CHANNELS: dict[str, tuple[Callable[..., Tensor], dict[str, Tensor], list[Tensor]
 @pytest.mark.parametrize("name", sorted(CHANNELS))
 def test_a_channel_operand_is_not_copied_out(name: str) -> None:
     function, constants, inputs = CHANNELS[name]
-    lowered = Lowered(Expression(function, **constants), *inputs)
-    assert set(lowered.operators) <= {"quantized_add", "quantized_mul"}
+    lowered = lower_with(Expression(function, **constants), *inputs)
+    assert set(lowered.kernels) <= {"quantized_add", "quantized_mul"}
     assert lowered.steps_apart() <= 1.01
 
 
 def test_other_broadcasts_are_copied_out() -> None:
     """One value per pixel, a batch of scales, an outer product: data movement, then equal shapes."""
     x, mask = randn(1, 6, 5, 4), randn(1, 1, 5, 4, seed=1)
-    pixel = Lowered(Expression(lambda x, m: x * m), x, mask)
-    assert pixel.operators == ["repeat", "quantized_mul"]
-    batch = Lowered(Expression(lambda x, s: x * s), randn(2, 6, 5, 4), randn(2, 6, 1, 1, seed=1))
-    assert batch.operators == ["repeat", "quantized_mul"]
-    outer = Lowered(Expression(lambda a, b: a * b), randn(4, 1), randn(1, 3, seed=1))
-    assert outer.operators == ["repeat", "quantized_mul"]
+    pixel = lower_with(Expression(lambda x, m: x * m), x, mask)
+    assert pixel.kernels == ["repeat", "quantized_mul"]
+    batch = lower_with(Expression(lambda x, s: x * s), randn(2, 6, 5, 4), randn(2, 6, 1, 1, seed=1))
+    assert batch.kernels == ["repeat", "quantized_mul"]
+    outer = lower_with(Expression(lambda a, b: a * b), randn(4, 1), randn(1, 3, seed=1))
+    assert outer.kernels == ["repeat", "quantized_mul"]
     assert max(case.steps_apart() for case in (pixel, batch, outer)) <= 1.01
 
 
 def test_a_rank_5_minimum_is_flat_for_the_runtime() -> None:
     """CMSIS-NN looks at the last four dimensions only."""
-    lowered = Lowered(Expression(torch.minimum), randn(2, 3, 2, 2, 2), randn(2, 3, 2, 2, 2, seed=1))
+    lowered = lower_with(Expression(torch.minimum), randn(2, 3, 2, 2, 2), randn(2, 3, 2, 2, 2, seed=1))
     calls = [node for node in lowered.program.graph_module.graph.nodes if node.name.startswith("minimum")]
     assert [len(shape(node)) for node in calls] == [1]
     assert lowered.steps_apart() == 0.0
@@ -171,12 +171,12 @@ def test_nearly_cancelling_operands_are_refused() -> None:
     """The sum's scale is so small that one step of an operand would leave 32 bits."""
     a = randn(1, 8, scale=1000.0)
     with pytest.raises(CortadoError, match="nearly cancel"):
-        Lowered(Expression(lambda a, b: a + b), a, torch.nextafter(-a, a))
+        lower_with(Expression(lambda a, b: a + b), a, torch.nextafter(-a, a))
 
 
 def test_a_product_that_is_always_zero_is_refused() -> None:
     with pytest.raises(CortadoError, match="almost zero for every calibration input"):
-        Lowered(Expression(lambda a, b: a * b), torch.tensor([[1e4, 0.0]]), torch.tensor([[0.0, 1e4]]))
+        lower_with(Expression(lambda a, b: a * b), torch.tensor([[1e4, 0.0]]), torch.tensor([[0.0, 1e4]]))
 
 
 # ---- quantization parameters ---------------------------------------------------------------------------------
@@ -185,16 +185,16 @@ def test_a_product_that_is_always_zero_is_refused() -> None:
 def test_cat_rescales_only_what_has_other_parameters() -> None:
     """A sigmoid has fixed parameters and is rescaled, inside its own table; the other operands share one scale."""
     model = Expression(lambda a, b: torch.cat([torch.sigmoid(a), b, a * b], 1))
-    lowered = Lowered(model, randn(1, 4, 3, 3), randn(1, 4, 3, 3, scale=3.0, seed=1))
-    assert sorted(lowered.operators) == ["cat", "quantized_activation", "quantized_mul"]
+    lowered = lower_with(model, randn(1, 4, 3, 3), randn(1, 4, 3, 3, scale=3.0, seed=1))
+    assert sorted(lowered.kernels) == ["cat", "quantized_activation", "quantized_mul"]
     assert lowered.steps_apart() <= 1.01
 
 
 def test_operands_of_minimum_share_one_scale() -> None:
-    lowered = Lowered(
+    lowered = lower_with(
         Expression(lambda a, b: torch.minimum(torch.tanh(a), 3 * F.gelu(b))), randn(2, 5), randn(2, 5, seed=1)
     )
-    assert lowered.operators == ["quantized_activation", "quantized_activation", "minimum"]
+    assert lowered.kernels == ["quantized_activation", "quantized_activation", "minimum"]
     assert lowered.steps_apart() == 0.0
 
 
@@ -211,7 +211,7 @@ EXACT: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 )
 
 
-@settings(QUIET, max_examples=40)
+@settings(max_examples=40)
 @given(
     program=st.lists(
         st.tuples(st.integers(0, len(EXACT) - 1), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9
@@ -226,13 +226,13 @@ def test_shared_parameters_hold_in_any_graph(program: list[tuple[int, int, int]]
             values.append(EXACT[which](values[left % len(values)], values[right % len(values)]))
         return tuple(values[2:])
 
-    lowered = Lowered(Expression(run), randn(1, 4, 6, scale=2.0), randn(1, 4, 6, seed=1))
+    lowered = lower_with(Expression(run), randn(1, 4, 6, scale=2.0), randn(1, 4, 6, seed=1))
     for got, want in zip(lowered.outputs(), lowered.expected(), strict=True):
         assert torch.equal(got, want)
 
 
 def test_constants_are_quantized_once_and_stored_as_codes() -> None:
-    lowered = Lowered(Expression(lambda x, c: (x + c) * c, c=randn(4, 5, seed=1)), randn(4, 5))
+    lowered = lower_with(Expression(lambda x, c: (x + c) * c, c=randn(4, 5, seed=1)), randn(4, 5))
     constants = [data for data in lowered.graph.constants.values() if data.numel() > 1]
     assert [tuple(data.shape) for data in constants] == [(4, 5)]
     assert constants[0].dtype == torch.int8
@@ -268,7 +268,7 @@ def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_pa
     assert operator.samples is not None
     drawn: list[dict[str, Any]] = []
 
-    @settings(QUIET, max_examples=40)
+    @settings(max_examples=40)
     @given(arguments=operator.samples())
     def draw(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)
@@ -285,7 +285,7 @@ def test_kernels_of_cores_without_long_multiplication(operator: Operator, tmp_pa
 def test_the_runtime_takes_a_channel_operand(name: str) -> None:
     """An NHWC broadcast would end the program there: it is seen as [pixels, channels, 1, 1]."""
     function, constants, inputs = CHANNELS[name]
-    lowered = Lowered(Expression(function, **constants), *inputs)
+    lowered = lower_with(Expression(function, **constants), *inputs)
     pte = emit_pte(lowered.program, ANY, {})
     assert pte.limits == ()
     got = run_pte(pte.data, [[value.numpy() for value in inputs]])

@@ -11,7 +11,7 @@ from torch.nn import functional
 from cortado.options import LinearWeights
 from cortado.plan.lowered import reference_outputs
 from helpers import single
-from helpers.single import Function, assert_close, kernels, lower
+from helpers.single import Function, assert_close, lower
 
 # ---- linear layers and matrix products -----------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ from helpers.single import Function, assert_close, kernels, lower
 def test_linear_of_any_rank(leading: tuple[int, ...], bias: bool) -> None:
     found = lower(nn.Linear(7, 5, bias=bias), [(*leading, 7)])
     assert_close(found)
-    assert kernels(found) == ["quantized_conv2d_nhwc"]
+    assert found.kernels == ["quantized_conv2d_nhwc"]
 
 
 PRODUCTS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], str]] = {
@@ -53,8 +53,8 @@ def test_matrix_products(kind: str) -> None:
     parts = {"w": torch.randn(2, 7, 4, generator=rng), "b": torch.randn(4, generator=rng)}
     found = lower(Function(function, **parts), shapes)
     assert_close(found)
-    assert operator in kernels(found)
-    assert len([name for name in kernels(found) if name not in ("repeat", "expand")]) == 1
+    assert operator in found.kernels
+    assert len([name for name in found.kernels if name not in ("repeat", "expand")]) == 1
 
 
 def test_attention_needs_no_transpose() -> None:

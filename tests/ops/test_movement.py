@@ -146,7 +146,7 @@ def test_spelling(name: str) -> None:
 def assert_near_the_model(found: single.Single, model: nn.Module) -> None:
     """No further from the float model than rounding to codes (twice): nothing was lost before quantization."""
     for batch in found.batches:
-        wanted = single._tuple(model(*(x.clone() for x in batch)))
+        wanted = single.tensors(model(*(x.clone() for x in batch)))
         for got, want, scale in zip(reference_outputs(found.graph, batch), wanted, found.scales, strict=True):
             assert got.shape == want.shape
             assert float((got - want).abs().max()) < 2.0 * scale
@@ -165,7 +165,7 @@ def assert_exact(function: Callable[[Tensor], Any], sizes: tuple[int, ...]) -> s
     return found
 
 
-@settings(single.QUIET, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_pad(data: Any) -> None:
     sizes = tuple(data.draw(SIZES))
@@ -178,7 +178,7 @@ def test_pad(data: Any) -> None:
     assert_exact(lambda x: functional.pad(x, widths, value=value), sizes)
 
 
-@settings(single.QUIET, max_examples=10)
+@settings(max_examples=10)
 @given(data=st.data(), mode=st.sampled_from(["reflect", "replicate", "circular"]))
 def test_border(data: Any, mode: str) -> None:
     spatial = data.draw(st.integers(1, 3))
@@ -187,7 +187,7 @@ def test_border(data: Any, mode: str) -> None:
     assert_exact(lambda x: functional.pad(x, widths, mode=mode), sizes)
 
 
-@settings(single.QUIET, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_slice(data: Any) -> None:
     sizes = tuple(data.draw(SIZES))
@@ -197,7 +197,7 @@ def test_slice(data: Any) -> None:
     assert_exact(lambda x: torch.ops.aten.slice.Tensor(x, dim, start, 2**63 - 1, step), sizes)
 
 
-@settings(single.QUIET, max_examples=10)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_interpolate(data: Any) -> None:
     spatial = data.draw(st.integers(1, 3))
@@ -211,7 +211,7 @@ def test_interpolate(data: Any) -> None:
         assert_exact(lambda x: functional.interpolate(x, scale_factor=factors, mode=mode), sizes)
 
 
-@settings(single.QUIET, max_examples=10)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_cat_and_stack(data: Any) -> None:
     """Parts of one tensor, so of one scale, along any dimension."""
@@ -222,7 +222,7 @@ def test_cat_and_stack(data: Any) -> None:
     assert_exact(lambda x: join([x.narrow(dim, 0, length) for length in parts], dim), sizes)
 
 
-@settings(single.QUIET, max_examples=10)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_repeat(data: Any) -> None:
     sizes = tuple(data.draw(SIZES))
@@ -230,7 +230,7 @@ def test_repeat(data: Any) -> None:
     assert_exact(lambda x: x.repeat(counts), sizes)
 
 
-@settings(single.QUIET, max_examples=10)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_permute(data: Any) -> None:
     sizes = tuple(data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=6)))

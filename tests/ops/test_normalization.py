@@ -20,7 +20,7 @@ from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers.kernels import Calls
 from helpers.machines import MACHINES, Machine, check
-from helpers.single import QUIET, Function, lower
+from helpers.single import Function, decibels, lower
 
 Tensor = torch.Tensor
 M4 = from_target_string("cortex-m4")
@@ -131,10 +131,6 @@ SPREAD_MODELS: dict[str, tuple[nn.Module, Tensor]] = {
 }
 
 
-def decibels(wanted: Tensor, found: Tensor) -> float:
-    return 10 * math.log10(float(wanted.square().sum() / (wanted - found).square().sum()))
-
-
 def border(graph: LoweredGraph, operator: str) -> QParams:
     call = next(call for call in graph.calls if call.operator == operator)
     return QParams(call.arguments["scale"], call.arguments["zero_point"])
@@ -222,7 +218,7 @@ def drawn(count: int) -> list[dict[str, Any]]:
     assert NORMALIZE.samples is not None
     found: list[dict[str, Any]] = []
 
-    @settings(QUIET, max_examples=count)
+    @settings(max_examples=count)
     @given(arguments=NORMALIZE.samples())
     def draw(arguments: dict[str, Any]) -> None:
         found.append(arguments)

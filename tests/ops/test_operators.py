@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -16,7 +16,6 @@ from cortado.ir.op import Call, Operator, overload, registry
 from helpers import cases
 
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
-QUIET = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 BATCH = 24
 
 
@@ -32,11 +31,11 @@ def _parameters(operators: list[Operator]) -> pytest.MarkDecorator:
 def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
     assert operator.samples is not None
 
-    @settings(QUIET, max_examples=40)
+    @settings(max_examples=40)
     @given(arguments=operator.samples())
     def check(arguments: dict[str, Any]) -> None:
         result = operator.reference(**arguments)
-        shapes = {name: cases.shapes(value) for name, value in arguments.items()}
+        shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
         assert tuple(result.shape) == tuple(operator.shape(Call(operator, shapes, ())))
         assert result.dtype == operator.dtype
         assert result.is_contiguous()
@@ -49,7 +48,7 @@ def _host_kernels(operator: Operator, examples: int, isa: Isa) -> None:
     assert operator.samples is not None
     target = CortexMTargetConfig(CortexM.M0PLUS) if isa is Isa.SCALAR else CortexMTargetConfig(CortexM.M4)
 
-    @settings(QUIET, max_examples=examples)
+    @settings(max_examples=examples)
     @given(batch=st.lists(operator.samples(), min_size=BATCH, max_size=BATCH))
     def check(batch: list[dict[str, Any]]) -> None:
         work = [(operator, arguments) for arguments in batch]
@@ -87,7 +86,7 @@ def test_fake_tensors_give_the_references_shape(operator: Operator) -> None:
     """What torch's own shape propagation sees is the record's shape function."""
     assert operator.samples is not None
 
-    @settings(QUIET, max_examples=5)
+    @settings(max_examples=5)
     @given(arguments=operator.samples())
     def check(arguments: dict[str, Any]) -> None:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:

@@ -38,7 +38,7 @@ def pools(draw: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
     return options, (draw(st.integers(1, 2)), draw(st.integers(1, 5)), *sizes)
 
 
-@settings(single.QUIET, max_examples=20)
+@settings(max_examples=20)
 @given(case=pools(), counts_padding=st.booleans(), divisor=st.sampled_from([None, None, 3, -7]))
 def test_avg_pool2d(case: tuple[dict[str, Any], tuple[int, ...]], counts_padding: bool, divisor: int | None) -> None:
     options, shape = case
@@ -48,7 +48,7 @@ def test_avg_pool2d(case: tuple[dict[str, Any], tuple[int, ...]], counts_padding
     assert len(kernels(found)) == 1
 
 
-@settings(single.QUIET, max_examples=12)
+@settings(max_examples=12)
 @given(case=pools(), dilation=st.sampled_from([1, 1, 2]))
 def test_max_pool2d(case: tuple[dict[str, Any], tuple[int, ...]], dilation: int) -> None:
     options, (n, channels, *sizes) = case
@@ -61,7 +61,7 @@ def test_max_pool2d(case: tuple[dict[str, Any], tuple[int, ...]], dilation: int)
 
 
 @pytest.mark.slow
-@settings(single.QUIET, max_examples=150)
+@settings(max_examples=150)
 @given(case=pools(), counts_padding=st.booleans(), divisor=st.sampled_from([None, None, 3]))
 def test_avg_pool2d_long(
     case: tuple[dict[str, Any], tuple[int, ...]], counts_padding: bool, divisor: int | None
@@ -165,7 +165,7 @@ def reductions(draw: Any) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
 def test_reductions_over_any_dimensions(kind: str) -> None:
     reduce = REDUCTIONS[kind]
 
-    @settings(single.QUIET, max_examples=10)
+    @settings(max_examples=10)
     @given(case=reductions())
     def check(case: tuple[tuple[int, ...], tuple[int, ...], bool]) -> None:
         shape, dims, keep = case

@@ -14,7 +14,7 @@ from cortado.frontend.export import capture
 from cortado.frontend.quantizer import RangeObserver
 from cortado.ops.activation import ACTIVATION, PLUS_MINUS_ONE, UNIT_INTERVAL
 from cortado.ops.pointwise import sources
-from helpers.expressions import Block, Expression, Lowered, randn
+from helpers.single import Block, Expression, Single, lower_with, randn
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -76,14 +76,14 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @pytest.fixture(scope="module")
-def every_function() -> Lowered:
+def every_function() -> Single:
     """One model with every function on an input of its own, so that no two tables are the same."""
     inputs = [randn(2, 3, 17, scale=2.0, seed=seed) for seed in range(len(FUNCTIONS))]
     model = Expression(lambda *xs: tuple(f(x) for f, x in zip(FUNCTIONS.values(), xs, strict=True)))
-    return Lowered(model, *inputs)
+    return lower_with(model, *inputs)
 
 
-def test_every_function_of_one_tensor_is_one_table(every_function: Lowered) -> None:
+def test_every_function_of_one_tensor_is_one_table(every_function: Single) -> None:
     """Or none, where all that changes is the scale: x + x."""
     inputs = set(every_function.graph.inputs)
     calls = {call.name: call for call in every_function.graph.calls}
@@ -96,12 +96,12 @@ def test_every_function_of_one_tensor_is_one_table(every_function: Lowered) -> N
         assert inner == ["quantized_activation"] or (inner == [] and name in ("doubled", "constant tensor")), name
 
 
-def test_tables_are_what_pt2e_computes(every_function: Lowered) -> None:
+def test_tables_are_what_pt2e_computes(every_function: Single) -> None:
     for name, got, want in zip(FUNCTIONS, every_function.outputs(), every_function.expected(), strict=True):
         assert torch.equal(got, want), name
 
 
-def test_tables_are_right_for_all_256_codes(every_function: Lowered) -> None:
+def test_tables_are_right_for_all_256_codes(every_function: Single) -> None:
     codes = torch.arange(-128, 128).reshape(2, 1, 128).expand(2, 3, 128)[..., 1:18]
     feeds = []
     for number, call in enumerate(
@@ -126,19 +126,19 @@ def test_tables_are_right_for_all_256_codes(every_function: Lowered) -> None:
 )
 def test_fixed_output_parameters(function: Callable[[Tensor], Tensor], qparams: QParams) -> None:
     """They survive data movement: nothing is rescaled behind them."""
-    lowered = Lowered(Expression(function), randn(3, 8, scale=0.1))
+    lowered = lower_with(Expression(function), randn(3, 8, scale=0.1))
     last = next(call for call in lowered.graph.calls if call.name == lowered.graph.outputs[0])
     assert QParams(last.arguments["scale"], last.arguments["zero_point"]) == qparams
-    assert len(lowered.operators) == 1
+    assert len(lowered.kernels) == 1
 
 
 def test_values_that_are_not_finite_saturate() -> None:
     """+inf is the largest code, -inf the smallest, NaN the zero point; calibration looks at finite values only."""
     x = torch.tensor([[-1.0, -0.5, 0.0, 0.25, 0.5, 1.0]])
-    log = Lowered(Expression(torch.log), x)
+    log = lower_with(Expression(torch.log), x)
     want = torch.tensor([[0.0, 0.0, math.log(0.25), math.log(0.25), math.log(0.5), 0.0]])
     assert torch.allclose(log.outputs()[0], want, atol=log.scales[0])
-    inverse = Lowered(Expression(torch.reciprocal), x)
+    inverse = lower_with(Expression(torch.reciprocal), x)
     assert inverse.scales[0] == pytest.approx(6 / 255, rel=1e-3)
     assert inverse.outputs()[0][0, 2] == pytest.approx(4.0, abs=inverse.scales[0])
 
@@ -168,15 +168,15 @@ def test_an_observer_that_never_saw_a_finite_value_keeps_its_start() -> None:
     ],
 )
 def test_what_stands_behind_a_convolution(behind: Callable[[Tensor], Tensor], operators: list[str]) -> None:
-    lowered = Lowered(Block(behind), randn(1, 3, 8, 8))
-    assert lowered.operators == ["quantized_conv2d_nhwc", *operators]
+    lowered = lower_with(Block(behind), randn(1, 3, 8, 8))
+    assert lowered.kernels == ["quantized_conv2d_nhwc", *operators]
     assert lowered.steps_apart() <= 1.01
 
 
 def test_prelu_with_one_slope_is_a_table() -> None:
     for weight in (torch.tensor([0.25]), torch.full((4,), 0.25)):
-        lowered = Lowered(Expression(lambda x, w: F.prelu(x, w), w=weight), randn(1, 4, 5, 5))
-        assert lowered.operators == ["quantized_activation"]
+        lowered = lower_with(Expression(lambda x, w: F.prelu(x, w), w=weight), randn(1, 4, 5, 5))
+        assert lowered.kernels == ["quantized_activation"]
         assert lowered.steps_apart() == 0.0
 
 
@@ -191,15 +191,15 @@ def test_prelu_with_one_slope_is_a_table() -> None:
 @pytest.mark.parametrize("sizes", [(1, 4, 5, 5), (2, 4, 3, 3), (3, 4)])
 def test_prelu_with_a_slope_per_channel(slopes: list[float], operators: list[str], sizes: tuple[int, ...]) -> None:
     x, weight = randn(*sizes), torch.tensor(slopes)
-    lowered = Lowered(Expression(lambda x, w: F.prelu(x, w), w=weight), x)
-    assert [name for name in lowered.operators if name != "repeat"] == operators
+    lowered = lower_with(Expression(lambda x, w: F.prelu(x, w), w=weight), x)
+    assert [name for name in lowered.kernels if name != "repeat"] == operators
     assert lowered.steps_apart() <= 1.01
     assert (lowered.outputs()[0] - F.prelu(x, weight)).abs().max() <= 4 * lowered.scales[0]
 
 
 def test_glu_is_a_slice_a_table_and_a_product() -> None:
-    lowered = Lowered(Expression(lambda x: F.glu(x, 1)), randn(1, 8, 3, 3))
-    assert lowered.operators == ["slice_copy", "slice_copy", "quantized_activation", "quantized_mul"]
+    lowered = lower_with(Expression(lambda x: F.glu(x, 1)), randn(1, 8, 3, 3))
+    assert lowered.kernels == ["slice_copy", "slice_copy", "quantized_activation", "quantized_mul"]
     assert lowered.steps_apart() <= 1.01
 
 
@@ -218,7 +218,7 @@ REFUSED: dict[str, tuple[Callable[..., Tensor], str]] = {
 def test_what_no_table_can_hold_is_refused_with_a_reason(name: str) -> None:
     function, reason = REFUSED[name]
     with pytest.raises(CortadoError, match=reason):
-        Lowered(Expression(function), randn(2, 3).abs(), randn(2, 3, seed=1))
+        lower_with(Expression(function), randn(2, 3).abs(), randn(2, 3, seed=1))
 
 
 def test_a_broadcast_is_no_function_of_one_element() -> None:
@@ -229,8 +229,8 @@ def test_a_broadcast_is_no_function_of_one_element() -> None:
 @pytest.mark.parametrize("function", [torch.add, torch.mul, torch.minimum])
 def test_operands_that_turn_out_to_be_one(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     """A roll along a dimension of one is nothing: known only when it is lowered, too late for a table."""
-    lowered = Lowered(Expression(lambda x: function(x, x.roll(1, 0))), randn(1, 3, 4))
-    assert len(lowered.operators) == 1
+    lowered = lower_with(Expression(lambda x: function(x, x.roll(1, 0))), randn(1, 3, 4))
+    assert len(lowered.kernels) == 1
     assert lowered.steps_apart() <= 1.01
 
 

@@ -19,7 +19,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.ir.op import Operator, registry
 from helpers import cases
-from helpers.expressions import QUIET, Expression, Lowered, randn
+from helpers.single import Expression, lower_with, randn
 
 
 @pytest.fixture
@@ -40,17 +40,17 @@ def test_the_template_is_not_an_operator_itself() -> None:
 
 
 def test_a_copy_of_the_template_lowers_a_model(template: Operator) -> None:
-    lowered = Lowered(
+    lowered = lower_with(
         Expression(lambda a, b: F.relu(torch.lerp(a, b, 0.3))), randn(2, 9), randn(2, 9, scale=2.0, seed=1)
     )
-    assert lowered.operators == ["lerp"]
+    assert lowered.kernels == ["lerp"]
     assert lowered.steps_apart() <= 1.01
-    tensor_weight = Lowered(
+    tensor_weight = lower_with(
         Expression(lambda a, b, w: torch.lerp(a, b, w), w=torch.tensor(0.4)), randn(2, 9), randn(2, 9)
     )
-    assert tensor_weight.operators == ["lerp"]
+    assert tensor_weight.kernels == ["lerp"]
     with pytest.raises(CortadoError, match="supported are weights between 0 and 1"):
-        Lowered(Expression(lambda a, b: torch.lerp(a, b, 2.0)), randn(2, 9), randn(2, 9, seed=1))
+        lower_with(Expression(lambda a, b: torch.lerp(a, b, 2.0)), randn(2, 9), randn(2, 9, seed=1))
 
 
 @pytest.mark.host
@@ -58,7 +58,7 @@ def test_a_copy_of_the_template_has_a_working_kernel(template: Operator, tmp_pat
     assert template.samples is not None
     drawn: list[dict[str, Any]] = []
 
-    @settings(QUIET, max_examples=20)
+    @settings(max_examples=20)
     @given(arguments=template.samples())
     def draw(arguments: dict[str, Any]) -> None:
         drawn.append(arguments)

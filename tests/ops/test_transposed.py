@@ -12,14 +12,13 @@ from torch import nn
 from cortado.base.target import Core
 from cortado.ir.op import Call
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, Axis, Taps, group_count, zero_taps
-from helpers import single
-from helpers.single import TRANSPOSED, assert_close, kernels, lower
+from helpers.single import TRANSPOSED, assert_close, lower
 
 
 def test_transposed_reference_is_the_float64_sum() -> None:
     """Every legal shape: accumulators of conv_transpose2d in float64, rescaled by one."""
 
-    @settings(single.QUIET, max_examples=150)
+    @settings(max_examples=150)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         stride, dilation = ([data.draw(st.integers(1, 4)) for _ in range(2)] for _ in range(2))
@@ -146,7 +145,7 @@ def test_common_shapes_need_no_zero_taps() -> None:
 def test_several_images_over_reversed_weights_are_for_the_c_bundle() -> None:
     found = lower(nn.ConvTranspose2d(17, 3, 3, stride=2), [(2, 17, 4, 4)])
     assert_close(found)
-    assert kernels(found) == ["transpose_conv2d_nhwc"]
+    assert found.kernels == ["transpose_conv2d_nhwc"]
 
 
 def test_zeros_of_dilation_and_groups_never_reach_the_bundle() -> None:

@@ -405,14 +405,14 @@ def transposed_bytes(graph: LoweredGraph, values: dict[str, Tensor]) -> int:
     return sum(values[name].numel() + TRANSPOSE_OVERHEAD for name in names)
 
 
-@settings(single.QUIET, max_examples=150)
+@settings(max_examples=150)
 @given(build=graphs())
 def test_moving_transposes_changes_no_value_and_costs_nothing(build: Builder) -> None:
     check_moves(build)
 
 
 @pytest.mark.slow
-@settings(single.QUIET, max_examples=1500)
+@settings(max_examples=1500)
 @given(build=graphs())
 def test_moving_transposes_changes_no_value_and_costs_nothing_long(build: Builder) -> None:
     check_moves(build)
@@ -432,7 +432,7 @@ def check_moves(build: Builder) -> None:
     assert transposed_bytes(after, moved) <= transposed_bytes(before, values)
 
 
-@settings(single.QUIET, max_examples=200)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_a_reshape_carries_orders_there_and_back(data: Any) -> None:
     """Whatever order a reshape carries over, the bytes are those of the reshaped tensor in that order."""

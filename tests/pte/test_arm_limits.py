@@ -25,7 +25,9 @@ from cortado.plan.lowered import lowered_graph, reference_outputs
 from cortado.run import executorch_host
 from cortado.run.executorch_host import run_pte
 from helpers import cases
-from helpers.executorch import ANY, DSP, MVE, SANITIZED, SCALAR, by_name, call_bytes, draw_legal, lower
+from helpers.executorch import ANY, DSP, MVE, SANITIZED, SCALAR, by_name, call_bytes, draw_legal
+from helpers.networks import lower
+from helpers.single import Expression
 
 pytestmark = pytest.mark.xdist_group("executorch")
 
@@ -177,7 +179,7 @@ def test_layers_that_arms_mve_kernel_gets_wrong_are_refused_where_it_may_run(nam
 def takes_wrong_kernel(operator: Operator, arguments: Arguments) -> bool:
     if operator not in (CONV, DEPTHWISE):
         return False
-    shapes = {name: cases.shapes(value) for name, value in arguments.items()}
+    shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
     return is_wrong_on_mve(Call(operator, shapes, ()), shapes["weight"][3] if operator is CONV else 1)
 
 
@@ -278,17 +280,8 @@ def test_what_is_left_to_arms_row_kernel_is_right() -> None:
 # ---- models --------------------------------------------------------------------------------------------------------
 
 
-class Function(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 def padded(*widths: int) -> nn.Module:
-    return Function(lambda x: F.pad(x, widths))
+    return Expression(lambda x: F.pad(x, widths))
 
 
 class Side(nn.Module):

@@ -40,10 +40,8 @@ from helpers.executorch import (
     draw_legal,
     emit_cases,
     emitted,
-    lower,
-    network,
 )
-from helpers.networks import BASELINES, MOST_PTE_BYTES
+from helpers.networks import BASELINES, MOST_PTE_BYTES, lowered, prepared
 
 # Networks and programs are made once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("executorch")
@@ -127,7 +125,7 @@ def test_linear_means_the_same_to_readers_of_either_bias() -> None:
 
 def per_tensor(target: str, without: str | None = None) -> torch.export.ExportedProgram:
     """The dense network with one scale per layer; `without`: as a reader sees it that ignores that argument."""
-    program = network("deep_autoencoder").quantized.program()
+    program = prepared("deep_autoencoder").quantized.program()
     config = from_target_string(target)
     CortexMPassManager(program, target_config=config, linear=LinearWeights.PER_TENSOR).transform()
     for node in program.graph.nodes:
@@ -195,7 +193,7 @@ def test_calls_are_those_of_the_graph_in_order() -> None:
 
 
 def test_emission_is_repeatable() -> None:
-    program, config = lower(network("ds_cnn"), MVE), from_target_string(MVE)
+    program, config = lowered("ds_cnn", MVE), from_target_string(MVE)
     one = emit_pte(program, config, {"model": "ds_cnn"}, etrecord=True)
     other = emit_pte(program, config, {"model": "ds_cnn"}, etrecord=True)
     assert one.data == other.data == emitted("ds_cnn", MVE)[0].data
@@ -204,7 +202,7 @@ def test_emission_is_repeatable() -> None:
 
 
 def test_every_node_has_a_debug_handle() -> None:
-    edge: Edge = to_edge(lower(network("ds_cnn"), MVE), from_target_string(MVE))
+    edge: Edge = to_edge(lowered("ds_cnn", MVE), from_target_string(MVE))
     handles = [node.meta["debug_handle"] for node in edge.program.graph.nodes]
     assert len(set(handles)) == len(handles)
     calls = [node for node in edge.program.graph.nodes if node.op == "call_function"]
@@ -300,7 +298,7 @@ print(json.dumps({"names": [event.name for event in events], "modules": modules,
 @pytest.mark.host
 def test_executorchs_tools_read_etrecord_and_bundle(tmp_path: Path) -> None:
     """Inspector maps every operator to the module of the model it came from; the bundle's outputs are checked."""
-    program, config = lower(network("ds_cnn"), MVE), from_target_string(MVE)
+    program, config = lowered("ds_cnn", MVE), from_target_string(MVE)
     pte = emit_pte(program, config, {}, etrecord=True)
     graph, sample = lowered_graph(program), zoo.get("ds_cnn").example_inputs()
     right = reference_outputs(graph, list(sample))[0].numpy()
