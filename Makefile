@@ -7,7 +7,8 @@ STAMP  := $(VENV)/.stamp
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LINTED := src tests benchmarks tools
-UNIT   := $(addprefix tests/test_,numerics.py target.py references.py passes.py schedule.py branches.py page.py repository.py)
+UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py plan/test_schedule.py plan/test_branches.py \
+           artifact/test_page.py repository)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 .PHONY: setup demo check test test-all fuzz fuzz-page same lint golden clean python tools test-tools
@@ -52,7 +53,7 @@ lint: setup
 
 # Writes the golden files and the generated documents again; look at the diff.
 golden: setup
-	$(BIN)/python -m pytest -q --update-golden tests/test_passes.py tests/test_cli.py tests/test_end_to_end.py
+	$(BIN)/python -m pytest -q --update-golden
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

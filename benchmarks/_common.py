@@ -1,14 +1,20 @@
-"""What the benchmarks share: the peers' figures, targets, tables, a history file."""
+"""What the benchmarks share: the peers' figures, targets, tables, a history file, processes of their own."""
 
 import argparse
 import json
 import logging
 import math
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cortado import api
+    from cortado.emit.c.bundle import Bundle
 
 logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
 
@@ -60,6 +66,69 @@ def measured(about: str | None, targets: str, measure: Callable[[str, list[str]]
         print(json.dumps(results, indent=2))
         raise SystemExit(0)
     return results
+
+
+def measured_apart(
+    about: str | None, networks: str, target: str, measure: Callable[[str, str], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """What `measure` finds for each network, in a process of its own; with --json it is printed instead."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default=networks)
+    parser.add_argument("--target", default=target)
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds after which a network is given up")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(measure(arguments.child, arguments.target)))
+        raise SystemExit(0)
+    results = []
+    for network in arguments.networks.split(","):
+        progress(network)
+        results.append(_in_a_child(network, arguments.target, arguments.limit))
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        raise SystemExit(0)
+    return results
+
+
+def _in_a_child(network: str, target: str, limit: float) -> dict[str, Any]:
+    """What this program prints for one network; no seconds if it took more than the limit."""
+    command = [sys.executable, sys.argv[0], "--child", network, "--target", target]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"network": network, "seconds": None, "phases": {}}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def compile_timed(
+    name: str, target: str, build: Callable[[], tuple[Any, Any, Any]]
+) -> tuple["api.Compiled", dict[str, Any]]:
+    """Compiles and writes a network (module, example, calibration): the CPU seconds it took, those of the C compiler
+    included and imports not."""
+    import torch
+
+    from cortado import api
+
+    # A small network first, which brings in all of torch and executorch.
+    api.compile(torch.nn.Linear(2, 2), (torch.zeros(1, 2),), target, [(torch.ones(1, 2),)], name="warm")
+    module, example, batches = build()
+    start = time.process_time()
+    compiled = api.prepare(module, example, batches, name=name).compile(target)
+    compiled_at = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        compiled.save(Path(folder) / name)
+    end = time.process_time()
+    phases = {**compiled.report()["compile_seconds"], "save": round(end - compiled_at, 3)}
+    return compiled, {"seconds": end - start, "phases": phases}
+
+
+def bundle_of(compiled: "api.Compiled") -> "Bundle":
+    if compiled.bundle is None:
+        raise SystemExit(f"{compiled.name} for {compiled.target.target_string} has no C bundle")
+    return compiled.bundle
 
 
 def peer_ram(network: str, key: str) -> int | None:

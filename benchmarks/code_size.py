@@ -5,7 +5,7 @@ python benchmarks/code_size.py [--networks ...] [--targets m4,m55] [--json]
 
 from typing import Any
 
-from _common import PEERS, TARGETS, measured, progress, ratio, table
+from _common import PEERS, TARGETS, bundle_of, measured, progress, ratio, table
 from cortado import api
 from cortado.base.target import Compiler, from_target_string
 from cortado.frontend import zoo
@@ -21,9 +21,9 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         target = from_target_string(TARGETS[key])
         compiled = model.compile(target)
         info = runner.BundleInfo(compiled.report()["prefix"], target, (), ())
-        sizes = {c.value: runner.code_bytes(compiled.bundle.files, info, c) for c in Compiler}
-        constants = compiled.bundle.weights_bytes
-        found.append({"network": name, "target": key, **sizes, "constants": constants})
+        bundle = bundle_of(compiled)
+        sizes = {c.value: runner.code_bytes(bundle.files, info, c) for c in Compiler}
+        found.append({"network": name, "target": key, **sizes, "constants": bundle.weights_bytes})
     return found
 
 

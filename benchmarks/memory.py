@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, table
+from _common import NETWORKS, NOTE, PEERS, TARGETS, bundle_of, peer_ram, progress, ratio, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.frontend import zoo
@@ -28,7 +28,7 @@ def on_board(compiled: api.Compiled) -> dict[str, int | None]:
             raise SystemExit(f"{compiled.name} for {compiled.target.target_string} is not bit-exact")
         return {
             "stack_bytes": checked.result.stack_bytes,
-            "static_bytes": runner.static_bytes(compiled.bundle.files, artifact.info),
+            "static_bytes": runner.static_bytes(bundle_of(compiled).files, artifact.info),
             "instructions": checked.result.instructions,
         }
 

@@ -6,21 +6,14 @@ Each network is a family and its size, compiled in a process of its own; imports
 measures the code is. A network that takes more than the limit of seconds is given up.
 """
 
-import argparse
-import json
 import resource
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from _common import progress, table
+from _common import compile_timed, measured_apart, table
 
 DEFAULT = (
     "heads:64,heads:128,inputs:300,pyramid:8,residual:100,residual:400,dense:16,dense:32,linear:100,convolution:100"
@@ -139,62 +132,28 @@ FAMILIES: Mapping[str, Callable[[int], tuple[nn.Module, tuple[Tensor, ...]]]] = 
 }
 
 
-def child(spec: str, target: str) -> dict[str, Any]:
-    """Compiles and writes one network."""
-    from cortado import api
-    from cortado.base.target import from_target_string
+def measure(spec: str, target: str) -> dict[str, Any]:
+    family, _, size = spec.partition(":")
 
-    api.compile(nn.Linear(2, 2), (torch.zeros(1, 2),), target, [(torch.ones(1, 2),)], name="warm")
-    family, size = spec.split(":")
-    torch.manual_seed(0)
-    module, example = FAMILIES[family](int(size))
-    start = time.process_time()
-    model = api.prepare(module.eval(), example, [example], name=family)
-    compiled = model.compile(from_target_string(target))
-    compiled_at = time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
-        compiled.save(Path(folder) / family)
-    end = time.process_time()
-    report = compiled.report()
+    def build() -> tuple[nn.Module, tuple[Tensor, ...], list[tuple[Tensor, ...]]]:
+        torch.manual_seed(0)
+        module, example = FAMILIES[family](int(size))
+        return module.eval(), example, [example]
+
+    compiled, took = compile_timed(family, target, build)
+    memory = compiled.report()["memory"]
     return {
         "network": spec,
-        "seconds": end - start,
-        "phases": {**report["compile_seconds"], "save": round(end - compiled_at, 3)},
+        **took,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "arena_bytes": report["memory"]["arena_bytes"],
-        "optimal": report["memory"]["optimal"],
-        "search": report["memory"].get("search"),
+        "arena_bytes": memory["arena_bytes"],
+        "optimal": memory["optimal"],
+        "search": memory.get("search"),
     }
 
 
-def measure(spec: str, target: str, limit: float) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--child", spec, "--target", target]
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        return {"network": spec, "seconds": None, "phases": {}}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=DEFAULT)
-    parser.add_argument("--target", default="cortex-m4")
-    parser.add_argument("--limit", type=float, default=600.0, help="seconds after which a network is given up")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        print(json.dumps(child(arguments.child, arguments.target)))
-        return
-    results = []
-    for spec in arguments.networks.split(","):
-        progress(spec)
-        results.append(measure(spec, arguments.target, arguments.limit))
-    if arguments.json:
-        print(json.dumps(results, indent=2))
-        return
+    results = measured_apart(__doc__, DEFAULT, "cortex-m4", measure)
     phases = list(dict.fromkeys(phase for result in results for phase in result["phases"]))
     header = ["network", "CPU s", *phases, "MB", "arena", "proven"]
     rows = [

@@ -2,49 +2,63 @@
 
 import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from cortado.api import Model
     from cortado.artifact.opened import Artifact
+    from helpers.cli import Run
+    from helpers.golden import Golden
+
+# Their asserts explain themselves as those of the tests do. Before anything imports them.
+pytest.register_assert_rewrite("helpers")
 
 # Two workers with a thread per core each would only wait for one another. Before torch is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The same examples on every run and machine; a busy machine is no failure.
-settings.register_profile("cortado", deadline=None, derandomize=True, database=None)
+# The same examples on every run and machine; a busy machine is no failure, and samples of operators are large.
+settings.register_profile(
+    "cortado", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
+)
 settings.load_profile("cortado")
-
-TESTS = Path(__file__).parent
-MODELS = TESTS / "models"
-GOLDEN = TESTS / "golden"
-
-Golden = Callable[[Path, str], None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --update-golden only what is golden runs."""
+    if config.getoption("--update-golden"):
+        items[:] = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+
+
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Golden:
-    """Compares a text with a golden file; with --update-golden writes the file instead."""
+def golden(request: pytest.FixtureRequest) -> "Golden":
+    from helpers.golden import Golden
 
-    def check(path: Path, text: str) -> None:
-        if request.config.getoption("--update-golden"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        else:
-            found = path.read_text() if path.is_file() else ""
-            assert text == found, f"{path} is out of date; if the change is meant, run: pytest --update-golden"
+    return Golden(update=request.config.getoption("--update-golden"))
 
-    return check
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> "Run":
+    """`cortado ARGUMENTS` inside this process."""
+    from cortado.cli.entry import main
+    from helpers.cli import Done
+
+    def call(*arguments: object) -> Done:
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stopped:
+            code = int(str(stopped.code))
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +66,7 @@ def tiny() -> "Model":
     """The tiny network, captured and quantized."""
     from cortado.api import prepare
     from cortado.frontend.models import load_calibration, load_model
+    from helpers.paths import MODELS
 
     source = load_model(str(MODELS / "tiny.py"))
     batches = load_calibration(str(MODELS / "tiny.py"), source)

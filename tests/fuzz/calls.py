@@ -4,7 +4,7 @@ Each is called by its overload, so that the graph holds just that one. Arguments
 and not steep: a network of dozens of layers should still have something to say at its end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -139,29 +139,27 @@ def number(value: float) -> Tensor:
     return torch.full((), value)
 
 
+def choosing(
+    names: Iterable[str], operands: Callable[[Tensor], tuple[Any, ...]]
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    """For each operator the elements that it says are chosen."""
+
+    def one(name: str) -> Callable[[Tensor], Tensor]:
+        return lambda x: either(x, overload(name)(*operands(x)))
+
+    return {name: one(name) for name in names}
+
+
+BITWISE = ["bitwise_and", "bitwise_or", "bitwise_xor"]
 COMPARISONS = ["eq", "ne", "gt", "ge", "lt", "le", "greater", "greater_equal", "less", "less_equal", "not_equal"]
 CHOICES: dict[str, Callable[[Tensor], Tensor]] = {
-    **{f"{name}.Scalar": lambda x, n=name: either(x, overload(f"{n}.Scalar")(x, 0.3)) for name in COMPARISONS},
-    **{f"{name}.Tensor": lambda x, n=name: either(x, overload(f"{n}.Tensor")(x, other(x))) for name in COMPARISONS},
-    **{
-        f"logical_{name}": lambda x, n=name: either(x, overload(f"logical_{n}")(mask(x), x < 1))
-        for name in ("and", "or", "xor")
-    },
+    **choosing([f"{name}.Scalar" for name in COMPARISONS], lambda x: (x, 0.3)),
+    **choosing([f"{name}.Tensor" for name in COMPARISONS], lambda x: (x, other(x))),
+    **choosing(["logical_and", "logical_or", "logical_xor"], lambda x: (mask(x), x < 1)),
     "logical_not": lambda x: either(x, torch.logical_not(mask(x))),
-    **{
-        f"bitwise_{name}.Tensor": lambda x, n=name: either(x, overload(f"bitwise_{n}.Tensor")(mask(x), x < 1))
-        for name in ("and", "or", "xor")
-    },
-    **{
-        f"bitwise_{name}.Scalar": lambda x, n=name: either(x, overload(f"bitwise_{n}.Scalar")(mask(x), True))
-        for name in ("and", "or", "xor")
-    },
-    **{
-        f"bitwise_{name}.Scalar_Tensor": lambda x, n=name: either(
-            x, overload(f"bitwise_{n}.Scalar_Tensor")(True, mask(x))
-        )
-        for name in ("and", "or", "xor")
-    },
+    **choosing([f"{name}.Tensor" for name in BITWISE], lambda x: (mask(x), x < 1)),
+    **choosing([f"{name}.Scalar" for name in BITWISE], lambda x: (mask(x), True)),
+    **choosing([f"{name}.Scalar_Tensor" for name in BITWISE], lambda x: (True, mask(x))),
     "bitwise_not": lambda x: either(x, torch.bitwise_not(mask(x))),
     "where.self": lambda x: torch.where(mask(x), x, other(x)),
     "where.Scalar": lambda x: x * torch.where(mask(x), 0.5, -1.0),

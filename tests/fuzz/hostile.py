@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from cortado.api import prepare
-from cortado.artifact.opened import REPORT
+from cortado.artifact.manifest import REPORT
 from cortado.base.errors import CortadoError
 from cortado.cli.entry import main
 

@@ -82,15 +82,15 @@ def named_padding(rng: Random, shape: Shape) -> Options:
 
 
 def transposed(rng: Random, shape: Shape) -> Options:
-    kernel, stride, padding, extra, dilation = [], [], [], [], []
+    chosen: list[tuple[int, ...]] = []  # kernel, stride, padding, extra and dilation of each side
     pixels = shape[0]
     for side in shape[2:]:
         s, k, d = one_of(rng, 2, 1, 3), one_of(rng, 3, 1, 2, 4), one_of(rng, 1, 1, 2)
         most = ((side - 1) * s + (k - 1) * d) // 2
         p, e = min(one_of(rng, 0, 1, k - 1), most), one_of(rng, 0, max(s, d) - 1)
         pixels *= (side - 1) * s - 2 * p + (k - 1) * d + e + 1
-        for values, value in zip((kernel, stride, padding, extra, dilation), (k, s, p, e, d), strict=True):
-            values.append(value)
+        chosen.append((k, s, p, e, d))
+    kernel, stride, padding, extra, dilation = map(list, zip(*chosen, strict=True))
     groups = one_of(rng, 1, 1, *(g for g in (2, 3, shape[1]) if shape[1] % g == 0))
     outputs = size_within(rng, pixels, groups)
     return dict(out_channels=outputs, kernel_size=kernel, stride=stride, padding=padding, output_padding=extra,
@@ -102,7 +102,7 @@ def layer(kind: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     return lambda shape, **options: kind(shape[1], **options)
 
 
-def plain_convolution(shape: Shape) -> nn.Module:
+def plain_convolution(shape: Shape) -> Callable[..., Tensor]:
     """aten.convolution, as graphs that were lowered once hold it."""
     weight = dict(weight=(shape[1], shape[1], 1, 3), bias=(shape[1],))
     rest = ([1, 1], [0, 1], [1, 1], False, [0, 0], 1)
@@ -119,6 +119,8 @@ class BatchNorm(nn.Module):
         super().__init__()
         self.norm = (nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d)(shape[1])
         self.lowered = lowered
+        assert self.norm.running_mean is not None
+        assert self.norm.running_var is not None
         self.norm.running_mean.normal_(0.0, 0.3)
         self.norm.running_var.uniform_(0.5, 2.0)
 

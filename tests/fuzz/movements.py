@@ -100,6 +100,8 @@ def gathering(rng: Random, shape: Shape) -> Options:
 class Gather(nn.Module):
     """Constant positions along one dimension."""
 
+    index: Tensor
+
     def __init__(self, shape: Shape, dim: int, index: list[int], select: bool) -> None:
         super().__init__()
         self.dim, self.select = dim, select
@@ -207,13 +209,6 @@ def joined(a: Tensor, b: Tensor) -> Tensor:
     """Along the dimension that differs, or else the last but one."""
     different = [d for d in range(a.dim()) if a.shape[d] != b.shape[d]]
     return torch.cat([a, b, a], different[0] if different else max(a.dim() - 2, 0))
-
-
-def joins_at(dim: int) -> Any:
-    def fits(a: Shape, b: Shape) -> bool:
-        return len(a) == len(b) > dim and a[:dim] == b[:dim] and a[dim + 1 :] == b[dim + 1 :]
-
-    return fits
 
 
 def stacks(a: Shape, b: Shape) -> bool:

@@ -29,7 +29,7 @@ A network that Cortado refuses with a message counts as refused, not as checked;
 
 The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, a line for each network; it starts anew when Cortado or the
 generator changes. What fails is made small and written to `build/fuzz/repro-KIND-SEED.py`, a program that exits 1 as
-long as it fails. Hostile names and damaged folders are drawn by `tests/test_fuzz.py`.
+long as it fails. Hostile names and damaged folders are drawn by `tests/networks/test_fuzz.py`.
 """
 
 

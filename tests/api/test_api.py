@@ -1,0 +1,81 @@
+"""The Python interface."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cortado
+from cortado.api import Compiled, Options, prepare
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from helpers.single import images, small_net
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Compiled:
+    return cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=images())
+
+
+def test_what_the_package_exports() -> None:
+    for name in cortado.__all__:
+        assert getattr(cortado, name) is not None
+    assert cortado.CortadoError is CortadoError
+    assert cortado.Options is Options
+
+
+@pytest.mark.parametrize(
+    ("calibration", "message"),
+    [
+        ("random", "calibration must be a sequence of inputs, each a tuple of tensors, .*; found 'random'"),
+        (torch.zeros(3, 3, 8, 8), "calibration must be a sequence of inputs, .*; found a Tensor"),
+        (3, "calibration must be a sequence of inputs, .*; found a int"),
+        ([(np.zeros((1, 3, 8, 8), np.float32),)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
+        ([np.zeros((1, 3, 8, 8), np.float32)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
+    ],
+)
+def test_calibration_of_the_wrong_kind_is_refused(calibration: Any, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=calibration)
+
+
+@pytest.mark.host
+def test_a_numpy_array_may_be_run(compiled: Compiled) -> None:
+    sample = images()[1][0]
+    tensor, array = (compiled.run(value, on="host") for value in (sample, sample.numpy()))
+    assert tensor.bit_exact
+    assert array.bit_exact
+    assert tensor.result.samples[0][0].tobytes() == array.result.samples[0][0].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (images()[0], r"found tuple; pass the tensors of a tuple one by one: run\(\*sample\)"),
+        (3, "input 0 must be a tensor or a NumPy array, found int$"),
+    ],
+)
+def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        compiled.run(value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimize": "ram"}, "optimize='ram' is no cortado.options.Optimize; expected one of Optimize.RAM, "),
+        ({"border": "float"}, "border='float' is no cortado.options.Border; expected one of Border.INT8, "),
+        ({"ram_budget": "4K"}, "ram_budget='4K' is no number of bytes; expected an int"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        Options(**options)
+
+
+def test_a_prepared_model_takes_a_target_by_name() -> None:
+    model = prepare(small_net(), images()[0], images(), name="net")
+    assert model.compile("cortex-m4").target == from_target_string("cortex-m4")
+    with pytest.raises(CortadoError, match="unknown target 'cortex-m99'"):
+        model.compile("cortex-m99")

@@ -1,0 +1,158 @@
+"""Help, tables and doctor: no torch for what doesn't need it."""
+
+import importlib.metadata
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cortado
+from cortado.cli.arguments import IO, LINEAR, OPTIMIZE
+from cortado.cli.entry import make_parser
+from cortado.frontend import zoo
+from cortado.options import Border, LinearWeights, Optimize
+from cortado.run import doctor
+from helpers.cli import Run, in_new_process
+from helpers.cli_page import commands, page
+from helpers.golden import Golden
+from helpers.paths import ROOT
+
+COMMANDS = [name for name, _ in commands(make_parser())]
+
+
+# ---- help ---------------------------------------------------------------------------------------------------------
+
+
+def test_help_takes_less_than_a_third_of_a_second() -> None:
+    def cpu_seconds() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = in_new_process("-m", "cortado", "--help")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.returncode == 0
+        assert all(name in done.stdout for name in COMMANDS)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(cpu_seconds() for _ in range(3)) < 0.3
+
+
+def test_help_and_small_commands_do_not_import_torch() -> None:
+    """Every --help, the tables, and mistakes that are seen before any work."""
+    lines = [*([name, "--help"] for name in COMMANDS), ["targets"], ["doctor", "--json"], ["compile", "x", "-t", "y"]]
+    text = f"""
+import sys
+from cortado.cli.entry import main
+for line in {lines!r}:
+    try:
+        main(line)
+    except SystemExit:
+        pass
+slow = {{"torch", "numpy", "executorch", "rich"}} & set(sys.modules)
+sys.exit(f"imported {{slow}}" if slow else 0)
+"""
+    done = in_new_process("-c", text)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_command_says_what_it_does(run: Run) -> None:
+    for name in COMMANDS:
+        done = run(name, "--help")
+        assert done.code == 0
+        assert done.out.startswith(f"usage: cortado {name}")
+
+
+def test_the_page_about_the_command_line_is_up_to_date(golden: Golden) -> None:
+    golden(ROOT / "docs" / "cli.md", page())
+
+
+def test_choices_are_those_of_the_options() -> None:
+    assert [item.value for item in Optimize] == list(OPTIMIZE)
+    assert [item.value for item in Border] == list(IO)
+    assert [item.value for item in LinearWeights] == list(LINEAR)
+
+
+def test_version_and_console_script(run: Run) -> None:
+    assert run("--version").out == f"cortado {cortado.__version__}\n"
+    assert importlib.metadata.version("cortado") == cortado.__version__
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="cortado")
+    assert [script.value for script in scripts] == ["cortado.cli:main"]
+
+
+def test_no_command_is_a_mistake_that_shows_the_help(run: Run) -> None:
+    done = run()
+    assert (done.code, done.out) == (2, "")
+    assert "compile a model for a target" in done.err
+
+
+# ---- tables -------------------------------------------------------------------------------------------------------
+
+
+def test_targets(run: Run) -> None:
+    lines = run("targets").out.splitlines()
+    assert lines[0].split() == ["TARGET", "ISA", "CAN", "HAVE", "EMULATED", "BOARD", "COMPILER", "FLAGS"]
+    assert len(lines) == 1 + 12
+    rows = run("targets", "--json").json
+    assert [row["target"] for row in rows] == [line.split()[0] for line in lines[1:]]
+    m33 = next(row for row in rows if row["target"] == "cortex-m33")
+    assert (m33["isa"], m33["supported"], m33["board"]) == ("DSP", ["SCALAR", "DSP"], "mps2-an505")
+
+
+def test_zoo(run: Run) -> None:
+    rows = run("zoo", "--json").json
+    assert [row["name"] for row in rows] == list(zoo.names())
+    assert rows[0]["input_shapes"] == [[1, 1, 49, 10]]
+    assert "2,656,768" in run("zoo").out
+
+
+def test_ops(run: Run, golden: Golden) -> None:
+    rows = {row["operator"]: row for row in run("ops", "--json").json}
+    convolution = rows["cortex_m::quantized_conv2d_nhwc"]
+    assert (convolution["pte"], convolution["c"]) == (True, True)
+    lines = run("ops").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["OPERATOR", *rows]
+    golden(ROOT / "docs" / "operators.md", run("ops", "--markdown").out)
+
+
+def test_doctor_finds_what_is_here(run: Run) -> None:
+    done = run("doctor")
+    assert done.code == 0, done.err
+    assert "MISSING" not in done.out
+    items = run("doctor", "--json").json
+    assert {"name", "found", "version", "needed_for", "fix", "optional"} <= set(items[0])
+    assert {"torch", "executorch", "cc", "arm-none-eabi-gcc", "qemu-system-arm", "newlib"} <= {i["name"] for i in items}
+
+
+def test_doctor_says_how_to_install_what_is_not(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run("doctor")
+    assert done.code == 2
+    for line in ("apt-get install qemu-system-arm", "apt-get install build-essential"):
+        assert f"\n  {line}\n" in done.err + "\n"
+    assert "clang-19" not in done.err  # optional
+    assert "not installed, optional" in done.out
+
+
+def test_doctor_sees_a_wrong_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.1.0" if name == "torch" else real(name))
+    done = run("doctor")
+    assert done.code == 2
+    assert "2.1.0: WRONG VERSION" in done.out
+    assert "pip install torch==2.13.0" in done.err
+
+
+def test_doctor_knows_the_versions_of_the_requirements() -> None:
+    lines = (ROOT / "requirements.txt").read_text().split()
+    assert {f"{package.name}=={package.pinned}" for package in doctor.PACKAGES} == set(lines)
+    assert all(package.pinned.startswith(package.accepted) for package in doctor.PACKAGES)
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        command = [sys.executable, "-m", "cortado", "targets"]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,211 @@
+"""C bundles in a firmware engineer's hands: clean builds, sanitizers, stack, CMake, two models in one program."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cortado.base.data import KERNELS
+from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.frontend import zoo
+from cortado.options import Optimize
+from cortado.plan.lowered import run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner, toolchain
+from cortado.run.elf import load_image
+from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.networks import TARGETS, graph_of, networks, planned, run_bundle
+
+FAST = ("ds_cnn",)
+SLOW = tuple(name for name in zoo.names() if name not in FAST)
+ANALYZER = ("-fanalyzer", "-O1")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# An ANY bundle is compiled for whichever core it ends up on.
+ANY_CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m55")
+
+
+def write(folder: Path, found: Planned) -> Path:
+    write_files(folder, emit_c(found).files)
+    return folder
+
+
+def portable(name: str) -> Planned:
+    """With the kernels that run on this machine."""
+    target = from_target_string("cortex-m4")
+    return schedule(build_program(name, graph_of(name), target, cores=(Core.PORTABLE,)))
+
+
+def compile_all(folder: Path, flags: Sequence[str], compiler: toolchain.Compiler, suffixes: str = "cS") -> None:
+    """Every source of a bundle by itself. Objects are cached: a kernel that two networks share is compiled once."""
+    for source in bundle_sources(folder, suffixes):
+        toolchain.compile_object(source, bundle_includes(folder), flags, compiler)
+
+
+def compiler_of(kind: Compiler) -> toolchain.Compiler:
+    return toolchain.arm_gcc() if kind is Compiler.GCC else toolchain.arm_clang()
+
+
+# ---- without a warning -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("kind", list(Compiler))
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
+def test_builds_without_a_warning(name: str, target: str, kind: Compiler, tmp_path: Path) -> None:
+    folder = write(tmp_path, planned(name, target, Optimize.BALANCED))
+    for core in ANY_CORES if target == CortexM.ANY.value else (target,):
+        flags = [*from_target_string(core).compiler_flags(kind), *WARNINGS, *BUNDLE_FLAGS]
+        compile_all(folder, flags, compiler_of(kind))
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("tool", [toolchain.Tool.CC, toolchain.Tool.CLANG])
+@pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
+def test_builds_without_a_warning_here(name: str, tool: toolchain.Tool, tmp_path: Path) -> None:
+    folder = write(tmp_path, portable(name))
+    compile_all(folder, [*WARNINGS, *BUNDLE_FLAGS], toolchain.Compiler(toolchain.require(tool)), "c")
+
+
+@pytest.mark.host
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(Compiler))
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != CortexM.ANY.value])
+def test_every_kernel_builds_without_a_warning(target: str, kind: Compiler) -> None:
+    """Those that no network of the zoo needs too."""
+    flags = [*from_target_string(target).compiler_flags(kind), *WARNINGS, *BUNDLE_FLAGS]
+    for source in sorted((KERNELS / "src").glob("*.[cS]")):
+        toolchain.compile_object(source, [KERNELS / "include"], flags, compiler_of(kind))
+
+
+# ---- analyzer and sanitizers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("small_core", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_analyzer_finds_nothing_in_the_kernels(small_core: bool) -> None:
+    """gcc's -fanalyzer, which follows every path through a function."""
+    flags = [*WARNINGS, *ANALYZER, *(["-DCORTADO_SMALL_CORE=1"] if small_core else [])]
+    for source in sorted((KERNELS / "src").glob("*.c")):
+        toolchain.compile_object(source, [KERNELS / "include"], flags, toolchain.host_compiler())
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
+def test_sanitizers_and_analyzer_find_nothing_in_a_bundle(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it computes under them is right."""
+    monkeypatch.setenv("ASAN_OPTIONS", "detect_leaks=0")  # nothing is allocated, and looking takes seconds
+    found = portable(name)
+    run_bundle(tmp_path, found, inputs=2, on=runner.HOST, flags=SANITIZERS)
+    compile_all(tmp_path, [*WARNINGS, *ANALYZER], toolchain.host_compiler(), "c")
+
+
+# ---- in a project of its own ---------------------------------------------------------------------------------------
+
+TWO = ("ds_cnn", "deep_autoencoder")
+PROJECT = """cmake_minimum_required(VERSION 3.16)
+project(firmware C ASM)
+add_subdirectory(ds_cnn)
+add_subdirectory(deep_autoencoder)
+foreach(program IN ITEMS {programs})
+  add_executable(${{program}} ${{program}}.c)
+  target_link_libraries(${{program}} PRIVATE ds_cnn::ds_cnn deep_autoencoder::deep_autoencoder)
+endforeach()
+"""
+# Both inputs are there before either model runs: neither may touch the other's memory.
+FILES = """#include <stdio.h>
+#include "ds_cnn.h"
+#include "deep_autoencoder.h"
+
+static _Alignas(DS_CNN_ARENA_ALIGN) uint8_t first[DS_CNN_ARENA_BYTES];
+static _Alignas(DEEP_AUTOENCODER_ARENA_ALIGN) uint8_t second[DEEP_AUTOENCODER_ARENA_BYTES];
+
+int main(int count, char **files)
+{
+    FILE *in = fopen(files[1], "rb"), *out = fopen(files[2], "wb");
+    if (count != 3 || in == NULL || out == NULL
+        || fread(ds_cnn_input(first, 0), DS_CNN_INPUT0_BYTES, 1, in) != 1
+        || fread(deep_autoencoder_input(second, 0), DEEP_AUTOENCODER_INPUT0_BYTES, 1, in) != 1) {
+        return 1;
+    }
+    ds_cnn_run(first);
+    deep_autoencoder_run(second);
+    fwrite(ds_cnn_output(first, 0), DS_CNN_OUTPUT0_BYTES, 1, out);
+    fwrite(deep_autoencoder_output(second, 0), DEEP_AUTOENCODER_OUTPUT0_BYTES, 1, out);
+    return fclose(out);
+}
+"""
+PLAIN = """#include "ds_cnn.h"
+#include "deep_autoencoder.h"
+
+int main(void)
+{
+    return ds_cnn_run(ds_cnn_default_arena()) + deep_autoencoder_run(deep_autoencoder_default_arena());
+}
+"""
+WITH_FLOATS = """#include "ds_cnn.h"
+
+int main(void)
+{
+    float values[DS_CNN_INPUT0_BYTES] = {0};
+    ds_cnn_quantize_input(ds_cnn_default_arena(), 0, values);
+    return ds_cnn_run(ds_cnn_default_arena());
+}
+"""
+
+
+def cmake(folder: Path, programs: dict[str, str], *options: str) -> Path:
+    """A project that adds both bundles' folders and links them."""
+    (folder / "CMakeLists.txt").write_text(PROJECT.format(programs=" ".join(programs)))
+    for name, text in programs.items():
+        (folder / f"{name}.c").write_text(text)
+    build = folder / "build"
+    for command in (["cmake", "-S", str(folder), "-B", str(build), *options], ["cmake", "--build", str(build)]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return build
+
+
+@pytest.mark.host
+@pytest.mark.xdist_group("network ds_cnn")
+def test_two_models_in_one_program(tmp_path: Path) -> None:
+    fed, wanted = b"", b""
+    for name in TWO:
+        found = portable(name)
+        write(tmp_path / name, found)
+        values = run_reference(graph_of(name), list(zoo.get(name).example_inputs()))
+        fed += b"".join(values[tensor.node].numpy().tobytes() for tensor in found.program.inputs)
+        wanted += b"".join(values[tensor.node].numpy().tobytes() for tensor in found.program.outputs)
+    build = cmake(tmp_path, {"both": FILES})
+    (tmp_path / "in").write_bytes(fed)
+    subprocess.run([build / "both", tmp_path / "in", tmp_path / "out"], check=True, timeout=60)
+    assert (tmp_path / "out").read_bytes() == wanted
+
+
+@pytest.mark.xdist_group("network ds_cnn")
+def test_two_models_in_one_firmware_and_only_what_is_used(tmp_path: Path) -> None:
+    """The kernels they share are there once; float helpers and default arenas only if something calls them."""
+    for name in TWO:
+        write(tmp_path / name, planned(name, "cortex-m4", Optimize.BALANCED))
+    flags = " ".join(from_target_string("cortex-m4").compiler_flags())
+    build = cmake(
+        tmp_path,
+        {"plain": PLAIN, "with_floats": WITH_FLOATS},
+        "-DCMAKE_SYSTEM_NAME=Generic",
+        "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY",
+        f"-DCMAKE_C_COMPILER={toolchain.require(toolchain.Tool.ARM_GCC)}",
+        f"-DCMAKE_C_FLAGS={flags}",
+        f"-DCMAKE_ASM_FLAGS={flags}",
+        "-DCMAKE_EXE_LINKER_FLAGS=--specs=nosys.specs -Wl,--gc-sections",
+    )
+    plain, floats = ([symbol.name for symbol in load_image(build / name).symbols] for name in ("plain", "with_floats"))
+    assert plain.count("cortado_run_stage") == plain.count("ds_cnn_run") == plain.count("deep_autoencoder_run") == 1
+    assert [name for name in plain if "quantize" in name] == []
+    assert {"ds_cnn_quantize_input", "cortado_quantize_f32_s8"}.issubset(floats)
+    assert not {"ds_cnn_dequantize_output", "cortado_dequantize_s8_f32", "deep_autoencoder_run"}.intersection(floats)

@@ -1,0 +1,1 @@
+"""What several test files need; a test file never imports from another."""

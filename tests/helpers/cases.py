@@ -1,0 +1,108 @@
+"""Operator calls as whole programs: many independent calls in one graph, compiled and run together."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.emit.c.bundle import emit_c
+from cortado.ir.graph import lift
+from cortado.ir.op import Call, Operator, overload
+from cortado.options import Border
+from cortado.plan.lowered import lowered_graph
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner
+
+Arguments = Mapping[str, Any]
+Case = tuple[Operator, Arguments]
+
+
+def lowered_program(cases: Sequence[Case]) -> tuple[torch.export.ExportedProgram, list[torch.Tensor]]:
+    """A lowered program that makes every call once on its own inputs; and those inputs."""
+    mode = FakeTensorMode()
+    graph, root = Graph(), torch.nn.Module()
+    inputs: list[torch.Tensor] = []
+    arguments = [_placeholders(graph, mode, case, inputs) for case in cases]
+    results = [
+        _call(graph, root, mode, case, given, number)
+        for number, (case, given) in enumerate(zip(cases, arguments, strict=True))
+    ]
+    graph.output(tuple(results))
+    return lift(GraphModule(root, graph), inputs), inputs
+
+
+def _is_activation(operator: Operator, name: str, value: Any) -> bool:
+    tensors = value if isinstance(value, list | tuple) else [value]
+    return name in operator.tensors and all(isinstance(item, torch.Tensor) for item in tensors)
+
+
+def _placeholders(graph: Graph, mode: FakeTensorMode, case: Case, inputs: list[torch.Tensor]) -> dict[str, Any]:
+    operator, arguments = case
+
+    def holder(value: torch.Tensor) -> Node:
+        node = graph.placeholder(f"x{len(inputs)}")
+        node.meta["val"] = mode.from_tensor(value, static_shapes=True)
+        inputs.append(value)
+        return node
+
+    given: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if _is_activation(operator, name, value):
+            given[name] = [holder(item) for item in value] if isinstance(value, list | tuple) else holder(value)
+    return given
+
+
+def _call(
+    graph: Graph, root: torch.nn.Module, mode: FakeTensorMode, case: Case, given: dict[str, Any], number: int
+) -> Node:
+    operator, arguments = case
+    kwargs: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name in given:
+            kwargs[name] = given[name]
+        elif isinstance(value, torch.Tensor):
+            root.register_buffer(f"c{number}_{name}", value)
+            kwargs[name] = graph.get_attr(f"c{number}_{name}")
+        else:
+            kwargs[name] = value
+    node = graph.call_function(overload(operator), (), kwargs)
+    shapes = {name: shapes_of(value) for name, value in arguments.items()}
+    with mode:
+        node.meta["val"] = torch.empty(operator.shape(Call(operator, shapes, ())), dtype=operator.dtype)
+    return node
+
+
+def shapes_of(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [shapes_of(item) for item in value]
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else value
+
+
+def references(cases: Sequence[Case]) -> list[torch.Tensor]:
+    return [operator.reference(**arguments) for operator, arguments in cases]
+
+
+def run_cases(
+    cases: Sequence[Case], target: CortexMTargetConfig, on: str, folder: Path, flags: Sequence[str] = ()
+) -> list[np.ndarray]:
+    """Every call's output, computed by the C bundle on this machine or on a board."""
+    program, inputs = lowered_program(cases)
+    cores = (Core.PORTABLE,) if on == runner.HOST else None
+    planned: Planned = schedule(build_program("cases", lowered_graph(program), target, Border.FLOAT, cores))
+    runner.write_files(folder, emit_c(planned).files)
+    tensors = planned.program
+    info = runner.BundleInfo(
+        "cases",
+        target,
+        tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.inputs),
+        tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
+    )
+    result = runner.run_bundle(folder, info, [[value.numpy() for value in inputs]], on, flags=flags)
+    return result.samples[0]

@@ -1,0 +1,168 @@
+"""Operator calls and networks as .pte files, and calls as bytes for the program that makes wrong ones of them."""
+
+import copy
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cortado.base.target import Isa, from_target_string
+from cortado.emit.pte.limits import RUNTIME_LIMITS
+from cortado.emit.pte.program import Pte, emit_pte
+from cortado.ir.op import Call, Operator, Place, registry
+from cortado.plan.lowered import LoweredGraph, lowered_graph
+from cortado.run.executorch_host import run_pte
+from helpers import cases
+from helpers.networks import lowered
+
+ANY, SCALAR, DSP, MVE = "cortex-m", "cortex-m0plus", "cortex-m4", "cortex-m55"
+IN_PTE = [op for op in registry().operators.values() if op.samples is not None and Place.PTE in op.places]
+# A stack too small for any layer that pads: everything has to come from scratch or from a temp allocator.
+SANITIZED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize=vptr,signed-integer-overflow,shift",
+    "-fno-sanitize-recover=undefined",
+    "-UCORTADO_ET_STACK_BYTES",
+    "-DCORTADO_ET_STACK_BYTES=32",
+)
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
+    """So many of an operator's samples, always the same. (hypothesis begins with the simplest: that one is not it.)"""
+    assert operator.samples is not None
+    drawn: list[dict[str, Any]] = []
+
+    @settings(max_examples=3)
+    @given(batch=st.lists(operator.samples(), min_size=count, max_size=count))
+    def take(batch: list[dict[str, Any]]) -> None:
+        drawn[:] = batch
+
+    take()
+    # A pool whose last window is cut off by ceil_mode; without ceil_mode the compiler never makes this operator.
+    clipped = operator.name == "cortado::max_pool2d_nhwc"
+    return copy.deepcopy([arguments for arguments in drawn if not clipped or arguments["ceil_mode"]])
+
+
+def draw_legal(operator: Operator, count: int, target: str) -> list[dict[str, Any]]:
+    """Those that the compiler makes for a target: what Arm's kernels can't do is lowered in another way."""
+    rare = operator.base == "quantized_transpose_conv2d_nhwc"  # zero taps make most of them legal, in lowering
+    drawn = draw(operator, 6 * count if rare else count)
+    found = [arguments for arguments in drawn if is_legal(operator, arguments, target)]
+    assert len(found) >= count // 4
+    return found
+
+
+def is_legal(operator: Operator, arguments: Mapping[str, Any], target: str) -> bool:
+    if operator.base == "quantized_linear" and Isa.MVE in from_target_string(target).isas:
+        return arguments["kernel_sum"] is not None
+    limit = RUNTIME_LIMITS.get(operator.name)
+    rewritten = operator.base in ("transpose", "pad", "quantized_add", "quantized_mul")
+    return limit is None or rewritten or limit(shaped(operator, arguments)) is None
+
+
+def shaped(operator: Operator, arguments: Mapping[str, Any]) -> Call:
+    return Call(operator, {name: cases.shapes_of(value) for name, value in arguments.items()}, ())
+
+
+def by_name(name: str) -> Operator:
+    return registry().operators[name]
+
+
+def emit_cases(work: Sequence[cases.Case], target: str = ANY) -> tuple[Pte, Arrays]:
+    """A .pte that makes every call once, and its inputs."""
+    program, inputs = cases.lowered_program(work)
+    return emit_pte(program, from_target_string(target), {}), [tensor.numpy() for tensor in inputs]
+
+
+def check_cases(work: Sequence[cases.Case], target: str, flags: Sequence[str] = ()) -> None:
+    pte, inputs = emit_cases(work, target)
+    found = run_pte(pte.data, [inputs], flags=flags)[0]
+    for got, want, (operator, arguments) in zip(found, cases.references(work), work, strict=True):
+        assert got.dtype == want.numpy().dtype
+        np.testing.assert_array_equal(got, want.numpy(), err_msg=f"{operator.name} {arguments}")
+
+
+@cache
+def emitted(name: str, target: str) -> tuple[Pte, LoweredGraph]:
+    program = lowered(name, target)
+    return emit_pte(program, from_target_string(target), {"model": name}), lowered_graph(program)
+
+
+# ExecuTorch's codes.
+TYPE_CODES = {torch.uint8: 0, torch.int8: 1, torch.int32: 3, torch.int64: 4, torch.float32: 6}
+NONE, INTEGER, REAL, BOOLEAN, LIST, TENSOR = range(6)
+Order = Sequence[int]
+
+
+def packed(code: str, values: Sequence[Any]) -> bytes:
+    return struct.pack(f"<I{len(values)}{code}", len(values), *values)
+
+
+def _tensor(tensor: torch.Tensor, order: Order | None = None) -> bytes:
+    """A tensor argument. With `order`, the sizes are named in another order than they are stored."""
+    stored = tuple(range(tensor.dim())) if order is None else tuple(order)
+    sizes = [0] * tensor.dim()
+    for size, dim in zip(tensor.shape, stored, strict=True):
+        sizes[dim] = size
+    data = tensor.contiguous().numpy().tobytes()
+    return (
+        struct.pack("<BB", TENSOR, TYPE_CODES[tensor.dtype])
+        + packed("i", sizes)
+        + packed("B", stored)
+        + (struct.pack("<I", len(data)) + data)
+    )
+
+
+def _argument(value: Any) -> bytes:
+    match value:
+        case None:
+            return struct.pack("<B", NONE)
+        case bool():
+            return struct.pack("<Bq", BOOLEAN, value)
+        case int():
+            return struct.pack("<Bq", INTEGER, value)
+        case float():
+            return struct.pack("<Bd", REAL, value)
+        case torch.dtype():
+            return struct.pack("<Bq", INTEGER, TYPE_CODES[value])
+        case torch.Tensor():
+            return _tensor(value)
+    return struct.pack("<B", LIST) + packed("q", value)
+
+
+def call_bytes(
+    operator: Operator, arguments: Mapping[str, Any], *, twin: bool = False, target: str = MVE, more: int = 0
+) -> bytes:
+    """A call with its exact result, and so much more scratch than the target needs.
+
+    `twin`: of the operator whose images are named NCHW and stored NHWC.
+    """
+    order = (0, 2, 3, 1) if twin else None
+    shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
+    result = operator.reference(**arguments)
+    scratch: dict[str, int] = {}
+    if operator.scratch_names:
+        call = Call(operator, shapes, tuple(result.shape))
+        sizes = [operator.pte_scratch(call, backend) for backend in from_target_string(target).backends]
+        worst = [max(column) + more for column in zip(*sizes, strict=True)]
+        scratch = dict(zip(operator.scratch_names, worst, strict=True))
+    parts = []
+    for name in operator.argument_names:
+        if name in scratch:
+            parts.append(_tensor(torch.zeros(scratch[name], dtype=torch.uint8)))
+        elif name in operator.tensors:
+            parts.append(_tensor(arguments[name], order))
+        else:
+            parts.append(_argument(arguments[name]))
+    written = f"cortex_m::{operator.base.removesuffix('_nhwc') if twin else operator.base}.out".encode()
+    parts.append(_tensor(result, order))
+    return packed("c", [bytes([byte]) for byte in written]) + struct.pack("<I", len(parts)) + b"".join(parts)

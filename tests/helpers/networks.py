@@ -1,0 +1,104 @@
+"""The zoo's networks, prepared, lowered and planned once per worker."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cortado.api import Model, prepare
+from cortado.base.target import CortexM, from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.frontend import zoo
+from cortado.memory.validate import validate
+from cortado.options import Optimize
+from cortado.passes import CortexMPassManager
+from cortado.plan import checks
+from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+from cortado.run import runner
+from helpers.paths import ROOT
+
+BASELINES = json.loads((ROOT / "benchmarks" / "baselines.json").read_text())
+MOST_PTE_BYTES = {
+    "ds_cnn": 41_500,
+    "mobilenet_v1_025": 269_000,
+    "resnet8": 95_000,
+    "deep_autoencoder": 294_000,
+    "mobilenet_v2": 3_720_000,
+    "mobilenet_v3_small": 2_722_000,
+}
+LARGE = ("mobilenet_v2", "mobilenet_v3_small", "unet_small")
+TARGETS = tuple(cpu.value for cpu in CortexM)
+
+
+def networks(names: Sequence[str], slow: Sequence[str] = LARGE) -> list[Any]:
+    """Parameters: those of one network on one worker, which prepares it once."""
+    return [
+        pytest.param(
+            name, marks=[pytest.mark.xdist_group(f"network {name}"), *([pytest.mark.slow] if name in slow else [])]
+        )
+        for name in names
+    ]
+
+
+@cache
+def prepared(name: str) -> Model:
+    network = zoo.get(name)
+    return prepare(network.build(), network.example_inputs(), network.calibration(8), name=name)
+
+
+def lowered(name: str, target: str) -> torch.export.ExportedProgram:
+    return lower(prepared(name), target)
+
+
+def lower(model: Model, target: str) -> torch.export.ExportedProgram:
+    program = model.quantized.program()
+    CortexMPassManager(program, target_config=from_target_string(target)).transform()
+    return program
+
+
+@cache
+def graph_of(name: str, target: str = "cortex-m55") -> LoweredGraph:
+    return lowered_graph(lowered(name, target))
+
+
+def planned(name: str, target: str, optimize: Optimize) -> Planned:
+    """Layers, stages and a memory plan that the independent validator accepts."""
+    found = schedule(build_program(name, graph_of(name, target), from_target_string(target)), optimize)
+    validate(found.problem, found.plan)
+    return found
+
+
+SECONDS_PER_INPUT = 300  # MobileNetV2 on an emulated M0+ of a busy machine
+
+
+def run_bundle(
+    folder: Path, found: Planned, inputs: int, on: str | None = None, flags: Sequence[str] = ()
+) -> runner.RunResult:
+    """A network's bundle on inputs that calibration has not seen: outputs equal the reference, and on a board no
+    kernel call writes where it may not."""
+    name, program = found.program.name, found.program
+    runner.write_files(folder, emit_c(found).files)
+    ports = [
+        tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
+        for group in (program.inputs, program.outputs)
+    ]
+    values = [run_reference(graph_of(name), list(sample)) for sample in zoo.get(name).calibration(inputs, seed=99)]
+    feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
+    calls = tuple((call.step, call.ranges) for call in checks.row_calls(found))
+    stores = runner.StoreRules(tuple(step.name for step in program.steps), calls)
+    info = runner.BundleInfo(name, program.target, *ports)
+    result = runner.run_bundle(
+        folder, info, feeds, on, count=False, flags=flags, stores=stores, timeout=SECONDS_PER_INPUT * inputs
+    )
+    for value, outputs in zip(values, result.samples, strict=True):
+        for tensor, output in zip(program.outputs, outputs, strict=True):
+            np.testing.assert_array_equal(output, value[tensor.node].numpy())
+    return result

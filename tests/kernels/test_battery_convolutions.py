@@ -1,0 +1,282 @@
+"""The battery for convolutions and matrix products, on this machine and on every kind of emulated core."""
+
+import itertools
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pytest
+
+from cortado.base.target import Core
+from cortado.ops import packing
+from helpers import kernel_reference as ref
+from helpers.kernel_layers import FOLDED, PORTABLE, Requant, Variant, Window, conv1x1, conv2d, depthwise
+from helpers.kernels import Calls, Ref
+from helpers.machines import (
+    MACHINES,
+    ZEROS,
+    Array,
+    Draw,
+    Machine,
+    Pair,
+    check,
+    finished,
+    machines,
+    mve,
+    right_shifts_only,
+)
+
+
+def conv1x1_variants(
+    machine: Machine, x: Array, weights: Array, bias: Array, shift: Array
+) -> Iterator[tuple[str, Variant]]:
+    """Every kernel that takes this layer: (kernel, variant)."""
+    yield "cortado_conv1x1_s8", PORTABLE
+    yield "cortado_conv1x1_s8", FOLDED
+    core, suffix = machine.core, machine.block_suffix()
+    if packing.fits_conv_tile(weights, bias, shift, core):
+        scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x))
+        yield "cortado_conv1x1_s8", Variant(suffix, partial(packing.pack_conv_tile, core=core), scratch)
+    if packing.fits_linear_group(weights, bias, shift, core):
+        yield "cortado_linear_s8", Variant(suffix, partial(packing.pack_linear_group, core=core))
+    if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
+        yield "cortado_conv1x1_s8", Variant("__mve", packing.pack_conv_tile_mve)
+
+
+def folded(bias: Array | None, weights: Array, zero: int, axes: tuple[int, ...]) -> Array:
+    return (0 if bias is None else bias) - zero * weights.sum(axis=axes, dtype=np.int64)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_conv1x1_and_linear(machine: Machine) -> None:
+    draw, calls, outputs = Draw(1), Calls(), []
+    for _ in range(40):
+        depth = draw.one(1, 2, 3, 4, 5, 8, 12, 15, 16, 17, 31, 32, 33, 48, 252, 253, 256, 505)
+        channels, pixels = draw.one(1, 2, 3, 4, 5, 6, 8, 9), draw.one(1, 1, 2, 3, 4, 5, 8, 9)
+        x, weights, bias, zero = (
+            draw.bytes(pixels, depth),
+            draw.weights(channels, depth),
+            draw.bias(channels),
+            draw.one(*ZEROS),
+        )
+        sums = (x.astype(np.int64) - zero) @ weights.astype(np.int64).T + (0 if bias is None else bias)
+        requant = draw.requant(sums)
+        start = folded(bias, weights, zero, (1,))
+        for kernel, variant in conv1x1_variants(machine, x, weights, start, requant.shift):
+            out, _ = conv1x1(calls, x, weights, bias, zero, requant, variant, kernel)
+            outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} {pixels}x{depth}x{channels}"))
+    names = [f"cortado_{kernel}{machine.block_suffix()}" for kernel in ("conv1x1_s8", "linear_s8")]
+    check(machine, calls, outputs, "cortado_conv1x1_s8", *names, *mve(machine, "conv1x1_s8"))
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_rounding_of_every_factor(machine: Machine) -> None:
+    """Weights of zero: the bias is the sum, so any sum meets any factor. Variants as far as their limit of 2^30."""
+    draw, calls, outputs = Draw(2), Calls(), []
+    n = 3000
+    for limit in (1 << 12, 1 << 20, (1 << 30) - 1, (1 << 31) - 1):
+        sums = np.concatenate([draw.rng.integers(-limit, limit, n - 4), [limit, -limit, 0, -1]])
+        room = 30 - np.ceil(np.log2(np.abs(sums) + 1)).astype(np.int64)
+        shift = np.minimum(draw.rng.integers(-31, 20, n), np.maximum(room, 0)).astype(np.int32)
+        requant = Requant(draw.multipliers(n), shift, 0)
+        x, weights = np.array([[1]], np.int8), np.zeros((n, 1), np.int8)
+        for kernel, variant in conv1x1_variants(machine, x, weights, sums, shift):
+            out, _ = conv1x1(calls, x, weights, sums.astype(np.int32), 0, requant, variant, kernel)
+            outputs.append((out, finished(sums[None], requant), f"{kernel}{variant.suffix} up to {limit}"))
+    check(machine, calls, outputs)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_conv2d(machine: Machine) -> None:
+    draw, calls, outputs = Draw(3), Calls(), []
+    for number in range(30):
+        groups = draw.one(1, 1, 1, 2, 3)
+        depth, per_group = draw.one(1, 2, 3, 4, 5, 16, 17), draw.one(1, 2, 3, 4, 5)
+        window = Window((draw.one(1, 2, 3, 5), draw.one(1, 2, 3, 4)), (draw.one(1, 2), draw.one(1, 2, 3)),
+                        (draw.one(0, 1, 2), draw.one(0, 1, 2)), (draw.one(1, 1, 2), draw.one(1, 1, 2)))  # fmt: skip
+        size = [(window.kernel[i] - 1) * window.dilation[i] + draw.one(1, 2, 3, 5, 6, 7) for i in range(2)]
+        x, zero = draw.bytes(draw.one(1, 1, 2), *size, depth * groups), draw.one(*ZEROS)
+        weights, bias = draw.weights(per_group * groups, *window.kernel, depth), draw.bias(per_group * groups)
+        taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.conv2d_sums(taps, weights, bias, zero, groups)
+        requant = draw.requant(sums)
+        for variant in conv2d_variants(machine, weights, folded(bias, weights, zero, (1, 2, 3)), requant, sums, groups):
+            out, shape = conv2d(calls, x, weights, bias, zero, window, requant, variant, groups)
+            assert shape == sums.shape
+            outputs.append((out, finished(sums, requant), f"conv2d{variant.suffix} case {number}"))
+    check(machine, calls, outputs, "cortado_conv2d_s8", *(f"cortado_conv2d_s8{s}" for s in machine.suffixes))
+
+
+def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requant, sums: Array,
+                    groups: int) -> Iterator[Variant]:  # fmt: skip
+    core, depth, out_w = machine.core, weights[0].size, sums.shape[2]
+    yield PORTABLE
+    yield FOLDED
+    if packing.fits_conv_tile(weights, bias, requant.shift, core):
+        for lean in (False, True):
+            scratch = packing.scratch_conv2d_tile(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
+            yield Variant(
+                machine.block_suffix(), partial(packing.pack_conv_tile, core=core, groups=groups), scratch, lean=lean
+            )
+    if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(requant.shift):
+        yield Variant(
+            "__mve", partial(packing.pack_conv_tile_mve, groups=groups), packing.scratch_conv2d_mve(depth, out_w)
+        )
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_depthwise(machine: Machine) -> None:
+    draw, calls, outputs = Draw(4), Calls(), []
+    for number in range(70):
+        multiplier = draw.one(1, 1, 1, 1, 2, 3)
+        kernel = (3, 3) if draw.rng.random() < 0.5 else (draw.one(1, 2, 3, 5), draw.one(1, 2, 3, 5))
+        window = Window(kernel, (draw.one(1, 2), draw.one(1, 1, 2, 3)), (draw.one(0, 1, 2), draw.one(0, 1, 2)),
+                        (draw.one(1, 1, 2), draw.one(1, 1, 2)))  # fmt: skip
+        size = [(kernel[i] - 1) * window.dilation[i] + draw.one(1, 2, 4, 7) for i in range(2)]
+        channels = draw.one(1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 24, 31, 32, 33, 40)
+        x, zero = draw.bytes(draw.one(1, 1, 2), *size, channels), draw.one(*ZEROS)
+        weights, bias = draw.weights(*kernel, channels * multiplier), draw.bias(channels * multiplier)
+        taps = ref.windows(x, kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        requant = draw.requant(sums)
+        if draw.rng.random() < 0.7:
+            requant = right_shifts_only(requant)
+        start = folded(bias, weights, zero, (0, 1))
+        geometry = (size[1], sums.shape[2]), (window.stride[1], window.padding[1], window.dilation[1])
+        for name, variant in depthwise_variants(machine, weights, start, requant, multiplier, geometry):
+            out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
+            outputs.append((out, finished(sums, requant), f"{name}{variant.suffix} case {number}"))
+    names = [f"cortado_depthwise_s8{suffix}" for suffix in machine.suffixes]
+    check(machine, calls, outputs, "cortado_depthwise_s8", *names, *mve(machine, "depthwise3x3_s8", "depthwise_few_s8"))
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: "__mve" in machine.suffixes))
+def test_depthwise_of_few_channels(machine: Machine) -> None:
+    """Every number of channels below a vector's, in rows of one vector of pixels and of several."""
+    draw, calls, outputs = Draw(17), Calls(), []
+    for channels, width in itertools.product(range(1, 16), (1, 3, 8, 18)):
+        kernel = (draw.one(1, 2, 3), draw.one(1, 3, 4))
+        window = Window(kernel, (1, draw.one(1, 1, 1, 2)), (1, draw.one(0, 1)), (1, draw.one(1, 1, 2)))
+        x, zero = draw.bytes(1, kernel[0], (kernel[1] - 1) * window.dilation[1] + width, channels), draw.one(*ZEROS)
+        weights, bias = draw.weights(*kernel, channels), draw.bias(channels)
+        taps = ref.windows(x, kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        requant = right_shifts_only(draw.requant(sums))
+        variant = Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(*kernel))
+        out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, "cortado_depthwise_few_s8")
+        outputs.append((out, finished(sums, requant), f"{channels} channels, {width} wide, {window}"))
+    check(machine, calls, outputs)
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: "__scalar" not in machine.suffixes))
+def test_depthwise3x3(machine: Machine) -> None:
+    """Every stride, padding and width that the kernels for 3x3 treat apart, rows above and below the image included."""
+    draw, calls, outputs = Draw(16), Calls(), []
+    for stride, pad, width in itertools.product((1, 2), (0, 1), range(2, 9)):
+        if width + 2 * pad < 3:
+            continue
+        window = Window((3, 3), (draw.one(1, 2), stride), (1, pad))
+        channels, zero = draw.one(4, 5, 16, 17, 33), draw.one(*ZEROS)
+        x, weights, bias = draw.bytes(1, 3, width, channels), draw.weights(3, 3, channels), draw.bias(channels)
+        taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
+        sums = ref.depthwise_sums(taps, weights, bias, zero)
+        drawn = right_shifts_only(draw.requant(sums))
+        requant = Requant(drawn.multiplier, drawn.shift, drawn.out_zero)
+        start, geometry = folded(bias, weights, zero, (0, 1)), ((width, sums.shape[2]), (stride, pad, 1))
+        for name, variant in depthwise_variants(machine, weights, start, requant, 1, geometry):
+            out, _ = depthwise(calls, x, weights, bias, zero, window, requant, variant, name)
+            outputs.append(
+                (out, finished(sums, requant), f"{name}{variant.suffix} stride {stride} pad {pad} width {width}")
+            )
+    called = [symbol for symbol, _ in calls.calls]
+    assert called.count("cortado_depthwise3x3_s8__dsp") > 50
+    check(machine, calls, outputs, *mve(machine, "depthwise3x3_s8"))
+
+
+def depthwise_variants(
+    machine: Machine,
+    weights: Array,
+    bias: Array,
+    requant: Requant,
+    multiplier: int,
+    geometry: tuple[tuple[int, int], tuple[int, int, int]],
+) -> Iterator[tuple[str, Variant]]:
+    core, (high, wide) = machine.core, weights.shape[:2]
+    yield "cortado_depthwise_s8", PORTABLE
+    yield "cortado_depthwise_s8", FOLDED
+    if multiplier != 1:
+        return
+    if packing.fits_depthwise(weights, bias, requant.shift, core):
+        # On a 64-bit host a pointer is twice as long.
+        scratch = packing.scratch_depthwise(high, wide, core) * (1 if machine.target else 2)
+        yield (
+            "cortado_depthwise_s8",
+            Variant(machine.block_suffix(), partial(packing.pack_depthwise, core=core), scratch),
+        )
+    clamp = requant.act_min, requant.act_max
+    if machine.core is Core.DSP and packing.fits_depthwise3x3_dsp(weights, bias, requant.shift, clamp, *geometry):
+        yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_depthwise3x3_dsp)
+    if "__mve" in machine.suffixes and packing.fits_depthwise_mve(weights, requant.shift):
+        name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
+        yield name, Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(high, wide))
+    if "__mve" in machine.suffixes and packing.fits_depthwise3x3_mve(weights, requant.shift):
+        yield "cortado_depthwise3x3_s8", Variant("__mve", packing.pack_depthwise_mve)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_transpose_conv2d(machine: Machine) -> None:
+    draw, calls, outputs = Draw(5), Calls(), []
+    for number in range(25):
+        groups, depth, per_group = draw.one(1, 1, 2), draw.one(1, 3, 8), draw.one(1, 2, 3)
+        kernel, stride = (draw.one(1, 2, 3), draw.one(1, 2, 3, 4)), (draw.one(1, 2, 3), draw.one(1, 2, 3))
+        dilation = (draw.one(1, 2), draw.one(1, 2, 3))
+        reach = [(kernel[i] - 1) * dilation[i] for i in range(2)]
+        padding = (draw.one(0, reach[0] // 2), draw.one(0, reach[1] // 2))
+        extra = (draw.one(0, max(stride[0], dilation[0]) - 1), draw.one(0, max(stride[1], dilation[1]) - 1))
+        x, zero = draw.bytes(1, draw.one(1, 2, 4), draw.one(1, 3, 5), depth * groups), draw.one(*ZEROS)
+        weights, bias = draw.weights(per_group * groups, *kernel, depth), draw.bias(per_group * groups)
+        sums = ref.transpose_conv2d_sums(x, weights, bias, zero, stride, padding, dilation, extra, groups)
+        requant = draw.requant(sums)
+        out = transpose_conv2d(calls, x, weights, bias, zero, (stride, padding, dilation), requant, groups, sums.shape)
+        outputs.append((out, finished(sums, requant), f"case {number}"))
+    check(machine, calls, outputs, "cortado_transpose_conv2d_s8")
+
+
+def transpose_conv2d(calls: Calls, x: Array, weights: Array, bias: Array | None, zero: int,
+                     slide: tuple[Pair, Pair, Pair], requant: Requant, groups: int,
+                     shape: tuple[int, ...]) -> Ref:  # fmt: skip
+    """A call per output row, with the input row that each row of taps reads."""
+    (stride, padding, dilation), (_, height, width, channels) = slide, x.shape
+    layer = calls.struct(
+        "cortado_transpose_conv2d_t", in_w=width, in_c=channels, out_w=shape[2], out_c=shape[3],
+        kernel_h=weights.shape[1], kernel_w=weights.shape[2], stride_w=stride[1], pad_left=padding[1],
+        dilation_w=dilation[1], groups=groups, in_offset=-zero, out_offset=requant.out_zero, act_min=requant.act_min,
+        act_max=requant.act_max, weights=calls.array(weights),
+        bias=None if bias is None else calls.array(bias.astype(np.int32)), multiplier=calls.array(requant.multiplier),
+        shift=calls.array(requant.shift))  # fmt: skip
+    image, out = calls.array(x), calls.space(int(np.prod(shape)))
+    for y in range(shape[1]):
+        at = [y + padding[0] - ky * dilation[0] for ky in range(weights.shape[1])]
+        read = [a // stride[0] if a % stride[0] == 0 and 0 <= a // stride[0] < height else None for a in at]
+        rows = calls.pointers([None if row is None else image + row * width * channels for row in read])
+        calls.call("cortado_transpose_conv2d_s8", layer, rows, out + y * shape[2] * shape[3], None)
+    return out
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_batch_matmul(machine: Machine) -> None:
+    draw, calls, outputs = Draw(6), Calls(), []
+    for number in range(15):
+        batches, rows, cols, depth = draw.one(1, 3), draw.one(1, 2, 7, 8, 9), draw.one(1, 2, 5), draw.one(1, 4, 17, 40)
+        lhs, rhs = draw.bytes(batches, rows, depth), draw.bytes(batches, cols, depth)
+        zeros = draw.one(*ZEROS), draw.one(*ZEROS)
+        sums = (lhs.astype(np.int64) - zeros[0]) @ (rhs.astype(np.int64) - zeros[1]).transpose(0, 2, 1)
+        requant = draw.requant(sums.reshape(-1, 1))
+        layer = calls.struct(
+            "cortado_batch_matmul_t", batches=batches, rows=rows, cols=cols, depth=depth, lhs_zero=zeros[0],
+            rhs_zero=zeros[1], out_zero=requant.out_zero, multiplier=requant.multiplier[0], shift=requant.shift[0],
+            act_min=requant.act_min, act_max=requant.act_max)  # fmt: skip
+        out = calls.space(sums.size)
+        calls.call("cortado_batch_matmul_s8", layer, calls.array(lhs), calls.array(rhs), out, None)
+        outputs.append((out, finished(sums, requant), f"case {number}"))
+    check(machine, calls, outputs, "cortado_batch_matmul_s8")

@@ -1,0 +1,169 @@
+"""The battery for data movement, the float border and scratch; that stray loads and stores are seen."""
+
+import numpy as np
+import pytest
+
+from cortado.ops import packing
+from helpers import kernel_reference as ref
+from helpers.kernel_board import run_watched
+from helpers.kernels import Calls, Ref
+from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_turn, machines
+
+# ---- Data movement and the float border -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_data_movement(machine: Machine) -> None:
+    draw, calls, outputs = Draw(13), Calls(), []
+    for case in (copy2d_case, transpose_case, pad_case, upsample_case):
+        for number in range(12):
+            out, expected = case(draw, calls)
+            outputs.append((out, np.ascontiguousarray(expected), f"{case.__name__} {number}"))
+    names = ("copy2d", "transpose_s8", "pad_s8", "upsample_nearest_rows_s8")
+    check(machine, calls, outputs, *(f"cortado_{name}" for name in names))
+
+
+def copy2d_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    height, width, before, after = draw.one(1, 2, 5), draw.one(1, 3, 16), draw.one(0, 2), draw.one(0, 3)
+    x = draw.bytes(height, before + width + after)
+    out = calls.space(height * width)
+    calls.call("cortado_copy2d", calls.array(x) + before, x.shape[1], out, width, width, height)
+    return out, x[:, before : before + width]
+
+
+def transpose_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    rank = draw.one(1, 2, 3, 4, 5, 6)
+    x = draw.bytes(*(draw.one(1, 2, 3, 4) for _ in range(rank)))
+    order = draw.rng.permutation(rank)
+    moved = x.transpose(order)
+    offset = 0
+    if draw.one(0, 1):  # a flip reads backwards
+        moved = np.flip(moved, 0)
+        offset = -(moved.shape[0] - 1) * moved.strides[0]
+    layer = calls.struct("cortado_transpose_t", rank=rank, shape=moved.shape, stride=moved.strides, offset=offset)
+    out = calls.space(x.size)
+    calls.call("cortado_transpose_s8", layer, calls.array(x), out)
+    return out, moved
+
+
+def pad_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    rank, value = draw.one(1, 2, 3, 4, 5, 6), draw.one(*ZEROS)
+    x = draw.bytes(*(draw.one(1, 2, 3) for _ in range(rank)))
+    widths = [(draw.one(0, 1, 2), draw.one(0, 1, 3)) for _ in range(rank)]
+    padded = np.pad(x, widths, constant_values=value)
+    layer = calls.struct("cortado_pad_t", rank=rank, shape=x.shape, before=[w[0] for w in widths],
+                         after=[w[1] for w in widths], value=value)  # fmt: skip
+    out = calls.space(padded.size)
+    calls.call("cortado_pad_s8", layer, calls.array(x), out)
+    return out, padded
+
+
+def upsample_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    rows, width, channels, factors = (
+        draw.one(1, 3),
+        draw.one(1, 2, 5),
+        draw.one(1, 3, 16),
+        (draw.one(1, 2), draw.one(1, 2, 3)),
+    )
+    x = draw.bytes(rows, width, channels)
+    layer = calls.struct("cortado_upsample_t", in_w=width, channels=channels, factor_h=factors[0], factor_w=factors[1])
+    out = calls.space(x.size * factors[0] * factors[1])
+    calls.call("cortado_upsample_nearest_rows_s8", layer, calls.array(x), out, rows)
+    return out, np.repeat(np.repeat(x, factors[0], 0), factors[1], 1)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_float_border(machine: Machine) -> None:
+    draw, calls, outputs = Draw(14), Calls(), []
+    special = np.array([0, -0.0, 1e30, -1e30, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, -0.5, -1.5, 1e-40], np.float32)
+    for number in range(15):
+        scale, zero = float(np.float32(draw.rng.choice([1.0, 0.5, 1e-3, 0.0373, 1e4, 1e-30]))), draw.one(*ZEROS)
+        x = np.concatenate([special, (draw.rng.standard_normal(50) * 60 * scale).astype(np.float32)])
+        out = calls.space(len(x))
+        calls.call("cortado_quantize_f32_s8", calls.array(x), out, len(x), scale, zero)
+        outputs.append((out, ref.quantize(x, scale, zero), f"quantize by {scale}"))
+        q = draw.bytes(33)
+        out = calls.space(4 * 33, words=True)
+        calls.call("cortado_dequantize_s8_f32", calls.array(q), out, 33, scale, zero)
+        values = (q.astype(np.float32) - np.float32(zero)) * np.float32(scale)
+        outputs.append((out, values, f"dequantize by {scale}"))
+        outputs.append((*div_case(draw, calls), f"div case {number}"))
+    check(machine, calls, outputs, "cortado_quantize_f32_s8", "cortado_dequantize_s8_f32", "cortado_div_s8")
+
+
+def div_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    zeros, clamp = [draw.one(*ZEROS) for _ in range(3)], draw.clamp()
+    factor = float(np.float32(draw.rng.choice([1.0, 0.5, 37.25, 1e-3, 1e9])))
+    a, b = draw.bytes(40), draw.bytes(40)
+    quotient = ref.divide_f32(a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1], factor)
+    layer = calls.struct("cortado_div_t", a_zero=zeros[0], b_zero=zeros[1], out_zero=zeros[2], factor=factor,
+                         act_min=clamp[0], act_max=clamp[1])  # fmt: skip
+    left, right, out = in_turn(calls, a, b, draw.one(0, 1, 2))
+    calls.call("cortado_div_s8", layer, left, right, out, 40)
+    return out, np.clip(quotient + zeros[2], *clamp).astype(np.int8)
+
+
+# ---- Scratch --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.name in ("m0", "m4", "m55")))
+def test_scratch_is_the_same_in_c(machine: Machine) -> None:
+    """The sizes the compiler plans with are those the descriptors give on the core itself."""
+    draw, calls, wanted = Draw(15), Calls(), []
+    block = machine.block_suffix()
+    for _ in range(40):
+        kernel, depth, out_w = (
+            (draw.one(1, 2, 3, 5), draw.one(1, 3, 4)),
+            draw.one(1, 3, 4, 5, 16),
+            draw.one(1, 2, 3, 4, 9),
+        )
+        size, groups = kernel[0] * kernel[1] * depth, draw.one(1, 2)
+        common = {"kernel_h": kernel[0], "kernel_w": kernel[1], "in_w": 9, "out_w": out_w, "stride_w": 1,
+                  "pad_left": 0, "dilation_w": 1, "zero": None, **NO_CONSTANTS}  # fmt: skip
+        lean = draw.one(0, 1)
+        conv = calls.struct("cortado_conv2d_packed_t", **common, in_c=depth * groups, out_c=4, groups=groups, lean=lean)
+        flat = calls.struct("cortado_conv1x1_packed_t", in_c=depth, out_c=4, **NO_CONSTANTS)
+        deep = calls.struct("cortado_depthwise_packed_t", **common, in_c=4)
+        wanted += [
+            (
+                f"cortado_conv2d_s8{block}_scratch",
+                (conv,),
+                packing.scratch_conv2d_tile(size // depth, depth, out_w, machine.core, bool(lean)),
+            ),
+            (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_tile(depth, out_w)),
+            (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_depthwise(*kernel, machine.core)),
+        ]
+        if "__mve" in machine.suffixes:
+            wanted += [
+                ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),
+                ("cortado_depthwise_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
+                ("cortado_depthwise_few_s8__mve_scratch", (deep,), packing.scratch_depthwise_mve(*kernel)),
+            ]
+    for symbol, args, _ in wanted:
+        calls.call(symbol, *args)
+    machine.run(calls)
+    assert calls.results == [size for _, _, size in wanted]
+
+
+NO_CONSTANTS = {"out_offset": 0, "act_min": -128, "act_max": 127, "weights": None}
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("target", "suffix"), [("cortex-m4", ""), ("cortex-m55", "__mve")])
+def test_a_load_past_a_buffer_is_seen(target: str, suffix: str) -> None:
+    """The battery's own eyes: one element too many, also by a vector."""
+    calls = Calls()
+    calls.call(f"cortado_table_s8{suffix}", calls.array(np.zeros(256, np.int8)), calls.array(np.zeros(20, np.int8)),
+               calls.space(21), 21)  # fmt: skip
+    with pytest.raises(AssertionError, match="read outside its buffers"):
+        run_watched(calls, target)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("target", "suffix"), [("cortex-m4", ""), ("cortex-m55", "__mve")])
+def test_a_store_past_a_buffer_is_seen(target: str, suffix: str) -> None:
+    calls = Calls()
+    calls.call(f"cortado_table_s8{suffix}", calls.array(np.zeros(256, np.int8)), calls.array(np.zeros(21, np.int8)),
+               calls.space(20), 21)  # fmt: skip
+    with pytest.raises(AssertionError, match="wrote"):
+        run_watched(calls, target)

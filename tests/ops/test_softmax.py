@@ -1,0 +1,67 @@
+"""Softmax and its logarithm over any dimension."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cortado.base.errors import CortadoError
+from cortado.ops.log_softmax import LOG_SOFTMAX
+from helpers.single import Block, Expression, lower_with, randn
+
+
+@settings(max_examples=25)
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    dim=st.integers(0, 4),
+    scale=st.sampled_from([0.01, 0.5, 3.0, 20.0]),
+    logarithm=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_softmax_over_any_dimension(sizes: list[int], dim: int, scale: float, logarithm: bool, seed: int) -> None:
+    axis = dim % len(sizes)
+    sizes[axis] = sizes[axis] * 7
+    function = torch.log_softmax if logarithm else torch.softmax
+    x = randn(*sizes, scale=scale, seed=seed)
+    lowered = lower_with(Expression(lambda x: function(x, axis)), x)
+    assert lowered.kernels == ["log_softmax" if logarithm else "softmax"]
+    assert lowered.steps_apart() <= 2.01
+
+
+def test_log_softmax_over_one_value_is_zero() -> None:
+    """Calibration then sees zeros only, and its scale is as small as a scale can be."""
+    lowered = lower_with(Expression(lambda x: torch.log_softmax(x, 0)), randn(1, 5))
+    assert lowered.kernels == ["log_softmax"]
+    assert torch.equal(lowered.outputs()[0], torch.zeros(1, 5))
+
+
+def test_softmax_over_channels_leaves_no_transpose_behind_a_convolution() -> None:
+    lowered = lower_with(Block(lambda x: torch.softmax(x, 1)), randn(1, 3, 8, 8))
+    transposes = [call for call in lowered.graph.calls if call.operator == "cortex_m::transpose"]
+    assert len(transposes) == 2  # the input's and the output's
+
+
+@settings(max_examples=200)
+@given(arguments=LOG_SOFTMAX.samples() if LOG_SOFTMAX.samples else st.nothing())
+def test_log_softmax_is_the_logarithm_of_softmax(arguments: dict[str, Any]) -> None:
+    """Against float64, from the same codes: half a step and what 32-bit fixed point loses."""
+    in_scale = arguments["input_multiplier"] * 2.0 ** (arguments["input_shift"] - 57)
+    out_scale = in_scale / (arguments["slope"] / 2.0 ** arguments["fraction_bits"])
+    exact = torch.log_softmax(arguments["input"].to(torch.float64) * in_scale, -1) / out_scale
+    want = (exact + arguments["output_zero_point"]).clamp(-128, 127)
+    got = LOG_SOFTMAX.reference(**arguments).to(torch.float64)
+    assert (got - want).abs().max() <= 0.51
+
+
+def test_log_softmax_keeps_small_probabilities_apart() -> None:
+    """What softmax and a table of logarithms could not do: they are all zero there."""
+    lowered = lower_with(Expression(lambda x: torch.log_softmax(x, -1)), torch.tensor([[0.0, -10.0, -20.0, -30.0]]))
+    got = lowered.outputs()[0][0]
+    assert torch.allclose(got, torch.tensor([0.0, -10.0, -20.0, -30.0]), atol=lowered.scales[0])
+
+
+def test_a_softmax_too_long_for_its_sum_is_refused() -> None:
+    with pytest.raises(CortadoError, match="room for 1023"):
+        lower_with(Expression(lambda x: torch.softmax(x, -1)), randn(1, 1024))

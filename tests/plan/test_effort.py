@@ -1,0 +1,253 @@
+"""Work is counted, not timed: it grows no faster than the network where that can be had, and ends at its bound."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cortado import api
+from cortado.base.target import Core, from_target_string
+from cortado.emit.c.data import _numbers, float_text, int_text
+from cortado.ir.op import Kernel, RowRule
+from cortado.memory import planner
+from cortado.memory.problem import Effort, Plan, Problem
+from cortado.memory.validate import validate
+from cortado.options import Optimize
+from cortado.passes import CortexMPassManager
+from cortado.passes.orders import Orders
+from cortado.plan import branches
+from cortado.plan.planned import Planned
+from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
+from cortado.plan.schedule import alternatives, schedule
+
+M4 = from_target_string("cortex-m4")
+HEIGHT = 12
+WINDOW = RowRule(taps=3, pad=1)
+
+
+@pytest.fixture(autouse=True)
+def short_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not proven at once may stay so: nothing here is about the planner."""
+    monkeypatch.setattr(planner, "WORK_PER_SECOND", 2_000)
+
+
+def bound_stages(monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
+    monkeypatch.setattr("cortado.plan.schedule.STAGES_WORK", 2 * bound)
+
+
+class Network:
+    """Builds a program of steps over images, without data."""
+
+    def __init__(self) -> None:
+        self.widths: dict[str, int] = {}
+        self.stages: list[Stage] = []
+
+    def input(self, width: int) -> str:
+        name = f"x{len(self.widths)}"
+        self.widths[name] = width
+        return name
+
+    def step(self, width: int, sources: Sequence[str], kind: Walk, rule: RowRule | None = None) -> str:
+        name = f"t{len(self.stages)}"
+        ports = tuple(Port(source, HEIGHT, self.widths[source], rule or RowRule()) for source in sources)
+        kernels = {Core.DSP: Kernel(call="nothing()", sources=(), scratch=32)}
+        one = Step(name, "op", "", ports, name, 1, HEIGHT, width, 4, kernels, kind, macs=10_000 * width)
+        self.stages.append(Stage((one,)))
+        self.widths[name] = width
+        return name
+
+    def program(self, *outputs: str) -> Program:
+        ends = {
+            name: Tensor(name, name, name, (1, HEIGHT, 1, width), "int8", None, (0, 1, 2, 3))
+            for name, width in self.widths.items()
+        }
+        buffers = {name: Buffer(name, HEIGHT * width) for name, width in self.widths.items()}
+        inputs = tuple(end for name, end in ends.items() if name.startswith("x"))
+        results = tuple(ends[name] for name in outputs)
+        return Program("drawn", M4, (Core.DSP,), buffers, tuple(self.stages), inputs, results)
+
+
+def residual_chain(blocks: int) -> Program:
+    """The last tensor, smaller than the others, is far below the peak: cascades are worth it everywhere."""
+    network = Network()
+    x = network.step(64, [network.input(16)], Walk.ROWS, WINDOW)
+    for _ in range(blocks):
+        inner = network.step(64, [x], Walk.ROWS, WINDOW)
+        x = network.step(64, [x, network.step(64, [inner], Walk.ROWS, WINDOW)], Walk.ELEMENTS)
+    return network.program(network.step(8, [x], Walk.ROWS, WINDOW))
+
+
+def concat_chain(layers: int) -> Program:
+    network = Network()
+    x = network.input(16)
+    for layer in range(layers):
+        made = network.step(16, [x], Walk.PIXELS)
+        x = network.step(16 * (layer + 2), [x, made], Walk.ROWS)
+    return network.program(network.step(8, [x], Walk.ROWS, WINDOW))
+
+
+def heads(count: int) -> Program:
+    network = Network()
+    trunk = network.step(32, [network.input(16)], Walk.ROWS, WINDOW)
+    inner = [network.step(32 + 8 * (k % 5), [trunk], Walk.ROWS, WINDOW) for k in range(count)]
+    return network.program(*[network.step(8, [one], Walk.PIXELS) for one in inner])
+
+
+def many_inputs(count: int) -> Program:
+    network = Network()
+    made = [network.step(8, [network.input(8)], Walk.PIXELS) for _ in range(count)]
+    total = made[0]
+    for one in made[1:]:
+        total = network.step(8, [total, one], Walk.ELEMENTS)
+    return network.program(total)
+
+
+def checked(program: Program, optimize: Optimize = Optimize.RAM) -> Planned:
+    planned = schedule(program, optimize)
+    validate(planned.problem, planned.plan)
+    assert planned.plan.peak <= schedule(program, Optimize.TIME).plan.peak
+    return planned
+
+
+def test_equal_blocks_of_a_network_are_run_once() -> None:
+    """A chain twice as long has the same stages, at other places."""
+    short, long = (checked(residual_chain(blocks)).choice.known for blocks in (16, 32))
+    assert any(isinstance(stage, tuple) and len(stage) > 2 for stage in short.runs.known)
+    assert long.runs.calls == short.runs.calls
+    assert len(long.peaks) <= len(short.peaks) + 4
+
+
+def test_stages_of_a_concat_chain_differ_by_their_length_only() -> None:
+    """The widths grow with every layer; which rows are made when does not depend on them."""
+    short, long = (checked(concat_chain(layers)).choice.known.runs for layers in (8, 16))
+    assert len(short.known) > 8
+    assert len(long.known) <= 2 * math.log(16) / math.log(8) * len(short.known)  # n log n; without widths apart, n * n
+
+
+@pytest.mark.parametrize("program", [heads(40), many_inputs(60)], ids=["heads", "inputs"])
+def test_many_branches_cost_a_fixed_amount_of_work(program: Program) -> None:
+    found = branches.orders(program)
+    assert found.spent.exhausted
+    assert found.spent.work <= found.spent.bound
+    for one in found.programs:
+        seen = {tensor.buffer for tensor in one.inputs}
+        for step in one.steps:
+            assert all(port.source in seen for port in step.inputs)
+            seen.add(step.output)
+        assert sorted(step.name for step in one.steps) == sorted(step.name for step in program.steps)
+
+
+def test_few_branches_are_searched_to_the_end() -> None:
+    assert not branches.orders(heads(4)).spent.exhausted
+    assert branches.orders(residual_chain(16)).spent.work == 2 * len(residual_chain(16).steps)
+
+
+def test_an_order_in_a_hurry_is_as_good_as_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the most bytes that live between two steps, or while one runs."""
+    exact = [checked(program, Optimize.TIME).plan.peak for program in (heads(5), many_inputs(6), concat_chain(6))]
+    monkeypatch.setattr(branches._Forks, "exact", lambda forks, cost: (None, 0))
+    hurried = [checked(program, Optimize.TIME) for program in (heads(5), many_inputs(6), concat_chain(6))]
+    assert all(planned.spent["orders"].exhausted for planned in hurried)
+    assert [planned.plan.peak for planned in hurried] == exact
+
+
+def test_the_search_for_stages_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = checked(concat_chain(10))
+    assert not free.spent["stages"].exhausted
+    bound_stages(monkeypatch, 200)
+    bound = checked(concat_chain(10))
+    assert bound.spent["stages"].exhausted
+    largest = 10 * 2 * HEIGHT + 20 + 22**2  # row calls, overlays and pairs of the whole network as one stage
+    assert bound.spent["stages"].work <= bound.spent["stages"].bound + 2 * largest
+    assert bound.spent["stages"].work < free.spent["stages"].work
+
+
+def test_planning_stages_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage of one-row steps makes few row calls; finding room for its rings is what takes long."""
+    pairs: list[int] = []
+    plan = planner.plan
+
+    def counted(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
+        if effort is Effort.QUICK:
+            pairs.append(len(problem.buffers) ** 2)
+        return plan(problem, seconds, effort)
+
+    monkeypatch.setattr(planner, "plan", counted)
+    bound_stages(monkeypatch, 2_000)
+    program = many_inputs(30)
+    stages = schedule(program, Optimize.RAM).spent["stages"]
+    assert stages.exhausted
+    assert sum(pairs) <= stages.work <= stages.bound + 2 * (3 * len(program.steps)) ** 2
+
+
+def test_what_is_chosen_does_not_depend_on_what_was_chosen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound_stages(monkeypatch, 300)
+    alone = {optimize: schedule(concat_chain(10), optimize).plan.peak for optimize in Optimize}
+    for first in Optimize:
+        others = alternatives(schedule(concat_chain(10), first))
+        assert {optimize: other.arena_bytes for optimize, other in others.items()} == alone
+
+
+def test_nothing_is_planned_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems: list[Problem] = []
+    plan = planner.plan
+
+    def counted(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
+        problems.append(problem)
+        return plan(problem, seconds, effort)
+
+    monkeypatch.setattr(planner, "plan", counted)
+    alternatives(schedule(residual_chain(6), Optimize.BALANCED))
+    assert len(problems) == len(set(problems))
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.convolution(x))
+
+
+def test_layouts_of_a_residual_chain_are_chosen_in_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials: list[int] = []
+    choose = Orders.choose
+
+    def counted(self: Orders) -> None:
+        choose(self)
+        trials.append(self.trials)
+
+    monkeypatch.setattr(Orders, "choose", counted)
+    for blocks in (6, 12):
+        torch.manual_seed(0)
+        sample = (torch.randn(1, 4, 6, 6),)
+        model = api.prepare(nn.Sequential(*(Residual() for _ in range(blocks))).eval(), sample, [sample], name="chain")
+        CortexMPassManager(model.quantized.program(), target_config=M4).transform()
+    short, long = trials
+    assert short > 0
+    assert long <= 2.2 * short
+
+
+def test_the_report_says_what_the_searches_cost() -> None:
+    sample = (torch.ones(1, 2),)
+    compiled = api.compile(nn.Linear(2, 2), sample, "cortex-m4", [sample], name="tiny")
+    search = compiled.report()["memory"]["search"]
+    assert set(search) == {"orders", "stages", "offsets"}
+    assert all(set(one) == {"work", "bound", "exhausted"} for one in search.values())
+    assert not any(one["exhausted"] or one["work"] > one["bound"] for one in search.values())
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.float32])
+def test_numbers_of_any_count_are_the_same_text_in_pieces(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cortado.emit.c.data._NUMBERS_A_PIECE", 64)
+    rng = np.random.default_rng(0)
+    for count in (1, 31, 32, 33, 63, 64, 65, 128, 200):
+        data: np.ndarray = rng.integers(-128, 128, count).astype(dtype)
+        texts = [float_text(float(v)) if dtype is np.float32 else int_text(int(v)) for v in data]
+        lines = [",".join(texts[start : start + 32]) for start in range(0, count, 32)]
+        assert _numbers(data) == ",\n".join(lines)
+    assert _numbers(np.arange(-128, 128, dtype=np.int8)).replace("\n", "") == ",".join(map(str, range(-128, 128)))

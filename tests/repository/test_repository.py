@@ -1,0 +1,138 @@
+"""What the repository promises about itself: imports, layers, documents, warnings."""
+
+import ast
+import re
+import tomllib
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cortado
+from cortado.passes import PIPELINE
+from helpers.golden import Golden
+from helpers.paths import ROOT, TESTS
+from helpers.tests_page import folders, page
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TEST_FILES = sorted(path for path in TESTS.rglob("*.py") if "models" not in path.parts)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DOCUMENTS = [
+    *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    TESTS / "README.md",
+]
+BINDING = "executorch.backends.cortex_m.library"
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_of_executorchs_backends_only_the_binding_is_imported() -> None:
+    found = {name for path in SOURCES for name in imports(path) if name.startswith("executorch.backends")}
+    assert found == {f"{BINDING}.cmsis_nn"}
+    text = "".join(path.read_text() for path in SOURCES)
+    assert len(re.findall(r"executorch\.backends", text)) == text.count(f"from {BINDING} import cmsis_nn")
+
+
+def test_every_module_has_its_layer() -> None:
+    """The list of the architecture page, import-linter's layers and the folders are the same, in the same order."""
+    (contract,) = PROJECT["tool"]["importlinter"]["contracts"]
+    layers = [name.removeprefix("cortado.") for name in contract["layers"]]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.split("## Layers")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)$", section, re.MULTILINE))
+    assert sorted(rows) == sorted(layers)
+    package = ROOT / "src" / "cortado"
+    files = [*package.glob("*.py"), *(path.parent for path in package.glob("*/__init__.py"))]
+    assert set(layers) == {path.stem for path in files} - {"__init__", "__main__"}
+    for name in set(layers) - {"ops"}:  # of ops, cortado ops lists the files
+        modules = {path.stem for path in (package / name).rglob("*.py") if "zoo" not in path.parts} - {"__init__"}
+        assert modules <= set(re.findall(r"`(\w+)`", rows[name])), name
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    lines = {path: len(path.read_text().splitlines()) for path in SOURCES}
+    assert {path.name: count for path, count in lines.items() if count > 540} == {}
+
+
+def test_no_test_file_is_too_long_to_read() -> None:
+    lines = {path: len(path.read_text().splitlines()) for path in TEST_FILES}
+    assert {path.name: count for path, count in lines.items() if count > 500} == {}
+
+
+def test_a_test_file_imports_from_no_other() -> None:
+    found = {
+        path.name: [name for name in imports(path) if re.search(r"\b(test_|conftest)", name)] for path in TEST_FILES
+    }
+    assert {name: others for name, others in found.items() if others} == {}
+
+
+def test_the_architecture_page_names_every_folder_of_tests() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`tests/(\w+)`(?=[^|]* \|)", page.split("## How it is tested")[1])
+    assert sorted({*named} - {"golden"}) == sorted([*(folder.name for folder in folders()), "fuzz"])
+
+
+def test_the_page_of_the_tests_names_every_file(golden: Golden) -> None:
+    golden(TESTS / "README.md", page())
+
+
+def test_the_architecture_page_names_the_passes() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.split("## Passes")[1].split("\n## ")[0]
+    assert re.findall(r"^\d+\. `([\w-]+)`", section, re.MULTILINE) == [cls.name for cls in PIPELINE]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_point_at_things_that_exist(document: Path) -> None:
+    text = document.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    missing = [link for link in links if not (document.parent / link).exists()]
+    files = re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", text)
+    assert missing + [name for name in files if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert PROJECT["project"]["version"] == cortado.__version__
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]" in changelog or f"## [{cortado.__version__}]" in changelog
+
+
+def test_requirements_satisfy_the_project() -> None:
+    pinned = dict(line.split("==") for line in (ROOT / "requirements.txt").read_text().split())
+    needed = {re.split(r"[<>=]", requirement)[0] for requirement in PROJECT["project"]["dependencies"]}
+    assert set(pinned) == needed
+    for requirement in PROJECT["project"]["dependencies"]:
+        name, _, exact = requirement.partition("==")
+        assert not exact or pinned[name] == exact
+
+
+def test_warnings_are_errors() -> None:
+    with pytest.raises(UserWarning, match="like any other"):
+        warnings.warn("like any other", stacklevel=1)
+
+
+def test_only_warnings_of_named_third_parties_are_ignored() -> None:
+    first, *others = PROJECT["tool"]["pytest"]["ini_options"]["filterwarnings"]
+    assert first == "error"
+    for entry in others:
+        action, _, _, module = entry.split(":")
+        assert action == "ignore"
+        assert module.split(".")[0].rstrip("*") in {"executorch", "torch", "torchao", "importlib", "copyreg"}
+
+
+def test_nothing_is_skipped_or_left_for_later() -> None:
+    words = ["pytest." + "skip", "x" + "fail", "import" + "orskip", "TO" + "DO", "FIX" + "ME"]
+    files = [*SOURCES, *TESTS.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
+    files += [path for path in (ROOT / "src").rglob("*") if path.suffix in (".c", ".h", ".S", ".cpp")]
+    texts = {path.name: path.read_text() for path in files}
+    pattern = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in words))
+    assert {name: pattern.findall(text) for name, text in texts.items() if pattern.search(text)} == {}

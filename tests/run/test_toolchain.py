@@ -1,0 +1,110 @@
+"""The tools and the cache of what they build."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cortado.base.errors import CortadoError, MissingTool
+from cortado.run import toolchain
+from cortado.run.toolchain import Tool
+from helpers.boards import STRICT, write
+
+
+@pytest.mark.parametrize(
+    ("tool", "packages"),
+    [
+        (Tool.ARM_GCC, "gcc-arm-none-eabi libnewlib-arm-none-eabi"),
+        (Tool.QEMU, "qemu-system-arm"),
+        (Tool.CC, "build-essential"),
+        (Tool.CMAKE, "cmake"),
+        (Tool.CLANG, "clang-19 lld-19"),
+    ],
+)
+def test_a_missing_tool_is_named_with_its_package(
+    tool: Tool, packages: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingTool) as caught:
+        toolchain.require(tool)
+    assert str(caught.value).startswith(f"{tool.value.command} is not on PATH; it is needed for ")
+    assert str(caught.value).endswith(f"apt-get install {packages}")
+
+
+def test_status_lists_every_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = tmp_path / "cmake"
+    fake.write_text("#!/bin/sh\necho cmake version 9.8.7\necho more\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    table = {status.tool: status for status in toolchain.status()}
+    assert set(table) == set(Tool)
+    assert (table[Tool.CMAKE].path, table[Tool.CMAKE].version) == (fake, "cmake version 9.8.7")
+    assert not table[Tool.QEMU].found
+    assert table[Tool.QEMU].version is None
+
+
+def objects(cache: Path) -> int:
+    return len(list(cache.rglob("*.o")))
+
+
+@pytest.mark.host
+def test_the_cache_rebuilds_what_changed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, include = tmp_path / "cache", tmp_path / "include"
+    include.mkdir()
+    monkeypatch.setenv("CORTADO_CACHE", str(cache))
+    uses = write(tmp_path, '#include "v.h"\nint value(void); int value(void) { return VALUE; }\n', "uses.c")
+    other = write(tmp_path, "int other(void); int other(void) { return 2; }\n", "other.c")
+
+    def build(value: int, *flags: str) -> Path:
+        write(include, f"#define VALUE {value}\n", "v.h")
+        return toolchain.compile_shared([uses, other], [include], [*STRICT, *flags], "lib")
+
+    first = build(1)
+    assert objects(cache) == 2
+    assert build(1) == first
+    second = build(3)
+    assert second != first
+    assert objects(cache) == 3  # other.c doesn't include the header
+    assert build(3, "-DUNUSED") not in (first, second)
+    assert objects(cache) == 5
+    assert not list(cache.rglob("build-*"))
+
+
+@pytest.mark.host
+def test_a_compile_error_holds_the_compilers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
+    bad = write(tmp_path, "int f(void);\nint f(void) { return missing; }\n", "bad.c")
+    with pytest.raises(CortadoError, match=r"(?s)compiling .*bad\.c failed.*missing"):
+        toolchain.compile_shared([bad], [], STRICT, "lib")
+    good = write(tmp_path, "int g(void);\nint g(void) { return 1; }\n", "good.c")
+    with pytest.raises(CortadoError, match=r"(?s)linking prog failed.*main"):
+        toolchain.build_executable([good], [], STRICT, "prog")
+    with pytest.raises(CortadoError, match=r"no such source file: .*absent\.c"):
+        toolchain.compile_shared([tmp_path / "absent.c"], [], STRICT, "lib")
+    with pytest.raises(CortadoError, match="can't name a file"):
+        toolchain.compile_shared([bad], [], STRICT, "../lib")
+
+
+@pytest.mark.host
+def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORTADO_CACHE", str(write(tmp_path, "a file", "cache")))
+    with pytest.raises(CortadoError, match="set CORTADO_CACHE to a directory you may write to"):
+        toolchain.compile_shared([write(tmp_path, "int x;\n", "x.c")], [], STRICT, "lib")
+
+
+@pytest.mark.host
+def test_processes_may_build_the_same_thing_at_once(tmp_path: Path) -> None:
+    source = write(tmp_path, "int f(void);\nint f(void) { return 5; }\n", "f.c")
+    script = (
+        "import ctypes, sys; from pathlib import Path; from cortado.run import toolchain\n"
+        f"library = toolchain.compile_shared([Path({str(source)!r})], [], ['-O2'], 'f')\n"
+        "assert ctypes.CDLL(str(library)).f() == 5; print(library)\n"
+    )
+    environment = {**os.environ, "CORTADO_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", script]
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+    printed = {process.communicate(timeout=60)[0] for process in running}
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert len(printed) == 1
