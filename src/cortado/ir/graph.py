@@ -26,6 +26,8 @@ from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
 
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)  # kernels work in NHWC, models speak NCHW
+
 
 @dataclass(frozen=True)
 class Bound:

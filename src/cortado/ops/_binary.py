@@ -16,10 +16,9 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
-from cortado.ir.graph import Bound, add_call, describe, shape
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows
 from cortado.ops._float import add_permute, add_view
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.pointwise import is_pointwise, uniform_value
 from cortado.ops.reshape import VIEW
 

@@ -10,7 +10,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
     Call,
     Kernel,
@@ -27,7 +27,6 @@ from cortado.ir.op import (
 from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops.avg_pool2d import pooled_size
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 
 aten = torch.ops.aten
 

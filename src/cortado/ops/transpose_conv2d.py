@@ -23,7 +23,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.op import (
     Array,
     Call,
@@ -39,8 +39,8 @@ from cortado.ir.op import (
     Rows,
 )
 from cortado.ops import conv2d
+from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED
 from cortado.ops.convolution_forms import images
 
 aten = torch.ops.aten
@@ -76,9 +76,7 @@ def reference(
     ends = [pad + size - full for pad, size, full in zip(padding, sizes, every.shape[2:], strict=True)]
     every = torch.nn.functional.pad(every, (-padding[1], ends[1], -padding[0], ends[0]))
     acc = every.permute(TO_NHWC).to(torch.int64)
-    return conv2d.finish(
-        acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max
-    )
+    return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
 
 
 def out_size(size: int, kernel: int, stride: int, pad: int, extra: int, dilation: int) -> int:
@@ -137,7 +135,7 @@ def dense(weight: Tensor, groups: int) -> Tensor:
 def match(bound: Bound) -> Quantization | Reject:
     if len(shape(bound["input"])) != 4 or bound["groups"] != 1:
         return Reject(f"needs constant weights, got the result of {bound['weight'].name}")
-    return conv2d.check_constants(bound) or Quantization(WEIGHTED, weight_axis=1)
+    return check_constants(bound) or Quantization(WEIGHTED, weight_axis=1)
 
 
 # ---- shapes that CMSIS-NN computes rightly ---------------------------------------------------------------------
@@ -223,7 +221,7 @@ def lower(lowering: Lowering) -> Node:
         padding=[axis.pad for axis in axes],
         output_padding=[axis.extra for axis in axes],
         dilation=[1, 1],
-        **conv2d.requantization(lowering, weight),
+        **requantization(lowering, weight),
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -234,7 +232,7 @@ def lower(lowering: Lowering) -> Node:
 def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     from executorch.backends.cortex_m.library import cmsis_nn
 
-    layer = {**conv2d.cmsis_layer(call), "padding_offsets_hw": call["output_padding"]}
+    layer = {**cmsis_layer(call), "padding_offsets_hw": call["output_padding"]}
     kind = cmsis_nn.DataType.A8W8
     rolling = cmsis_nn.transpose_conv_buffer_size(backend, kind, output_nhwc=call.out_shape, **layer)
     reverse = cmsis_nn.transpose_conv_reverse_conv_buffer_size(backend, kind, **layer)

@@ -7,8 +7,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import QParams
-from cortado.ir.graph import add_call, bind, fake, is_call, shape, user_inputs
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
+from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
 from cortado.passes.base import CortexMPass
 from cortado.passes.verify import Level
 
