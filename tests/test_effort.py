@@ -21,7 +21,8 @@ from cortado.passes.orders import Orders
 from cortado.plan import branches
 from cortado.plan.planned import Planned
 from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
-from cortado.plan.schedule import alternatives, schedule
+from cortado.plan.schedule import Schedules, schedule
+from cortado.plan.segments import Known
 
 M4 = from_target_string("cortex-m4")
 HEIGHT = 12
@@ -113,9 +114,16 @@ def checked(program: Program, optimize: Optimize = Optimize.RAM) -> Planned:
     return planned
 
 
+def known(program: Program) -> Known:
+    """What looking for the stages of a program has to look at."""
+    schedules = Schedules(program)
+    schedules.best(Optimize.RAM)
+    return schedules.known
+
+
 def test_equal_blocks_of_a_network_are_run_once() -> None:
     """A chain twice as long has the same stages, at other places."""
-    short, long = (checked(residual_chain(blocks)).choice.known for blocks in (16, 32))
+    short, long = (known(residual_chain(blocks)) for blocks in (16, 32))
     assert any(len(stage) > 2 for stage in short.runs.known)
     assert long.runs.calls == short.runs.calls
     assert len(long.peaks) <= len(short.peaks) + 4
@@ -123,7 +131,7 @@ def test_equal_blocks_of_a_network_are_run_once() -> None:
 
 def test_stages_of_a_concat_chain_differ_by_their_length_only() -> None:
     """The widths grow with every layer; which rows are made when does not depend on them."""
-    short, long = (checked(concat_chain(layers)).choice.known.runs for layers in (8, 16))
+    short, long = (known(concat_chain(layers)).runs for layers in (8, 16))
     assert len(short.known) > 8
     assert len(long.known) <= 2 * math.log(16) / math.log(8) * len(short.known)  # n log n; without widths apart, n * n
 
@@ -170,7 +178,9 @@ def test_what_is_chosen_does_not_depend_on_what_was_chosen_before(monkeypatch: p
     bound_row_calls(monkeypatch, 300)
     alone = {optimize: schedule(concat_chain(10), optimize).plan.peak for optimize in Optimize}
     for first in Optimize:
-        others = alternatives(schedule(concat_chain(10), first))
+        schedules = Schedules(concat_chain(10))
+        schedules.best(first)
+        others = schedules.alternatives()
         assert {optimize: other.arena_bytes for optimize, other in others.items()} == alone
 
 
@@ -183,7 +193,7 @@ def test_nothing_is_planned_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         return plan(problem, seconds, effort)
 
     monkeypatch.setattr(planner, "plan", counted)
-    alternatives(schedule(residual_chain(6), Optimize.BALANCED))
+    Schedules(residual_chain(6)).alternatives()
     assert len(problems) == len(set(problems))
 
 

@@ -4,7 +4,8 @@ import ast
 import re
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,49 @@ def test_of_executorchs_backends_only_the_binding_is_imported() -> None:
     assert found == {f"{BINDING}.cmsis_nn"}
     text = "".join(path.read_text() for path in SOURCES)
     assert len(re.findall(r"executorch\.backends", text)) == text.count(f"from {BINDING} import cmsis_nn")
+
+
+def imported_modules(sources: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Every module and those that it imports, wherever it does: in functions and under TYPE_CHECKING too."""
+
+    def known(path: Path) -> Iterator[str]:
+        for name in imports(path):
+            yield from (module for module in (name, name.rpartition(".")[0]) if module in sources)
+
+    return {name: set(known(path)) - {name} for name, path in sources.items()}
+
+
+def import_cycle(imported: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import one another in a circle; none if there is no such circle."""
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        return cycle
+    return []
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_modules_import_one_another() -> None:
+    imported = imported_modules({module_name(path): path for path in SOURCES})
+    assert "cortado.ops.pad" in imported["cortado.ops._height_one"]  # a module taken from its package
+    # A package's own front door opens all its rooms.
+    rooms = {name: {other for other in found if not name.startswith(f"{other}.")} for name, found in imported.items()}
+    assert import_cycle(rooms) == []
+
+
+def test_a_late_import_closes_a_circle_too(tmp_path: Path) -> None:
+    texts = {
+        "late": "def f():\n    import typed",
+        "typed": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from late import f",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert sorted(set(import_cycle(imported_modules({name: tmp_path / name for name in texts})))) == ["late", "typed"]
 
 
 def test_every_module_has_its_layer() -> None:
