@@ -18,7 +18,8 @@ import single
 from cortado.base.errors import CortadoError
 from cortado.base.target import Isa
 from cortado.ir.op import Call
-from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, Axis, Taps, group_count, zero_taps
+from cortado.ops._transposed import Axis, Taps, group_count, zero_taps
+from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
 from cortado.options import LinearWeights
 from cortado.plan.lowered import reference_outputs
 from cortado.run.executorch_host import run_pte

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from cortado.ir.op import Call
 from cortado.ops.pad import looks_channels_last
-from cortado.ops.transpose_conv2d import Axis, zero_taps
+from cortado.ops._transposed import Axis, zero_taps
 
 
 def _rank_4(call: Call) -> str | None:
