@@ -27,7 +27,6 @@ from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import Isa, from_target_string
 from cortado.emit.pte.edge import Edge, to_edge
-from cortado.emit.pte.limits import RUNTIME_LIMITS
 from cortado.emit.pte.planning import ALIGNMENT
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.emit.pte.tools import bundle_pte
@@ -95,9 +94,8 @@ def draw_legal(operator: Operator, count: int, target: str) -> list[dict[str, An
 def _is_legal(operator: Operator, arguments: Mapping[str, Any], target: str) -> bool:
     if operator.base == "quantized_linear" and Isa.MVE in from_target_string(target).isas:
         return arguments["kernel_sum"] is not None
-    limit = RUNTIME_LIMITS.get(operator.name)
     rewritten = operator.base in ("transpose", "pad", "quantized_add", "quantized_mul")
-    return limit is None or rewritten or limit(_shaped(operator, arguments)) is None
+    return rewritten or operator.pte_limit(_shaped(operator, arguments)) is None
 
 
 def _shaped(operator: Operator, arguments: Mapping[str, Any]) -> Call:
@@ -544,8 +542,8 @@ def _call(
 
 def _as_written(operator: Operator, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The arguments as they stand in a .pte for MVE; None where the call is written in another way."""
-    call, limit = _shaped(operator, arguments), RUNTIME_LIMITS.get(operator.name)
-    if not _is_legal(operator, arguments, MVE) or (limit is not None and limit(call) is not None):
+    call = _shaped(operator, arguments)
+    if not _is_legal(operator, arguments, MVE) or operator.pte_limit(call) is not None:
         return None
     if operator.base == "pad":
         zeros = [0] * (4 - arguments["input"].dim())

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import cortado
+from cortado.ir.op import registry
 from cortado.passes import PIPELINE
 
 ROOT = Path(__file__).parent.parent
@@ -80,6 +81,19 @@ def test_a_late_import_closes_a_circle_too(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     assert sorted(set(import_cycle(imported_modules({name: tmp_path / name for name in texts})))) == ["late", "typed"]
+
+
+def test_operators_are_known_by_their_records() -> None:
+    """Outside ops/ no table tells what an operator can do: no operator by its name, no lists of aten's operators."""
+    elsewhere = [path for path in SOURCES if path.parent.name != "ops"]
+    no_ops = ROOT / "src" / "cortado" / "frontend" / "canonical.py"  # copies, conversions, dropouts: nobody's operators
+    for path in elsewhere:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not texts & set(registry().operators), path
+        tables = [node for node in nodes if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict)]
+        listed = [ast.unparse(table) for table in tables if ast.unparse(table).count("aten.") > 1]
+        assert listed == [] or path == no_ops, path
 
 
 def test_every_module_has_its_layer() -> None:

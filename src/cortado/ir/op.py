@@ -83,6 +83,12 @@ class Pattern:
     match: Callable[[Bound], Quantization | Reject]
     lower: Callable[[Lowering], Node]
     fuses_clamp: bool = False  # a relu, relu6, hardtanh or clamp behind it becomes the kernel's activation bounds
+    # Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
+    # clamping behind.
+    monotone: bool = False
+    images: bool = False  # of rank 4, its result lies in memory as NHWC
+    # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
+    in_float: Callable[..., Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -231,12 +237,18 @@ class Operator:
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8
     view: bool = False  # no data moves: the output is the input's buffer under another shape
+    permutes: bool = False  # the output holds the input's values, each once, in another order
+    identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
+    # Constants that hold something for each output channel, weights first: the output's channels follow their order.
+    channel_constants: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
     # The same call in operators that a .pte may hold: pte(arguments, add, target); add(operator, **arguments) -> Node.
     pte: Callable[[Mapping[str, Any], Callable[..., Node], CortexMTargetConfig], Node] | None = None
+    # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
+    pte_limit: Callable[[Call], str | None] = lambda call: None
     places: frozenset[Place] = frozenset(Place)
     constraints: str = ""
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
@@ -247,6 +259,11 @@ class Operator:
         if Place.PTE in self.places:
             return None
         return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
+    def same_values(self) -> bool:
+        """The output holds the input's values, each once."""
+        return self.view or self.permutes
 
     @property
     def namespace(self) -> str:
@@ -319,13 +336,16 @@ class Match:
     quantization: Quantization
 
 
+def patterns_of(target: Any) -> tuple[Pattern, ...]:
+    """The patterns that take calls of a target, in the order in which they are asked."""
+    return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
+
+
 def find(node: Node) -> Match | Reject:
     """The first pattern that takes a node, or why none does."""
     reasons = []
     bound = bind(node)
-    target = node.target
-    patterns = registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
-    for pattern in patterns:
+    for pattern in patterns_of(node.target):
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
             reason = _not_real(bound, quantization)

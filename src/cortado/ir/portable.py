@@ -3,7 +3,7 @@
 import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.ir.graph import module_path, source_line
+from cortado.ir.op import patterns_of
 
 Tensor = torch.Tensor
 
@@ -89,19 +90,8 @@ class _Single(torch.nn.Module):
     def forward(self, *tensors: Tensor) -> Any:
         given = iter(tensors)
         arguments = pytree.tree_map_only(Node, lambda node: next(given), self.arguments)
-        return _rms_norm(**arguments) if self.target == torch.ops.aten.rms_norm.default else self.target(**arguments)
-
-
-def _rms_norm(
-    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
-    beside a tensor, which would become a constant of the program."""
-    dims = list(range(-len(normalized_shape), 0))
-    eps = torch.finfo(torch.float32).eps if eps is None else eps
-    mean = (input * input).mean(dims, keepdim=True)
-    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
-    return result if weight is None else result * weight
+        written = [pattern.in_float for pattern in patterns_of(self.target) if pattern.in_float is not None]
+        return (written[0] if written else self.target)(**arguments)
 
 
 def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:

@@ -207,4 +207,4 @@ AVG_POOL2D = Operator(
     samples=samples,
 )
 
-AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower)
+AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True)

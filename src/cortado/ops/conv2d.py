@@ -104,6 +104,11 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     return (int(cmsis_nn.convolve_wrapper_buffer_size(backend, kind, output_nhwc=call.out_shape, **cmsis_layer(call))),)
 
 
+def pte_limit(call: Call) -> str | None:
+    grouped = call.shape("input")[3] != call.shape("weight")[3]
+    return "needs a bias when it is grouped" if grouped and call["bias"] is None else None
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -250,9 +255,11 @@ CONV2D = Operator(
     rows=rows,
     macs=macs,
     pte=in_pte,
+    pte_limit=pte_limit,
     pte_scratch=pte_scratch,
+    channel_constants=("weight", "bias", "requantize_multipliers", "requantize_shifts"),
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,
 )
 
-CONV2D_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True)
+CONV2D_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True)

@@ -126,6 +126,11 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     return (int(size),)
 
 
+def pte_limit(call: Call) -> str | None:
+    images = call.shape("input")[0]
+    return f"takes one image at a time, found a batch of {images}" if images > 1 else None
+
+
 def rows(call: Call) -> Rows:
     return Rows((RowRule(call.shape("weight")[1], call["stride"][0], call["padding"][0], call["dilation"][0]),))
 
@@ -213,9 +218,10 @@ DEPTHWISE = Operator(
     rows=rows,
     macs=macs,
     pte=in_pte,
+    pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,
 )
 
-DEPTHWISE_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True)
+DEPTHWISE_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True)

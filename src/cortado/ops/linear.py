@@ -186,6 +186,7 @@ QUANTIZED_LINEAR = Operator(
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     macs=lambda call: math.prod(call.shape("input")[:-1]) * math.prod(call.shape("weights")),
+    channel_constants=("weights", "bias", "kernel_sum"),
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,
 )

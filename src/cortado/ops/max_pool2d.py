@@ -91,6 +91,11 @@ def lower(lowering: Lowering) -> Node:
 # ---- the .pte ------------------------------------------------------------------------------------------------
 
 
+def pte_limit(call: Call) -> str | None:
+    plain = not call["ceil_mode"] and list(call["dilation"]) == [1, 1]
+    return None if plain else "knows neither ceil_mode nor dilation"
+
+
 def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
     """ExecuTorch's kernel has no windows that reach past the padding: the image grows by the smallest code."""
     source = arguments["input"]
@@ -187,6 +192,7 @@ MAX_POOL2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    pte_limit=pte_limit,
     samples=lambda: _samples(False, (1,)),
 )
 
@@ -208,4 +214,4 @@ DILATED_MAX_POOL2D = replace(
     samples=lambda: _samples(True, (1, 2, 3)),
 )
 
-MAX_POOL2D_PATTERN = Pattern(aten=(aten.max_pool2d.default,), match=match, lower=lower)
+MAX_POOL2D_PATTERN = Pattern(aten=(aten.max_pool2d.default,), match=match, lower=lower, monotone=True, images=True)

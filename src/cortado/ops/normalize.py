@@ -8,7 +8,7 @@ normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,6 +222,18 @@ def lower_channels(lowering: Lowering) -> Node:
     return normalized(lowering, lowering.node("input"), first=1, dim=1, groups=groups, centered=True)
 
 
+def rms_norm_in_float(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
+    beside a tensor, which would become a constant of the program."""
+    dims = list(range(-len(normalized_shape), 0))
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    mean = (input * input).mean(dims, keepdim=True)
+    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
+    return result if weight is None else result * weight
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -345,6 +357,7 @@ RMS_NORM_PATTERN = Pattern(
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=False),
     fuses_clamp=True,
+    in_float=rms_norm_in_float,
 )
 CHANNELS_PATTERN = Pattern(
     aten=(aten.group_norm.default, aten.instance_norm.default), match=match, lower=lower_channels, fuses_clamp=True

@@ -145,6 +145,11 @@ def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: Corte
     return view(pad(view(inner, images, channels, out[2] * out[3]), [*widths[:2], (0, 0)]), *out)
 
 
+def pte_limit(call: Call) -> str | None:
+    rank = len(call.shape("input"))
+    return f"takes at most rank {PTE_MAX_RANK}, found rank {rank}" if rank > PTE_MAX_RANK else None
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -210,6 +215,7 @@ PAD = Operator(
     rows=rows,
     relayout=relayout_lists("pre_pad", "post_pad"),
     pte=in_pte,
+    pte_limit=pte_limit,
     constraints=f"finite values; rank up to {PTE_MAX_RANK} at once, in the C kernel {MAX_LOOPS}",
     samples=samples,
 )

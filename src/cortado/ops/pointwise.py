@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
+from cortado.ir.op import patterns_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -297,20 +298,6 @@ def is_clamp(node: Node) -> tuple[float, float] | None:
     return (low, high) if low <= high else None
 
 
-# Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
-# clamping behind.
-_MONOTONE = frozenset(
-    (
-        aten.reshape.default,
-        aten.permute.default,
-        aten.transpose.int,
-        aten.max_pool2d.default,
-        aten.upsample_nearest2d.vec,
-        aten.upsample_nearest2d.default,
-    )
-)
-
-
 def hoist_clamps(module: GraphModule, fuses: Callable[[Node], bool]) -> None:
     """conv -> max_pool -> relu becomes conv -> relu -> max_pool, where `fuses(conv)` says conv carries the relu."""
     for node in list(module.graph.nodes):
@@ -324,7 +311,7 @@ def _movers_above(node: Node) -> list[Node]:
     """The data movement and max-pooling right above a node that nothing else reads, nearest first."""
     chain: list[Node] = []
     parent = node.all_input_nodes[0]
-    while is_call(parent, *_MONOTONE) and sole_user(parent) is not None:
+    while any(pattern.monotone for pattern in patterns_of(parent.target)) and sole_user(parent) is not None:
         chain.append(parent)
         parent = parent.all_input_nodes[0]
     return chain if sole_user(parent) is not None else []

@@ -171,6 +171,13 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     return int(rolling), int(reverse)
 
 
+def pte_limit(call: Call) -> str | None:
+    numbers = (call[name] for name in ("stride", "padding", "output_padding"))
+    down, across = (Axis(*axis) for axis in zip(call.shape("weight")[1:3], *numbers, strict=True))
+    right = zero_taps(down, across, call.shape("input")) == [(0, 0), (0, 0)] and list(call["dilation"]) == [1, 1]
+    return None if right else "is wrong for this kernel, stride, padding, output padding and dilation"
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -355,6 +362,7 @@ TRANSPOSE_CONV2D = Operator(
     kernel=kernel,
     rows=rows,
     macs=macs,
+    pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     constraints=(
         "constant weights and bias; sums that fit 32 bits; in the .pte dilation and groups are written out as zeros in "
@@ -376,7 +384,9 @@ TRANSPOSE_CONV2D_C = replace(
     ),
 )
 
-CONV_TRANSPOSE2D_PATTERN = Pattern(aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True)
+CONV_TRANSPOSE2D_PATTERN = Pattern(
+    aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True, images=True
+)
 CONV_TRANSPOSE_REWRITE = Rewrite(
     aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input), rewrite=to_conv_transpose2d
 )

@@ -154,4 +154,6 @@ UPSAMPLE_PATTERN = Pattern(
     ),
     match=match,
     lower=lower,
+    monotone=True,
+    images=True,
 )

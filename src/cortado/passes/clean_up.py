@@ -9,9 +9,8 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.numerics import QParams
-from cortado.ir.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants
-from cortado.ir.op import operator_of
-from cortado.ops.activation import ACTIVATION, all_codes
+from cortado.ir.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants, shape
+from cortado.ir.op import operator_of, shaped_call
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.passes.base import CortexMPass
 from cortado.passes.orders import is_a, operands
@@ -55,14 +54,21 @@ class CleanUp(CortexMPass):
             module.graph.erase_node(node)
 
     def _drop_identities(self, module: GraphModule) -> None:
-        """A table that gives back every code is no table: a relu behind a relu, a product with a number."""
+        """Calls that give their input's codes back, where the input can stand for their values."""
         for node in list(module.graph.nodes):
-            table = constant_value(self.program, node.kwargs["lut"]) if is_a(node, ACTIVATION) else None
-            if table is not None and torch.equal(table, all_codes().to(torch.int8)):
+            if self._is_identity(node):
                 source = operands(node)[0]
                 if _takes_over(source, node):
                     node.replace_all_uses_with(source)
                     module.graph.erase_node(node)
+
+    def _is_identity(self, node: Node) -> bool:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is None or operator.identity is None:
+            return False
+        data = {name: constant_value(self.program, value) for name, value in node.kwargs.items()}
+        known = {name: node.kwargs[name] if data[name] is None else data[name] for name in data}
+        return operator.identity(shaped_call(operator, known, shape(node)))
 
     def _merge_constants(self, module: GraphModule) -> None:
         names = constant_names(self.program)

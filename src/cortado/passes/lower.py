@@ -26,21 +26,20 @@ from cortado.ir.graph import (
     fake_mode_of,
     shape,
 )
-from cortado.ir.op import Match, Operator, find, operator_of, overload, registry, shaped_call
+from cortado.ir.op import Match, Operator, find, operator_of, overload, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE
-from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
+from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
+from cortado.ops.reshape import VIEW
+from cortado.ops.transpose import TRANSPOSE
 from cortado.options import LinearWeights
 from cortado.passes.base import CortexMPass
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 
-_BORDERS = (
-    torch.ops.quantized_decomposed.quantize_per_tensor.default,
-    torch.ops.quantized_decomposed.dequantize_per_tensor.default,
-)
+_BORDERS = (*QUANTIZE_PATTERN.aten, *DEQUANTIZE_PATTERN.aten)
 
 
 class Lower(CortexMPass):
@@ -121,14 +120,10 @@ def _note_twin(node: Node, twin: str) -> None:
     """The last call holds the values of the lowered node, and so does what it only views or transposes."""
     while node.op == "call_function" and TWIN not in node.meta:
         node.meta[TWIN] = twin
-        if operator_of(node.target) not in _same_values():
+        operator = operator_of(node.target)
+        if operator is None or not operator.same_values:
             return
         node = node.all_input_nodes[0]
-
-
-def _same_values() -> tuple[Operator, ...]:
-    operators = registry().operators
-    return operators["aten::view_copy"], operators["cortex_m::transpose"]
 
 
 def _undo_c_only(before: Node, node: Node) -> str | None:
@@ -287,7 +282,7 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
 def add_view(like: Node, mode: FakeTensorMode, node: Node, sizes: Sequence[int]) -> Node:
     if tuple(sizes) == shape(node):
         return node
-    new = add_operator_call(like, mode, registry().operators["aten::view_copy"], {"self": node, "size": list(sizes)})
+    new = add_operator_call(like, mode, VIEW, {"self": node, "size": list(sizes)})
     new.meta["qparams"] = node.meta.get("qparams")
     return new
 
@@ -299,6 +294,6 @@ def add_transpose(like: Node, mode: FakeTensorMode, node: Node, perm: Sequence[i
     if moved == sorted(moved):
         return add_view(like, mode, node, [sizes[dim] for dim in perm])
     arguments = {"input": node, "perm": list(perm)}
-    new = add_operator_call(like, mode, registry().operators["cortex_m::transpose"], arguments)
+    new = add_operator_call(like, mode, TRANSPOSE, arguments)
     new.meta["qparams"] = node.meta.get("qparams")
     return new

@@ -8,11 +8,11 @@ from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import QParams
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
+from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN
 from cortado.passes.base import CortexMPass
 from cortado.passes.verify import Level
 
 aten = torch.ops.aten
-_QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 
 class NhwcInputs(CortexMPass):
@@ -49,7 +49,7 @@ def _take_nhwc(node: Node) -> None:
     users = list(node.users)
     _permute_value(node)
     for user in users:
-        quantized = is_call(user, _QUANTIZE)
+        quantized = is_call(user, *QUANTIZE_PATTERN.aten)
         if quantized:
             _permute_value(user)
             bound = bind(user)

@@ -20,7 +20,6 @@ from cortado.base.numerics import QParams
 from cortado.ir.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
 from cortado.ir.op import Call, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
-from cortado.ops.transpose import TRANSPOSE
 
 Tensor = torch.Tensor
 
@@ -112,8 +111,8 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
             name = operator.name if operator is not None else call_name(node)
             given = node.kwargs if operator is not None else arguments_of(node)
             arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in given.items()}
-            moves = operator is not None and (operator.view or operator is TRANSPOSE)  # its operand's values, elsewhere
-            moved = twins.get(node.all_input_nodes[0].name, "") if moves else ""
+            same = operator is not None and operator.same_values
+            moved = twins.get(node.all_input_nodes[0].name, "") if same else ""
             twins[node.name] = node.meta.get(TWIN) or moved
             calls.append(LoweredCall(node.name, name, arguments, module_path(node) or "", twins[node.name]))
             if isinstance(node.meta["val"], Tensor):

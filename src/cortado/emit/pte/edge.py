@@ -15,7 +15,6 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.emit.pte.limits import RUNTIME_LIMITS
 from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape
 from cortado.ir.op import Operator, operator_of, overload, shaped_call
 from cortado.ir.portable import FLOAT, is_float
@@ -118,7 +117,7 @@ class _EdgeBuilder:
         """One call: that of the lowered graph, or one of those that stand for it in a .pte."""
         shapes = shaped_call(operator, arguments)
         call = shaped_call(operator, arguments, tuple(operator.shape(shapes)))
-        limit = RUNTIME_LIMITS.get(operator.name, lambda call: None)(call)
+        limit = operator.pte_limit(call)
         if limit is not None:
             self.limits.append(f"{describe(like)}: {operator.name} {limit}")
         sizes = [operator.pte_scratch(call, backend) for backend in self.target.backends]
