@@ -1,6 +1,8 @@
 """Every operator of the registry: its reference, shape and C kernel agree, bit for bit, over its samples."""
 
+import itertools
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import cases
+from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
-from cortado.ir.op import Call, Operator, Pattern, overload, registry
+from cortado.ir.op import Call, Operator, Pattern, Priority, Rewrite, collect, overload, registry
 from cortado.ops.activation import ACTIVATION
 
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
@@ -107,6 +110,34 @@ def test_monotone_patterns_commute_with_a_clamp(pattern: Pattern) -> None:
     for target in called:
         behind = target(x, *arguments[target]).clamp(-0.5, 0.5)
         assert torch.equal(target(x.clamp(-0.5, 0.5), *arguments[target]), behind)
+
+
+def _pattern(priority: Priority) -> Pattern:
+    return Pattern(
+        aten=(aten.conv2d.default,), match=lambda bound: Reject(""), lower=lambda lowering: None, priority=priority
+    )
+
+
+def test_patterns_are_asked_by_their_priority() -> None:
+    special, general, nobody = (_pattern(priority) for priority in Priority)
+    for order in itertools.permutations([special, general, nobody]):
+        assert collect(order).patterns[aten.conv2d.default] == (special, general)
+    assert collect([nobody]).patterns[aten.conv2d.default] == (nobody,)
+    assert [found.priority for found in registry().patterns[aten.conv2d.default]] == [
+        Priority.SPECIAL,
+        Priority.GENERAL,
+    ]
+
+
+def test_records_that_are_in_each_others_way_are_refused() -> None:
+    twice = [_pattern(Priority.GENERAL), _pattern(Priority.GENERAL)]
+    with pytest.raises(CortadoError, match=r"two patterns take aten.conv2d.default with priority GENERAL"):
+        collect(twice)
+    rewrites = [Rewrite(aten=(aten.conv2d.default,), rewrite=lambda bound: None) for _ in range(2)]
+    with pytest.raises(CortadoError, match=r"two rewrites take aten.conv2d.default"):
+        collect(rewrites)
+    with pytest.raises(CortadoError, match=f"two operators are called {ACTIVATION.name}"):
+        collect([ACTIVATION, replace(ACTIVATION, summary="another")])
 
 
 def _host_kernels(operator: Operator, examples: int, isa: Isa) -> None:

@@ -6,9 +6,9 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cache
 from typing import Any, Protocol
 
@@ -75,6 +75,14 @@ class Lowering(Protocol):
     def bounds(self) -> tuple[int, int]: ...
 
 
+class Priority(IntEnum):
+    """When a pattern is asked whether it takes a node; two of one target can't have the same."""
+
+    SPECIAL = 0  # before the general one of its target: it takes some nodes only
+    GENERAL = 1
+    NOBODY_ELSE = 2  # only for targets that no other pattern names
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A road from aten nodes to calls of operators."""
@@ -82,6 +90,7 @@ class Pattern:
     aten: tuple[OpOverload, ...]
     match: Callable[[Bound], Quantization | Reject]
     lower: Callable[[Lowering], Node]
+    priority: Priority = Priority.GENERAL
     fuses_clamp: bool = False  # a relu, relu6, hardtanh or clamp behind it becomes the kernel's activation bounds
     # Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
     # clamping behind.
@@ -311,21 +320,35 @@ class Registry:
 @cache
 def registry() -> Registry:
     package = importlib.import_module("cortado.ops")  # by listing, not by name: ops/ stand above this module
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    modules = [importlib.import_module(f"cortado.ops.{name}") for name in names]
+    return collect([value for module in modules for value in vars(module).values()])
+
+
+def collect(values: Iterable[Any]) -> Registry:
+    """The records among these values, in whatever order they come; one may come several times."""
     operators: dict[str, Operator] = {}
-    patterns: dict[OpOverload, tuple[Pattern, ...]] = {}
+    patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
     rewrites: dict[OpOverload, Rewrite] = {}
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        if info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"cortado.ops.{info.name}")
-        for value in vars(module).values():
-            if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
-                raise CortadoError(f"two operators are called {value.name}")
-            if isinstance(value, Pattern):
-                patterns.update({target: (*patterns.get(target, ()), value) for target in value.aten})
-            if isinstance(value, Rewrite):
-                rewrites.update(dict.fromkeys(value.aten, value))
-    return Registry(operators, patterns, rewrites)
+    for value in values:
+        if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
+            raise CortadoError(f"two operators are called {value.name}")
+        for target in value.aten if isinstance(value, Pattern) else ():
+            if patterns.setdefault(target, {}).setdefault(value.priority, value) is not value:
+                raise CortadoError(
+                    f"two patterns take {target} with priority {value.priority.name}; say with Pattern.priority which "
+                    "of them is asked first"
+                )
+        for target in value.aten if isinstance(value, Rewrite) else ():
+            if rewrites.setdefault(target, value) is not value:
+                raise CortadoError(f"two rewrites take {target}; there can be one per target")
+    return Registry(operators, {target: _asked(found) for target, found in patterns.items()}, rewrites)
+
+
+def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:
+    """The patterns of one target in the order in which they are asked."""
+    others = [priority for priority in sorted(found) if priority is not Priority.NOBODY_ELSE]
+    return tuple(found[priority] for priority in others or found)
 
 
 @dataclass(frozen=True)
@@ -342,8 +365,8 @@ def patterns_of(target: Any) -> tuple[Pattern, ...]:
 
 
 def find(node: Node) -> Match | Reject:
-    """The first pattern that takes a node, or why none does."""
-    reasons = []
+    """The first pattern that takes a node, or why none does: what the most general one says."""
+    refused = Reject("no integer operator for it (see `cortado ops`)")
     bound = bind(node)
     for pattern in patterns_of(node.target):
         quantization = pattern.match(bound)
@@ -352,8 +375,8 @@ def find(node: Node) -> Match | Reject:
             if reason is None:
                 return Match(pattern, quantization)
             quantization = Reject(reason)
-        reasons.append(quantization.reason)
-    return Reject("; ".join(reasons) or "no integer operator for it (see `cortado ops`)")
+        refused = quantization
+    return refused
 
 
 def _not_real(bound: Bound, quantization: Quantization) -> str | None:

@@ -217,8 +217,8 @@ LERP = Operator(
     places=frozenset({Place.C}),  # leave it out where the .pte can hold it too
     constraints="equal shapes, 0 < weight < 1; C bundle only: ExecuTorch has no such operator",
     samples=samples,
-    # Also: dtype of the result (int8); pte, the same call in operators that a .pte may hold; pte_limit, why ExecuTorch's
-    # kernel can't make a call; permutes, identity and channel_constants, which let the passes drop and move calls.
+    # Also: dtype of the result (int8); pte, the same call in operators that a .pte may hold; pte_limit, what kernels of
+    # ExecuTorch's can't do; permutes, identity and channel_constants, which let the passes drop and move calls.
 )
 
 # fuses_clamp: a relu or clamp behind it becomes its bounds (lowering.bounds()) instead of a call of its own. Also:

@@ -16,7 +16,20 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.graph import USER_INPUT, Bound, add_call, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Priority,
+    Quantization,
+    Rewrite,
+    Role,
+    Rows,
+)
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops.pointwise import (
@@ -209,21 +222,10 @@ ACTIVATION = Operator(
     samples=samples,
 )
 
-_WITH_OPERATORS_OF_THEIR_OWN = frozenset(
-    (
-        aten.add.Tensor,
-        aten.sub.Tensor,
-        aten.mul.Tensor,
-        aten.div.Tensor,
-        aten.minimum.default,
-        aten.maximum.default,
-    )
-)
-
 ACTIVATION_PATTERN = Pattern(aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower)
-RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale)
+RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale, priority=Priority.SPECIAL)
 REFUSED_PATTERN = Pattern(
-    aten=tuple(sorted(COMBINATIONS - _WITH_OPERATORS_OF_THEIR_OWN, key=str)), match=refuse, lower=lower
+    aten=tuple(sorted(COMBINATIONS, key=str)), match=refuse, lower=lower, priority=Priority.NOBODY_ELSE
 )
 
 RRELU_REWRITE = Rewrite(aten=(aten.rrelu.default,), rewrite=to_leaky_relu)

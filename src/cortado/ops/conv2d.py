@@ -72,8 +72,6 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if depthwise_conv2d.takes(bound):
-        return Reject("a depthwise convolution")
     return check_constants(bound) or Quantization(WEIGHTED)
 
 

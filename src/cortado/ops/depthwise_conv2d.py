@@ -14,7 +14,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Priority, Quantization, RowRule, Rows
 from cortado.ops import _height_one, packing
 from cortado.ops._convolution import (
     SUFFIX,
@@ -66,18 +66,14 @@ def output_shape(call: Call) -> tuple[int, ...]:
     return spatial_shape(call, (kh, kw), out_c)
 
 
-def takes(bound: Bound) -> bool:
+def match(bound: Bound) -> Quantization | Reject:
     """Every input channel makes its own output channels.
 
     A single input channel is an ordinary convolution, several images are a grouped one: ExecuTorch's kernel takes one.
     """
     images, channels = shape(bound["input"])[:2]
-    return bool(bound["groups"] == channels and channels > 1 and images == 1)
-
-
-def match(bound: Bound) -> Quantization | Reject:
-    if not takes(bound):
-        return Reject("not a depthwise convolution")
+    if bound["groups"] != channels or channels == 1 or images > 1:
+        return Reject("not a depthwise convolution of one image")
     return check_constants(bound) or Quantization(WEIGHTED)
 
 
@@ -224,4 +220,11 @@ DEPTHWISE = Operator(
     samples=samples,
 )
 
-DEPTHWISE_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True)
+DEPTHWISE_PATTERN = Pattern(
+    aten=(aten.conv2d.default,),
+    match=match,
+    lower=lower,
+    priority=Priority.SPECIAL,
+    fuses_clamp=True,
+    images=True,
+)
