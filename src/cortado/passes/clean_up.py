@@ -4,7 +4,6 @@ import hashlib
 from typing import Any, ClassVar
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
@@ -12,22 +11,19 @@ from cortado.base.numerics import QParams
 from cortado.ir.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants, shape
 from cortado.ir.op import operator_of, shaped_call
 from cortado.ops.quantize_per_tensor import QUANTIZE
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.orders import is_a, operands
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 
 
-class CleanUp(CortexMPass):
+class CleanUp(ContextPass):
     """Calls on constants become constants, equal constants and equal calls become one, no-ops and dead ones go."""
 
     name: ClassVar[str] = "clean-up"
     level_before: ClassVar[Level] = Level.LOWERED
     level_after: ClassVar[Level] = Level.LOWERED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         module.graph.eliminate_dead_code()

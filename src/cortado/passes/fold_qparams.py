@@ -4,13 +4,12 @@ from typing import ClassVar
 
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.op import Match, find
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 _quantized = torch.ops.quantized_decomposed
@@ -21,7 +20,7 @@ _DEQUANTIZE_CHANNEL = _quantized.dequantize_per_channel.default
 _BORDERS = (_QUANTIZE, _DEQUANTIZE, _QUANTIZE_CHANNEL, _DEQUANTIZE_CHANNEL)
 
 
-class FoldQParams(CortexMPass):
+class FoldQParams(ContextPass):
     """Constants become integers; a node behind which a quantize stood carries its parameters in meta["qparams"].
 
     A quantize stays where the value before it is float: a graph input, or a call that no integer operator takes. One
@@ -32,9 +31,6 @@ class FoldQParams(CortexMPass):
     name: ClassVar[str] = "fold-qparams"
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.QUANTIZED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         graph = module.graph

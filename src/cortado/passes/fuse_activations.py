@@ -8,11 +8,11 @@ from cortado.frontend.quantizer import fused_clamp
 from cortado.ir.graph import TWIN
 from cortado.ir.op import Match, find
 from cortado.ops.pointwise import is_clamp
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 
-class FuseActivations(CortexMPass):
+class FuseActivations(ContextPass):
     """A kernel without qparams of its own takes the clamp behind it: meta["clamp"] and the clamp's qparams."""
 
     name: ClassVar[str] = "fuse-activations"

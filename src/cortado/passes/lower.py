@@ -14,7 +14,6 @@ from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.base.target import CortexMTargetConfig
 from cortado.ir.graph import (
     TWIN,
     Bound,
@@ -33,8 +32,7 @@ from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
-from cortado.options import LinearWeights
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
@@ -42,7 +40,7 @@ Tensor = torch.Tensor
 _BORDERS = (*QUANTIZE_PATTERN.aten, *DEQUANTIZE_PATTERN.aten)
 
 
-class Lower(CortexMPass):
+class Lower(ContextPass):
     """Replaces each node by what its pattern lowers it to; spatial operators come wrapped in layout transposes.
 
     With `allow_float` the graph is one for a .pte alone: what a .pte can't hold in integers stays a float call of
@@ -53,18 +51,6 @@ class Lower(CortexMPass):
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.LOWERED
 
-    def __init__(
-        self,
-        exported_program: ExportedProgram,
-        target_config: CortexMTargetConfig,
-        linear: LinearWeights = LinearWeights.PER_CHANNEL,
-        allow_float: bool = False,
-    ) -> None:
-        self.program = exported_program
-        self.target = target_config
-        self.linear = linear
-        self.allow_float = allow_float
-
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)
         assert mode is not None
@@ -74,7 +60,7 @@ class Lower(CortexMPass):
             if source in refused or is_float(node):  # one of the results of a call that was dealt with
                 continue
             reason = self._lower(node, mode)
-            if reason is not None and self.allow_float:
+            if reason is not None and self.context.allow_float:
                 reason = _FloatKeeper(self.program, node, mode).keep(reason)
             if reason is not None:
                 refused[node] = reason
@@ -88,15 +74,15 @@ class Lower(CortexMPass):
         match = find(node)
         if isinstance(match, Reject):
             return match.reason
-        context = LoweringContext(self.program, self.target, self.linear, node, match, mode)
-        missing = context.missing_qparams()
+        lowering = LoweringContext(self.context, node, match, mode)
+        missing = lowering.missing_qparams()
         if missing:
             return f"{missing} was not quantized"
         twin, before = _twin(node), node.prev
         node.meta.pop(TWIN, None)  # of the calls it becomes, only those that hold its values inherit it
         with node.graph.inserting_before(node):
-            new = match.pattern.lower(context)
-        if self.allow_float:
+            new = match.pattern.lower(lowering)
+        if self.context.allow_float:
             reason = _undo_c_only(before, node)
             if reason is not None:
                 return reason
@@ -193,18 +179,10 @@ class _FloatKeeper:
 class LoweringContext:
     """What a pattern's `lower` sees of its node; see op.Lowering."""
 
-    def __init__(
-        self,
-        program: ExportedProgram,
-        target: CortexMTargetConfig,
-        linear: LinearWeights,
-        node: Node,
-        match: Match,
-        mode: FakeTensorMode,
-    ) -> None:
-        self.program = program
-        self.target = target
-        self.linear = linear
+    def __init__(self, context: PassContext, node: Node, match: Match, mode: FakeTensorMode) -> None:
+        self.program = context.exported_program
+        self.target = context.target_config
+        self.linear = context.linear
         self.bound: Bound = bind(node)
         self.match = match
         self._node = node

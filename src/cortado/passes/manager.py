@@ -11,7 +11,7 @@ from cortado.base.numerics import ChannelQParams, QParams
 from cortado.base.target import ANY, CortexMTargetConfig
 from cortado.ir.graph import sync_outputs
 from cortado.options import LinearWeights
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
@@ -29,7 +29,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
 
 
 class CortexMPassManager:
-    """Runs passes over an ExportedProgram. `passes` are classes; those that ask for them get the program and target."""
+    """Runs passes over an ExportedProgram. `passes` are classes: the manager makes the instances."""
 
     def __init__(
         self,
@@ -49,8 +49,7 @@ class CortexMPassManager:
         self.target_config = ANY if target_config is None else target_config
         self.passes = tuple(PIPELINE if passes is None else passes)
         self.intermediates = intermediates
-        self.linear = linear
-        self.allow_float = allow_float
+        self.context = PassContext(exported_program, self.target_config, linear, allow_float)
         for item in self.passes:
             if not (inspect.isclass(item) and issubclass(item, CortexMPass)):
                 raise CortadoError(
@@ -64,7 +63,7 @@ class CortexMPassManager:
         for number, cls in enumerate(self.passes, start=1):
             verify(program, cls.level_before, f"before {cls.name}")
             module = program.graph_module
-            changed = self._make(cls).run(module)
+            changed = cls.made(self.context).run(module)
             if changed:
                 sync_outputs(program)
                 module.graph.lint()
@@ -72,16 +71,6 @@ class CortexMPassManager:
             verify(program, cls.level_after, f"after {cls.name}")
             self._write(number, cls)
         return program
-
-    def _make(self, cls: type[CortexMPass]) -> CortexMPass:
-        available = {
-            "exported_program": self.exported_program,
-            "target_config": self.target_config,
-            "linear": self.linear,
-            "allow_float": self.allow_float,
-        }
-        wanted = inspect.signature(cls).parameters
-        return cls(**{name: value for name, value in available.items() if name in wanted})
 
     def _write(self, number: int, cls: type[CortexMPass]) -> None:
         if self.intermediates is not None:

@@ -11,7 +11,7 @@ from cortado.ir.graph import TWIN, add_constant, constant_value, fake_mode_of, s
 from cortado.ir.op import operator_of
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
 from cortado.passes.orders import (
     Order,
@@ -28,15 +28,12 @@ from cortado.passes.orders import (
 from cortado.passes.verify import Level
 
 
-class MoveTransposes(CortexMPass):
+class MoveTransposes(ContextPass):
     """Transposes meet and cancel, go into constants, or move to where they are cheapest; views of views become one."""
 
     name: ClassVar[str] = "move-transposes"
     level_before: ClassVar[Level] = Level.LOWERED
     level_after: ClassVar[Level] = Level.LOWERED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         merge_views(module.graph)

@@ -3,19 +3,18 @@
 from typing import ClassVar
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import QParams
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
 from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 aten = torch.ops.aten
 
 
-class NhwcInputs(CortexMPass):
+class NhwcInputs(ContextPass):
     """Every input of rank 4 is taken as [N, H, W, C]; behind its quantize a permute restores the model's NCHW.
 
     Not in the pipeline: it goes in front of it where the caller asks for such inputs.
@@ -24,9 +23,6 @@ class NhwcInputs(CortexMPass):
     name: ClassVar[str] = "nhwc-inputs"
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.QUANTIZED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         nodes = user_inputs(self.program)
