@@ -96,6 +96,16 @@ def test_operators_are_known_by_their_records() -> None:
         assert listed == [] or path == no_ops, path
 
 
+def test_facts_about_nodes_have_their_keys_in_one_place() -> None:
+    """A mistyped key would only be a fact that nobody knows: node.meta is read and written through ir.facts."""
+
+    def looks_inside(path: Path) -> bool:
+        nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Subscript | ast.Attribute)]
+        return any(isinstance(node.value, ast.Attribute) and node.value.attr == "meta" for node in nodes)
+
+    assert [module_name(path) for path in SOURCES if looks_inside(path)] == ["cortado.ir.facts"]
+
+
 def test_every_module_has_its_layer() -> None:
     """The list of the architecture page, import-linter's layers and the folders are the same, in the same order."""
     (contract,) = PROJECT["tool"]["importlinter"]["contracts"]

@@ -20,6 +20,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
 
@@ -383,8 +384,8 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
     activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
-        value = operand.meta.get("val")
-        if isinstance(value, Tensor) and not value.dtype.is_floating_point and operand.meta.get("qparams") is None:
+        value = VALUE.of(operand)
+        if isinstance(value, Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(operand):
             kind = str(value.dtype).removeprefix("torch.")
             return f"its {argument} holds {kind} values, and only real numbers can be quantized"
     return None

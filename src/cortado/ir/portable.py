@@ -18,12 +18,12 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError, Reject
+from cortado.ir.facts import VALUE, Fact
 from cortado.ir.graph import module_path, source_line
 from cortado.ir.op import patterns_of
 
 Tensor = torch.Tensor
 
-FLOAT = "cortado_float"  # in the meta of a node of the lowered graph: the FloatCall that it is
 GETITEM = "getitem"
 NAMESPACE = "aten"
 
@@ -38,6 +38,9 @@ class FloatCall:
     reason: str
     edge: ExportedProgram = field(repr=False)
     kernels: tuple[str, ...]
+
+
+FLOAT: Fact[FloatCall] = Fact("cortado_float")  # of a node of the lowered graph that stays in float
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
     """One call by itself, on ExecuTorch's own road to the edge dialect."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    values = [node.meta["val"] for node in operands(arguments)]
+    values = [VALUE.must(node) for node in operands(arguments)]
     tensors = tuple(torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype) for value in values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch to itself
@@ -116,7 +119,7 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
 
 
 def _is_static(node: Node) -> bool:
-    values = pytree.tree_leaves(node.meta.get("val"))
+    values = pytree.tree_leaves(VALUE.of(node))
     return all(isinstance(value, Tensor) and all(isinstance(n, int) for n in value.shape) for value in values)
 
 
@@ -152,7 +155,7 @@ def kernels() -> frozenset[str]:
 def is_float(node: Node) -> bool:
     """A float call of the lowered graph, or one of several results of such a call."""
     source = node.args[0] if node.target is operator.getitem else None
-    return FLOAT in node.meta or (isinstance(source, Node) and FLOAT in source.meta)
+    return FLOAT.known(node) or (isinstance(source, Node) and FLOAT.known(source))
 
 
 # ---- what is told of them --------------------------------------------------------------------------------------
@@ -178,11 +181,11 @@ def float_operators(program: ExportedProgram) -> list[FloatOperator]:
             operator=str(node.target),
             module=module_path(node),
             source=source_line(node),
-            reason=node.meta[FLOAT].reason,
-            kernels=node.meta[FLOAT].kernels,
+            reason=kept.reason,
+            kernels=kept.kernels,
         )
         for node in program.graph_module.graph.nodes
-        if FLOAT in node.meta
+        if (kept := FLOAT.of(node)) is not None
     ]
 
 

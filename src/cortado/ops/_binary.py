@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
+from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows, patterns_of
 from cortado.ops._float import add_permute, add_view
@@ -135,7 +136,7 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
     sides = (bound["self"], bound["other"])
     if not all(isinstance(side, Node) and uniform_value(side) is None for side in sides):
         return Reject(f"{name} with a single tensor is part of a pointwise function that could not be made a table")
-    if any(node.meta["val"].dtype not in (torch.float32, torch.int8) for node in sides):
+    if any(dtype(node) not in (torch.float32, torch.int8) for node in sides):
         return Reject(f"{name} of tensors that are not float32")
     forms = [form_of(shape(bound[side]), shape(bound.node)) for side in ("self", "other")]
     if Form.EQUAL not in forms or None in forms or (not by_channel and forms != [Form.EQUAL] * 2):

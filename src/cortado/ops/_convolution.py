@@ -15,7 +15,8 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.graph import USER_INPUT, Bound, describe
+from cortado.ir.facts import USER_INPUT
+from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Array, Call, Lowering, Role
 from cortado.ops._float import pair
 
@@ -52,7 +53,7 @@ WEIGHTED = {"input": Role.ACTIVATION, "weight": Role.WEIGHT, "bias": Role.BIAS}
 
 def check_constants(bound: Bound) -> Reject | None:
     for operand, what in ((bound["weight"], "constant weights"), (bound["bias"], "a constant bias")):
-        if operand is not None and USER_INPUT in operand.meta:
+        if operand is not None and USER_INPUT.known(operand):
             return Reject(f"needs {what}, got the model's input '{operand.name}'")
         if operand is not None and operand.op not in ("get_attr", "placeholder"):
             return Reject(f"needs {what}, got the result of {operand.name}")

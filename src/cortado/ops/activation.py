@@ -15,7 +15,8 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
-from cortado.ir.graph import USER_INPUT, Bound, add_call, shape
+from cortado.ir.facts import QPARAMS, TABLE, USER_INPUT, dtype
+from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
     Array,
@@ -63,17 +64,17 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if bound.node.meta["val"].dtype not in (torch.float32, torch.int8):
-        return Reject(f"gives {bound.node.meta['val'].dtype}, and only float32 results are quantized")
+    if dtype(bound.node) not in (torch.float32, torch.int8):
+        return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
     fixed = FIXED_OUTPUT.get(last_call(bound.node), Role.ACTIVATION)
     return Quantization({operand_name(bound.node): Role.ACTIVATION}, fixed)
 
 
 def refuse(bound: Bound) -> Reject:
     """What is left of comparisons and selections once every function of one tensor has become a table."""
-    if bound.node.meta["val"].dtype == torch.bool:
+    if dtype(bound.node) == torch.bool:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
-    found = [node.meta["val"].dtype for node in bound.node.all_input_nodes if USER_INPUT in node.meta]
+    found = [dtype(node) for node in bound.node.all_input_nodes if USER_INPUT.known(node)]
     if len(bound.node.all_input_nodes) == 1 and found and found[0] != torch.float32:
         return Reject(
             f"converts an input of {found[0]}, and the model's inputs must be float32; move the conversion out of the "
@@ -87,10 +88,11 @@ def refuse(bound: Bound) -> Reject:
 
 def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
     """A call that looks every code of `source` up in these 256 entries; a table of a table is one table."""
-    if "table" in source.meta:
-        codes, source = codes[source.meta["table"].to(torch.int64) + 128], source.kwargs["input"]  # type: ignore[assignment]
+    before = TABLE.of(source)
+    if before is not None:
+        codes, source = codes[before.to(torch.int64) + 128], source.kwargs["input"]  # type: ignore[assignment]
     node = lowering.call(ACTIVATION, input=source, lut=lowering.constant("table", codes))
-    node.meta["table"] = codes
+    TABLE.note(node, codes)
     return node
 
 
@@ -112,7 +114,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def match_rescale(bound: Bound) -> Quantization | Reject:
-    if "qparams" not in bound["input"].meta:
+    if not QPARAMS.known(bound["input"]):
         return Reject("a float tensor")
     return Quantization({"input": Role.ACTIVATION})
 

@@ -19,7 +19,8 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8
 from cortado.base.target import Core
-from cortado.ir.graph import USER_INPUT, Bound, describe, shape
+from cortado.ir.facts import USER_INPUT
+from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 
 aten = torch.ops.aten
@@ -123,7 +124,7 @@ def channel_groups(bound: Bound) -> int:
 def match(bound: Bound) -> Quantization | Reject:
     for name in ("weight", "bias"):
         operand = bound.get(name)
-        if operand is not None and (USER_INPUT in operand.meta or operand.op not in ("get_attr", "placeholder")):
+        if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
     if bound.get("use_input_stats") is False:
         return Reject("normalizes with recorded statistics; use batch normalization for that")

@@ -16,6 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
+from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.op import patterns_of
 
@@ -193,13 +194,13 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
         roots = {found.get(parent, parent) for parent in operands(node)}
         if len(roots) == 1:
             root = roots.pop()
-            if root.op != "get_attr" and _is_float(root) and root.meta["val"].shape == node.meta["val"].shape:
+            if root.op != "get_attr" and _is_float(root) and VALUE.must(root).shape == VALUE.must(node).shape:
                 found[node] = root
     return found
 
 
 def _is_float(node: Node) -> bool:
-    value = node.meta.get("val")
+    value = VALUE.of(node)
     return isinstance(value, Tensor) and value.dtype == torch.float32
 
 
@@ -232,7 +233,7 @@ def _text(end: Node, root: Node) -> str | None:
             return item if isinstance(item, bool | int | float | str) else None
         constant = uniform_value(item)
         if constant is not None:
-            return {"tensor": constant, "dtype": str(item.meta["val"].dtype).removeprefix("torch.")}
+            return {"tensor": constant, "dtype": str(dtype(item)).removeprefix("torch.")}
         return {"value": positions[item]}
 
     for node in _between(root, end):

@@ -7,8 +7,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.base.numerics import QParams
-from cortado.ir.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants, shape
+from cortado.ir.facts import QPARAMS, TWIN
+from cortado.ir.graph import add_constant, constant_names, constant_value, remove_unused_constants, shape
 from cortado.ir.op import operator_of, shaped_call
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.passes.base import ContextPass
@@ -44,7 +44,7 @@ class CleanUp(ContextPass):
                 continue
             kwargs = pytree.tree_map_only(Node, lambda source: data[source.name], dict(node.kwargs))
             holder = add_constant(self.program, node.name, operator.reference(**kwargs))
-            holder.meta["qparams"] = node.meta.get("qparams")
+            QPARAMS.take(holder, node)
             data[holder.name] = self.program.state_dict[holder.name]
             node.replace_all_uses_with(holder)
             module.graph.erase_node(node)
@@ -81,13 +81,12 @@ def _takes_over(source: Node, node: Node) -> bool:
 
     (The codes of an input are what its quantize says.)
     """
-    qparams: QParams | None = node.meta.get("qparams")
-    if source.meta.get("qparams") == qparams:
+    if QPARAMS.of(source) == QPARAMS.of(node):
         return True
     if len(source.users) > 1 or source.op == "placeholder" or is_a(source, QUANTIZE):
         return False
-    source.meta["qparams"] = qparams
-    source.meta[TWIN] = node.meta.get(TWIN)
+    QPARAMS.take(source, node)
+    TWIN.take(source, node)
     return True
 
 

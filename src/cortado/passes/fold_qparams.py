@@ -7,6 +7,7 @@ import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import ChannelQParams, QParams
+from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.op import Match, find
 from cortado.passes.base import ContextPass
@@ -67,7 +68,7 @@ class FoldQParams(ContextPass):
             args = (qparams.scale, qparams.zero_point, bound["quant_min"], bound["quant_max"], bound["dtype"])
             codes = _QUANTIZE(data, *args)
         holder = add_constant(self.program, f"{bound['input'].name}_q", codes)
-        holder.meta["qparams"] = qparams
+        QPARAMS.note(holder, qparams)
         for user in list(node.users):
             if is_call(user, _DEQUANTIZE, _DEQUANTIZE_CHANNEL):
                 user.replace_all_uses_with(holder, delete_user_cb=lambda reader: reader.op != "output")
@@ -87,13 +88,12 @@ def _fold_quantize(node: Node, integer: set[Node]) -> None:
     bound = bind(node)
     source: Node = bound["input"]
     qparams = _qparams(bound)
-    present = source.meta.get("qparams")
-    if present is None and source in integer:
-        present = source.meta["qparams"] = qparams
-    if present == qparams:
+    if not QPARAMS.known(source) and source in integer:
+        QPARAMS.note(source, qparams)
+    if QPARAMS.of(source) == qparams:
         node.replace_all_uses_with(source, delete_user_cb=lambda user: user is not node)
     else:
-        node.meta["qparams"] = qparams  # the border from float, or a change of scale
+        QPARAMS.note(node, qparams)  # the border from float, or a change of scale
 
 
 def _fold_dequantize(node: Node, integer: set[Node]) -> None:

@@ -4,11 +4,13 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.base.target import ANY, CortexMTargetConfig
+from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import sync_outputs
 from cortado.options import LinearWeights
 from cortado.passes.base import CortexMPass, PassContext
@@ -83,8 +85,10 @@ def print_graph(program: ExportedProgram) -> str:
     """The graph as text: a line per node with its shape, dtype and quantization."""
     lines = []
     for node in program.graph_module.graph.nodes:
-        value, qparams = node.meta.get("val"), node.meta.get("qparams")
-        kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if hasattr(value, "dtype") else ""
+        value, qparams = VALUE.of(node), QPARAMS.of(node)
+        kind = ""
+        if isinstance(value, torch.Tensor):
+            kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         quant = ""
         if isinstance(qparams, QParams):
             quant = f" scale={qparams.scale:.9g} zp={qparams.zero_point}"

@@ -7,7 +7,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.ir.graph import TWIN, add_constant, constant_value, fake_mode_of, shape
+from cortado.ir.facts import QPARAMS, TWIN
+from cortado.ir.graph import add_constant, constant_value, fake_mode_of, shape
 from cortado.ir.op import operator_of
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
@@ -131,7 +132,7 @@ class _Rewriter:
         if data is None:
             return add_transpose(node, self.mode, self.stored[node], perm)
         holder = add_constant(self.program, f"{node.name}_moved", data.permute(perm))
-        holder.meta["qparams"] = node.meta.get("qparams")
+        QPARAMS.take(holder, node)
         return holder
 
     # ---- linear layers
@@ -156,7 +157,7 @@ class _Rewriter:
         moved = [dim for dim in self.orders.of[node] if dim in dims]
         if moved == list(dims):
             return
-        linear.meta[TWIN] = node.meta.get(TWIN)  # the values of the reshape behind it, no longer its own
+        TWIN.take(linear, node)  # the values of the reshape behind it, no longer its own
         for name in linear_constants(linear):
             data = constant_value(self.program, linear.kwargs[name])
             if data is not None:

@@ -6,6 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import QParams
+from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
 from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN
 from cortado.passes.base import ContextPass
@@ -49,12 +50,12 @@ def _take_nhwc(node: Node) -> None:
         if quantized:
             _permute_value(user)
             bound = bind(user)
-            user.meta["qparams"] = QParams(float(bound["scale"]), int(bound["zero_point"]))
+            QPARAMS.note(user, QParams(float(bound["scale"]), int(bound["zero_point"])))
         source = user if quantized else node
         with node.graph.inserting_after(source):
             restored = add_call(source, aten.permute.default, source, list(TO_NCHW))
         if quantized:
-            restored.meta["qparams"] = user.meta["qparams"]
+            QPARAMS.take(restored, user)
             source.replace_all_uses_with(restored)
             restored.replace_input_with(restored, source)
         else:
@@ -64,4 +65,4 @@ def _take_nhwc(node: Node) -> None:
 def _permute_value(node: Node) -> None:
     value = fake(node)
     with value.fake_mode:
-        node.meta["val"] = torch.empty([value.shape[dim] for dim in TO_NHWC], dtype=value.dtype)
+        VALUE.note(node, torch.empty([value.shape[dim] for dim in TO_NHWC], dtype=value.dtype))

@@ -13,6 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import constant_names, shape
 from cortado.ir.op import Operator, operator_of
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
@@ -37,7 +38,7 @@ def plain(node: Node) -> Order:
 
 def sizes_of(node: Node) -> tuple[int, ...]:
     """The shape of a node; a float call that gives several tensors has none."""
-    return shape(node) if isinstance(node.meta.get("val"), torch.Tensor) else ()
+    return shape(node) if isinstance(VALUE.of(node), torch.Tensor) else ()
 
 
 def inverse(order: Order) -> Order:
@@ -379,5 +380,5 @@ def _known(order: Order | None) -> Order:
 
 
 def _bytes(node: Node) -> int:
-    value = node.meta["val"]
+    value = VALUE.must(node)
     return int(value.numel()) * int(value.dtype.itemsize)
