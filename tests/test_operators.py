@@ -17,7 +17,7 @@ import cases
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
-from cortado.ir.op import Call, Operator, Pattern, Priority, Rewrite, collect, overload, registry
+from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, overload, registry
 from cortado.ops.activation import ACTIVATION
 
 OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
@@ -48,6 +48,12 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
         assert result.is_contiguous()
 
     check()
+
+
+@_parameters([op for op in registry().operators.values() if op.namespace == "cortado"])
+def test_an_operator_of_ours_is_in_a_pte_in_the_words_of_others_only(operator: Operator) -> None:
+    assert (operator.pte is not None) == (Place.PTE in operator.places)
+    assert operator.constraints  # how the .pte holds it, or why it can't
 
 
 # ---- what the records say of themselves ----------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """What the repository promises about itself: imports, layers, documents, warnings."""
 
 import ast
+import importlib
+import importlib.util
 import re
 import tomllib
 import warnings
@@ -146,6 +148,17 @@ def test_documents_point_at_things_that_exist(document: Path) -> None:
     missing = [link for link in links if not (document.parent / link).exists()]
     files = re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", text)
     assert missing + [name for name in files if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_import_what_there_is(document: Path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cortado"):
+                module = importlib.import_module(str(node.module))
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+    commands = re.findall(r"python -m (cortado[\w.]*)", document.read_text())
+    assert [name for name in commands if importlib.util.find_spec(name) is None] == []
 
 
 def test_the_version_is_the_same_everywhere() -> None:

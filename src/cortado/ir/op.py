@@ -178,10 +178,10 @@ class RowRule:
 
 @dataclass(frozen=True)
 class Rows:
-    """How a call runs row by row: one rule per tensor input. `unit` is what `n` counts in a pixelwise kernel."""
+    """How a call runs row by row: one rule per tensor input."""
 
     inputs: tuple[RowRule, ...]
-    pixelwise: bool = False
+    pixelwise: bool = False  # it runs over any span of pixels, `n` of them
     elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
     accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
 

@@ -12,7 +12,7 @@ from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
-from cortado.ops._movement import MAX_LOOPS, relayout_lists, shared, six
+from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
 from cortado.ops.slice import take
@@ -216,7 +216,7 @@ PAD = Operator(
     relayout=relayout_lists("pre_pad", "post_pad"),
     pte=in_pte,
     pte_limit=pte_limit,
-    constraints=f"finite values; rank up to {PTE_MAX_RANK} at once, in the C kernel {MAX_LOOPS}",
+    constraints=f"finite values; of more than {PTE_MAX_RANK} dimensions each is padded by itself",
     samples=samples,
 )
 
