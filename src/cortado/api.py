@@ -46,7 +46,7 @@ from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
-from cortado.plan.schedule import alternatives, schedule
+from cortado.plan.schedule import Schedules, schedule
 from cortado.run import runner
 
 Tensor = torch.Tensor
@@ -246,11 +246,12 @@ class Model:
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            planned = schedule(build_program(self.name, graph, target, options.border), options.optimize)
-            check_ram(planned, options)
+            schedules = Schedules(build_program(self.name, graph, target, options.border))
+            planned = schedules.best(options.optimize)
             single = _single_targets(self.name, graph, target, options)
         with clock.phase("plan alternatives"):
-            others = alternatives(planned)
+            others = schedules.alternatives()
+        check_ram(planned, others, options)
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("measure code"):

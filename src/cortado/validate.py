@@ -13,7 +13,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
 from cortado.frontend.export import FloatModel
-from cortado.ops.conv2d import TO_NCHW
+from cortado.ir.graph import TO_NCHW
 from cortado.options import InputLayout
 from cortado.plan.lowered import LoweredGraph
 from cortado.run.qemu import BoardFaultError

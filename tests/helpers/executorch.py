@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cortado.base.target import Isa, from_target_string
-from cortado.emit.pte.limits import RUNTIME_LIMITS
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.ir.op import Call, Operator, Place, registry
 from cortado.plan.lowered import LoweredGraph, lowered_graph
@@ -64,9 +63,8 @@ def draw_legal(operator: Operator, count: int, target: str) -> list[dict[str, An
 def is_legal(operator: Operator, arguments: Mapping[str, Any], target: str) -> bool:
     if operator.base == "quantized_linear" and Isa.MVE in from_target_string(target).isas:
         return arguments["kernel_sum"] is not None
-    limit = RUNTIME_LIMITS.get(operator.name)
     rewritten = operator.base in ("transpose", "pad", "quantized_add", "quantized_mul")
-    return limit is None or rewritten or limit(shaped(operator, arguments)) is None
+    return rewritten or operator.pte_limit(shaped(operator, arguments)) is None
 
 
 def shaped(operator: Operator, arguments: Mapping[str, Any]) -> Call:

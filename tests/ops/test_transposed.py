@@ -11,7 +11,8 @@ from torch import nn
 
 from cortado.base.target import Core
 from cortado.ir.op import Call
-from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D, Axis, Taps, group_count, zero_taps
+from cortado.ops._transposed import Axis, Taps, group_count, zero_taps
+from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
 from helpers.single import TRANSPOSED, assert_close, lower
 
 

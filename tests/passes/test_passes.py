@@ -16,7 +16,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir.graph import output_node
 from cortado.ir.op import operator_of, registry
-from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
+from cortado.options import LinearWeights
+from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph
 from cortado.passes.verify import Level
 from helpers.golden import Golden
@@ -67,9 +68,19 @@ def test_passes_are_given_what_they_declare(tiny: Model) -> None:
         def __init__(self, target_config: CortexMTargetConfig, exported_program: ExportedProgram) -> None:
             seen["both"] = (exported_program, target_config)
 
-    program = tiny.quantized.program()
-    result = CortexMPassManager(program, [Nothing, Program, Target, Both], M4).transform()
+    class Everything(Quiet, ContextPass):
+        name: ClassVar[str] = "everything"
+
+        def run(self, module: GraphModule) -> bool:
+            seen["everything"] = self.context
+            return False
+
+    program, per_tensor = tiny.quantized.program(), LinearWeights.PER_TENSOR
+    passes: list[type[CortexMPass]] = [Nothing, Program, Target, Both, Everything]
+    result = CortexMPassManager(program, passes, M4, linear=per_tensor, allow_float=True).transform()
     assert result is program
+    context = PassContext(program, M4, per_tensor, allow_float=True)
+    assert seen.pop("everything") == context
     assert seen == {"nothing": True, "program": program, "target": M4, "both": (program, M4)}
 
 

@@ -13,6 +13,7 @@ from cortado.base.target import Core, from_target_string
 from cortado.emit.c.data import _numbers, float_text, int_text
 from cortado.ir.op import Kernel, RowRule
 from cortado.memory import planner
+from cortado.memory.problem import Buffer as MemoryBuffer
 from cortado.memory.problem import Effort, Plan, Problem
 from cortado.memory.validate import validate
 from cortado.options import Optimize
@@ -21,7 +22,9 @@ from cortado.passes.orders import Orders
 from cortado.plan import branches
 from cortado.plan.planned import Planned
 from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
-from cortado.plan.schedule import alternatives, schedule
+from cortado.plan.schedule import Schedules, schedule
+from cortado.plan.segments import Known
+from cortado.plan.stages import StageRun
 
 M4 = from_target_string("cortex-m4")
 HEIGHT = 12
@@ -112,9 +115,16 @@ def checked(program: Program, optimize: Optimize = Optimize.RAM) -> Planned:
     return planned
 
 
+def known(program: Program) -> Known:
+    """What looking for the stages of a program has to look at."""
+    schedules = Schedules(program)
+    schedules.best(Optimize.RAM)
+    return schedules.known
+
+
 def test_equal_blocks_of_a_network_are_run_once() -> None:
     """A chain twice as long has the same stages, at other places."""
-    short, long = (checked(residual_chain(blocks)).choice.known for blocks in (16, 32))
+    short, long = (known(residual_chain(blocks)) for blocks in (16, 32))
     assert any(isinstance(stage, tuple) and len(stage) > 2 for stage in short.runs.known)
     assert long.runs.calls == short.runs.calls
     assert len(long.peaks) <= len(short.peaks) + 4
@@ -122,7 +132,7 @@ def test_equal_blocks_of_a_network_are_run_once() -> None:
 
 def test_stages_of_a_concat_chain_differ_by_their_length_only() -> None:
     """The widths grow with every layer; which rows are made when does not depend on them."""
-    short, long = (checked(concat_chain(layers)).choice.known.runs for layers in (8, 16))
+    short, long = (known(concat_chain(layers)).runs for layers in (8, 16))
     assert len(short.known) > 8
     assert len(long.known) <= 2 * math.log(16) / math.log(8) * len(short.known)  # n log n; without widths apart, n * n
 
@@ -168,14 +178,14 @@ def test_the_search_for_stages_ends_at_its_bound(monkeypatch: pytest.MonkeyPatch
 def test_planning_stages_counts_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage of one-row steps makes few row calls; finding room for its rings is what takes long."""
     pairs: list[int] = []
-    plan = planner.plan
+    peak = Known.peak
 
-    def counted(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
-        if effort is Effort.QUICK:
-            pairs.append(len(problem.buffers) ** 2)
-        return plan(problem, seconds, effort)
+    def counted(self: Known, buffers: Sequence[MemoryBuffer], run: StageRun) -> int:
+        if len(run.rows) > 1:
+            pairs.append(len(buffers) ** 2)
+        return peak(self, buffers, run)
 
-    monkeypatch.setattr(planner, "plan", counted)
+    monkeypatch.setattr(Known, "peak", counted)
     bound_stages(monkeypatch, 2_000)
     program = many_inputs(30)
     stages = schedule(program, Optimize.RAM).spent["stages"]
@@ -187,7 +197,9 @@ def test_what_is_chosen_does_not_depend_on_what_was_chosen_before(monkeypatch: p
     bound_stages(monkeypatch, 300)
     alone = {optimize: schedule(concat_chain(10), optimize).plan.peak for optimize in Optimize}
     for first in Optimize:
-        others = alternatives(schedule(concat_chain(10), first))
+        schedules = Schedules(concat_chain(10))
+        schedules.best(first)
+        others = schedules.alternatives()
         assert {optimize: other.arena_bytes for optimize, other in others.items()} == alone
 
 
@@ -200,7 +212,7 @@ def test_nothing_is_planned_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         return plan(problem, seconds, effort)
 
     monkeypatch.setattr(planner, "plan", counted)
-    alternatives(schedule(residual_chain(6), Optimize.BALANCED))
+    Schedules(residual_chain(6)).alternatives()
     assert len(problems) == len(set(problems))
 
 

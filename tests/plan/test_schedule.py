@@ -8,13 +8,17 @@ from torch import nn
 
 from cortado import api
 from cortado.base.target import from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.memory import planner
+from cortado.memory.problem import Effort, Plan, Problem
 from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.passes import CortexMPassManager
+from cortado.plan.checks import as_json
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Walk, build_program
-from cortado.plan.schedule import alternatives, schedule
+from cortado.plan.schedule import Schedules, schedule
 from cortado.plan.segments import ROW_CALL_INSTRUCTIONS, kernel_instructions, per_mac
 from cortado.plan.stages import run_stage
 from helpers.values import present
@@ -112,11 +116,25 @@ def test_balanced_spends_at_most_ten_percent(planned: dict[Optimize, Planned], p
     assert balanced - layers <= 0.1 * kernel_instructions(program) + len(program.steps)
 
 
-def test_alternatives_are_what_each_way_gives(planned: dict[Optimize, Planned]) -> None:
+def test_alternatives_are_what_each_way_gives(program: Program, planned: dict[Optimize, Planned]) -> None:
     wanted = {optimize: (one.plan.peak, one.row_calls) for optimize, one in planned.items()}
-    for one in planned.values():
-        found = alternatives(one)
+    for first in Optimize:
+        schedules = Schedules(program)
+        schedules.best(first)
+        found = schedules.alternatives()
         assert {optimize: (other.arena_bytes, other.row_calls) for optimize, other in found.items()} == wanted
+
+
+def test_nothing_is_planned_when_it_is_written(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an emitter reads of a plan is there: it does not search again."""
+    planned = schedule(program)
+
+    def again(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
+        raise AssertionError("planned again")
+
+    monkeypatch.setattr(planner, "plan", again)
+    assert emit_c(planned).files
+    assert as_json(planned)
 
 
 @pytest.mark.parametrize("optimize", list(Optimize))

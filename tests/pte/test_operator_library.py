@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from cortado.base.errors import CortadoError
-from cortado.emit.pte.limits import RUNTIME_LIMITS
 from cortado.frontend import zoo
 from cortado.ir.op import Operator, registry
 from cortado.ops._height_one import is_wrong_on_mve
@@ -104,8 +103,8 @@ def test_adapter_compiles_without_warnings(compiler: str) -> None:
 
 def _as_written(operator: Operator, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The arguments as they stand in a .pte for MVE; None where the call is written in another way."""
-    call, limit = shaped(operator, arguments), RUNTIME_LIMITS.get(operator.name)
-    if not is_legal(operator, arguments, MVE) or (limit is not None and limit(call) is not None):
+    call = shaped(operator, arguments)
+    if not is_legal(operator, arguments, MVE) or operator.pte_limit(call) is not None:
         return None
     if operator.base == "pad":
         zeros = [0] * (4 - arguments["input"].dim())

@@ -1,15 +1,19 @@
 """What the repository promises about itself: imports, layers, documents, warnings."""
 
 import ast
+import importlib
+import importlib.util
 import re
 import tomllib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import cortado
+from cortado.ir.op import registry
 from cortado.passes import PIPELINE
 from helpers.golden import Golden
 from helpers.paths import ROOT, TESTS
@@ -40,6 +44,72 @@ def test_of_executorchs_backends_only_the_binding_is_imported() -> None:
     assert found == {f"{BINDING}.cmsis_nn"}
     text = "".join(path.read_text() for path in SOURCES)
     assert len(re.findall(r"executorch\.backends", text)) == text.count(f"from {BINDING} import cmsis_nn")
+
+
+def imported_modules(sources: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Every module and those that it imports, wherever it does: in functions and under TYPE_CHECKING too."""
+
+    def known(path: Path) -> Iterator[str]:
+        for name in imports(path):
+            yield from (module for module in (name, name.rpartition(".")[0]) if module in sources)
+
+    return {name: set(known(path)) - {name} for name, path in sources.items()}
+
+
+def import_cycle(imported: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import one another in a circle; none if there is no such circle."""
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        return cycle
+    return []
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_modules_import_one_another() -> None:
+    imported = imported_modules({module_name(path): path for path in SOURCES})
+    assert "cortado.ops.pad" in imported["cortado.ops._height_one"]  # a module taken from its package
+    # A package's own front door opens all its rooms.
+    rooms = {name: {other for other in found if not name.startswith(f"{other}.")} for name, found in imported.items()}
+    assert import_cycle(rooms) == []
+
+
+def test_a_late_import_closes_a_circle_too(tmp_path: Path) -> None:
+    texts = {
+        "late": "def f():\n    import typed",
+        "typed": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from late import f",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert sorted(set(import_cycle(imported_modules({name: tmp_path / name for name in texts})))) == ["late", "typed"]
+
+
+def test_operators_are_known_by_their_records() -> None:
+    """Outside ops/ no table tells what an operator can do: no operator by its name, no lists of aten's operators."""
+    elsewhere = [path for path in SOURCES if path.parent.name != "ops"]
+    no_ops = ROOT / "src" / "cortado" / "frontend" / "canonical.py"  # copies, conversions, dropouts: nobody's operators
+    for path in elsewhere:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not texts & set(registry().operators), path
+        tables = [node for node in nodes if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict)]
+        listed = [ast.unparse(table) for table in tables if ast.unparse(table).count("aten.") > 1]
+        assert listed == [] or path == no_ops, path
+
+
+def test_facts_about_nodes_have_their_keys_in_one_place() -> None:
+    """A mistyped key would only be a fact that nobody knows: node.meta is read and written through ir.facts."""
+
+    def looks_inside(path: Path) -> bool:
+        nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Subscript | ast.Attribute)]
+        return any(isinstance(node.value, ast.Attribute) and node.value.attr == "meta" for node in nodes)
+
+    assert [module_name(path) for path in SOURCES if looks_inside(path)] == ["cortado.ir.facts"]
 
 
 def test_every_module_has_its_layer() -> None:
@@ -98,6 +168,17 @@ def test_documents_point_at_things_that_exist(document: Path) -> None:
     missing = [link for link in links if not (document.parent / link).exists()]
     files = re.findall(r"`((?:src|tests|docs|benchmarks)/[\w./-]+)`", text)
     assert missing + [name for name in files if "NAME" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_import_what_there_is(document: Path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cortado"):
+                module = importlib.import_module(str(node.module))
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+    commands = re.findall(r"python -m (cortado[\w.]*)", document.read_text())
+    assert [name for name in commands if importlib.util.find_spec(name) is None] == []
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -1,14 +1,16 @@
 """Budgets: when a network doesn't fit, what lives at the peak and what would help."""
 
+from collections.abc import Mapping
+
 from cortado.base.errors import CortadoError
 from cortado.memory.problem import Buffer
 from cortado.memory.timeline import peak_buffers
 from cortado.options import Border, Optimize, Options
-from cortado.plan.planned import Planned
+from cortado.plan.planned import Alternative, Planned
 from cortado.run import toolchain
 
 
-def check_ram(planned: Planned, options: Options) -> None:
+def check_ram(planned: Planned, alternatives: Mapping[Optimize, Alternative], options: Options) -> None:
     """Raises with the layer at the peak, the buffers live there, and what would help."""
     if options.ram_budget is None or planned.plan.peak <= options.ram_budget:
         return
@@ -20,7 +22,7 @@ def check_ram(planned: Planned, options: Options) -> None:
         f"At the peak ({_where(planned, live)}) these buffers live:\n"
         + "\n".join(lines)
         + "\n"
-        + _help(planned, options)
+        + _help(planned.plan.peak, alternatives[Optimize.RAM].arena_bytes, options)
     )
 
 
@@ -44,13 +46,12 @@ def _where(planned: Planned, live: list[Buffer]) -> str:
     return f"at {step.module or step.name}, {step.operator.split('::')[1]}"
 
 
-def _help(planned: Planned, options: Options) -> str:
+def _help(peak: int, least: int, options: Options) -> str:
+    """`least`: what --optimize ram needs."""
     hints = []
-    if options.optimize is not Optimize.RAM:
-        best = planned.choice.best(Optimize.RAM).plan.peak
-        if best < planned.plan.peak:
-            fits = "fits" if options.ram_budget is not None and best <= options.ram_budget else "still too much"
-            hints.append(f"--optimize ram: {best:,} bytes ({fits})")
+    if least < peak:
+        fits = "fits" if options.ram_budget is not None and least <= options.ram_budget else "still too much"
+        hints.append(f"--optimize ram: {least:,} bytes ({fits})")
     if options.border is Border.FLOAT:
         hints.append("--io int8: inputs and outputs take a quarter of the bytes")
     hints.append("a smaller input, or fewer channels in the layers above")

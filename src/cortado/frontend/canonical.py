@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.writes import make_writes_plain
-from cortado.ir.graph import USER_INPUT, Bound, add_call, bind, describe, shape
+from cortado.ir.facts import USER_INPUT, VALUE, dtype
+from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ir.op import registry
 from cortado.ops._float import add_constant, constant_data, make_out_of_place
 
@@ -75,7 +76,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     make_writes_plain(module, inputs)
     for node in list(graph.nodes):
         if node.op == "placeholder":
-            node.meta[USER_INPUT] = True  # later, constants are placeholders too
+            USER_INPUT.note(node, True)  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
     graph.eliminate_dead_code()
@@ -118,7 +119,7 @@ def _is_no_op(node: Node) -> bool:
     if node.target in _DROPOUTS:
         return not bind(node)["train"]
     if node.target in _CONVERSIONS:
-        return bool(node.meta["val"].dtype == node.all_input_nodes[0].meta["val"].dtype)
+        return bool(dtype(node) == dtype(node.all_input_nodes[0]))
     return False
 
 
@@ -131,7 +132,7 @@ def _is_constant(node: Node) -> bool:
     """A call that gives the same tensor every time: computed from constants only, not by chance."""
     if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
-    single = isinstance(node.meta.get("val"), torch.Tensor) and node.target not in _EMPTY
+    single = isinstance(VALUE.of(node), torch.Tensor) and node.target not in _EMPTY
     sources = pytree.tree_leaves((node.args[1:] if node.target in _FILLS else node.args, node.kwargs))
     return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
 
@@ -149,13 +150,13 @@ def _shaped(node: Node) -> torch.Tensor:
     """A constant, or what stands for a tensor of which only shape and type matter."""
     if node.op == "get_attr":
         return constant_data(node)
-    return torch.zeros(shape(node), dtype=node.meta["val"].dtype)
+    return torch.zeros(shape(node), dtype=dtype(node))
 
 
 def _copied(bound: Bound) -> Node | None:
     """What was written over all of a tensor."""
     written: Node = bound["src"] if "src" in bound.values else bound["value"]
-    if written.meta["val"].dtype != bound.node.meta["val"].dtype:
+    if dtype(written) != dtype(bound.node):
         return None
     sizes = list(shape(bound.node))
     return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import _ModuleStackTracer
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.canonical import context_body
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import describe, source_line
 from cortado.ops._float import out_of_place
 
@@ -182,7 +183,7 @@ def _place(node: Node, inner: Sequence[GraphModule] = ()) -> str:
 
 
 def _values(node: Node) -> list[Any]:
-    value = node.meta.get("val")
+    value = VALUE.of(node)
     return list(value) if isinstance(value, tuple | list) else [value]
 
 

@@ -20,11 +20,12 @@ from torchao.quantization.pt2e.quantizer import (
 
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
+from cortado.ir.facts import Fact
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.op import Match, Pattern, Quantization, Role, SharedWith, find
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
-ANNOTATION = "quantization_annotation"
+ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
@@ -264,9 +265,8 @@ class _Annotator:
                 for operand, spec in self.inputs[node].items()
             }
             output = self._spec(node, roots) if node in self.outputs else None
-            node.meta[ANNOTATION] = QuantizationAnnotation(
-                inputs, output, allow_implicit_sharing=False, _annotated=True
-            )
+            annotation = QuantizationAnnotation(inputs, output, allow_implicit_sharing=False, _annotated=True)
+            ANNOTATION.note(node, annotation)
 
     def _spec(self, place: Place, roots: dict[int, Place]) -> Spec:
         group = self.groups[place]

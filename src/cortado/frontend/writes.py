@@ -16,6 +16,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from cortado.base.errors import CortadoError
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, bind, describe
 
 aten = torch.ops.aten
@@ -51,7 +52,7 @@ def make_writes_plain(module: GraphModule, inputs: Sequence[Tensor] | None) -> N
 
 
 def _zeros(graph: Graph) -> list[Tensor]:
-    values = [node.meta["val"] for node in graph.nodes if node.op == "placeholder"]
+    values = [VALUE.must(node) for node in graph.nodes if node.op == "placeholder"]
     return [torch.zeros(value.shape, dtype=value.dtype) for value in values]
 
 
@@ -293,5 +294,5 @@ def _slice(apply: Apply, value: Any, dim: int, start: int, stop: int, size: int)
 
 
 def _reshape(apply: Apply, value: Any, size: Sequence[int]) -> Any:
-    known = value.meta["val"].shape if isinstance(value, Node) else value.shape
+    known = VALUE.must(value).shape if isinstance(value, Node) else value.shape
     return value if tuple(known) == tuple(size) else apply(aten.reshape.default, value, list(size))

@@ -23,8 +23,11 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
+from cortado.ir.facts import CONSTANT, DEBUG_HANDLE, FROM_NODE, MODULE_STACK, STACK_TRACE, TORCH_FN, TWIN, VALUE, Fact
 
 Tensor = torch.Tensor
+
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)  # kernels work in NHWC, models speak NCHW
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def bind(node: Node) -> Bound:
 
 def fake(node: Node) -> FakeTensor:
     """The tensor a node stands for: shape and dtype without data."""
-    value = node.meta.get("val")
+    value = VALUE.of(node)
     if not isinstance(value, torch.Tensor):
         raise CortadoError(f"{describe(node)} gives {type(value).__name__}, expected one tensor")
     return value  # type: ignore[return-value]
@@ -92,7 +95,7 @@ _LIBRARY = re.compile(r"(site|dist)-packages/(torch|torchao)/|^File \"" + re.esc
 
 def source_line(node: Node) -> str | None:
     """The user's own line: the innermost stack frame outside torch."""
-    lines = [text.strip() for text in (node.meta.get("stack_trace") or "").splitlines() if text.strip()]
+    lines = [text.strip() for text in (STACK_TRACE.of(node) or "").splitlines() if text.strip()]
     frames = [(lines[i], lines[i + 1] if i + 1 < len(lines) else "") for i in range(len(lines)) if _is_frame(lines[i])]
     mine = [(where, code) for where, code in frames if _LIBRARY.search(where) is None]
     if not mine:
@@ -108,7 +111,7 @@ def _is_frame(text: str) -> bool:
 
 def module_path(node: Node) -> str | None:
     """The user's module, as in 'features.3.conv'."""
-    stack = node.meta.get("nn_module_stack")
+    stack = MODULE_STACK.of(node)
     if not stack:
         return None
     path = str(list(stack.values())[-1][0])
@@ -122,14 +125,13 @@ def describe(node: Node) -> str:
     return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
 
 
-TWIN = "cortado_twin"  # in a node's meta: the node of the float graph whose values it holds, in whatever layout
-_ORIGIN_KEYS = ("nn_module_stack", "stack_trace", "torch_fn", "from_node", "debug_handle", TWIN)
+_ORIGIN: tuple[Fact[Any], ...] = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE, TWIN)
 
 
 def copy_origin(source: Node, target: Node) -> None:
-    for key in _ORIGIN_KEYS:
-        if key in source.meta and key not in target.meta:
-            target.meta[key] = source.meta[key]
+    for fact in _ORIGIN:
+        if not fact.known(target):
+            fact.take(target, source)
 
 
 # ---- building ------------------------------------------------------------------------------------------------
@@ -138,23 +140,21 @@ def copy_origin(source: Node, target: Node) -> None:
 def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
     """Adds target(*args) to the graph of `like`, with its origin and a value computed on fake tensors."""
     node = like.graph.call_function(target, args, kwargs)
-    values = pytree.tree_map_only(Node, lambda n: n.meta["val"], (args, kwargs))
+    values = pytree.tree_map_only(Node, VALUE.must, (args, kwargs))
     mode = fake_mode_of(like.graph)
     with mode if mode is not None else nullcontext():
-        node.meta["val"] = target(*values[0], **values[1])
+        VALUE.note(node, target(*values[0], **values[1]))
     copy_origin(like, node)
     return node
 
 
 def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:
-    values = (node.meta.get("val") for node in graph.nodes)
+    values = (VALUE.of(node) for node in graph.nodes)
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
 
 
 # ---- constants of an ExportedProgram -------------------------------------------------------------------------
 
-CONSTANT = "cortado_constant"  # in a placeholder's meta: its name in the state dict
-USER_INPUT = "cortado_input"  # in a placeholder's meta: an input of the model, not a constant
 _CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -171,7 +171,7 @@ def constant_value(program: ExportedProgram, node: Any) -> Tensor | None:
     """The data behind a constant placeholder; None for anything else."""
     if not isinstance(node, Node) or node.op != "placeholder":
         return None
-    known = node.meta.get(CONSTANT)  # noted by lift and add_constant; a program of another origin is searched
+    known = CONSTANT.of(node)  # noted by lift and add_constant; a program of another origin is searched
     if known is not None:
         return program.state_dict.get(known)
     for spec in program.graph_signature.input_specs:
@@ -191,9 +191,9 @@ def add_constant(program: ExportedProgram, name: str, data: Tensor) -> Node:
             graph.erase_node(node)
             node = graph.placeholder(name)
     node.target = node.name
-    node.meta[CONSTANT] = node.name
+    CONSTANT.note(node, node.name)
     data = data.detach().contiguous()
-    node.meta["val"] = mode.from_tensor(data, static_shapes=True)
+    VALUE.note(node, mode.from_tensor(data, static_shapes=True))
     program.state_dict[node.name] = data
     spec = InputSpec(InputKind.BUFFER, TensorArgument(name=node.name), node.name, persistent=True)
     program.graph_signature.input_specs.insert(0, spec)
@@ -261,8 +261,8 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
             with graph.inserting_before(first):
                 holder = graph.placeholder("c_" + target.replace(".", "_"))
             holder.target = holder.name  # two attributes may differ in a dot only
-            holder.meta[CONSTANT] = target
-            holder.meta["val"] = mode.from_tensor(data, static_shapes=True)
+            CONSTANT.note(holder, target)
+            VALUE.note(holder, mode.from_tensor(data, static_shapes=True))
             placeholders[target] = holder
             state[target] = data
         node.replace_all_uses_with(placeholders[target])
@@ -278,11 +278,11 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
 def _fill_values(graph: torch.fx.Graph, mode: FakeTensorMode) -> None:
     """PT2E's quantize and dequantize nodes come without values; they keep their input's shape."""
     for node in graph.nodes:
-        if node.op == "call_function" and "val" not in node.meta:
-            source = node.all_input_nodes[0].meta["val"]
-            dtype = bind(node)["dtype"] if "dequantize" not in str(node.target) else torch.float32
+        if node.op == "call_function" and not VALUE.known(node):
+            source = VALUE.must(node.all_input_nodes[0])
+            kind = bind(node)["dtype"] if "dequantize" not in str(node.target) else torch.float32
             with mode:
-                node.meta["val"] = torch.empty_like(source, dtype=dtype)
+                VALUE.note(node, torch.empty_like(source, dtype=kind))
 
 
 def _attribute(module: torch.nn.Module, target: str) -> Tensor:

@@ -6,9 +6,9 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cache
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
 
@@ -75,6 +76,14 @@ class Lowering(Protocol):
     def bounds(self) -> tuple[int, int]: ...
 
 
+class Priority(IntEnum):
+    """When a pattern is asked whether it takes a node; two of one target can't have the same."""
+
+    SPECIAL = 0  # before the general one of its target: it takes some nodes only
+    GENERAL = 1
+    NOBODY_ELSE = 2  # only for targets that no other pattern names
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A road from aten nodes to calls of operators."""
@@ -82,7 +91,14 @@ class Pattern:
     aten: tuple[OpOverload, ...]
     match: Callable[[Bound], Quantization | Reject]
     lower: Callable[[Lowering], Node]
+    priority: Priority = Priority.GENERAL
     fuses_clamp: bool = False  # a relu, relu6, hardtanh or clamp behind it becomes the kernel's activation bounds
+    # Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
+    # clamping behind.
+    monotone: bool = False
+    images: bool = False  # of rank 4, its result lies in memory as NHWC
+    # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
+    in_float: Callable[..., Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,10 +178,10 @@ class RowRule:
 
 @dataclass(frozen=True)
 class Rows:
-    """How a call runs row by row: one rule per tensor input. `unit` is what `n` counts in a pixelwise kernel."""
+    """How a call runs row by row: one rule per tensor input."""
 
     inputs: tuple[RowRule, ...]
-    pixelwise: bool = False
+    pixelwise: bool = False  # it runs over any span of pixels, `n` of them
     elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
     accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
 
@@ -231,12 +247,18 @@ class Operator:
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8
     view: bool = False  # no data moves: the output is the input's buffer under another shape
+    permutes: bool = False  # the output holds the input's values, each once, in another order
+    identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
+    # Constants that hold something for each output channel, weights first: the output's channels follow their order.
+    channel_constants: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
     # The same call in operators that a .pte may hold: pte(arguments, add, target); add(operator, **arguments) -> Node.
     pte: Callable[[Mapping[str, Any], Callable[..., Node], CortexMTargetConfig], Node] | None = None
+    # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
+    pte_limit: Callable[[Call], str | None] = lambda call: None
     places: frozenset[Place] = frozenset(Place)
     constraints: str = ""
     samples: Callable[[], Any] | None = None  # a hypothesis strategy of legal argument dictionaries
@@ -247,6 +269,11 @@ class Operator:
         if Place.PTE in self.places:
             return None
         return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
+    def same_values(self) -> bool:
+        """The output holds the input's values, each once."""
+        return self.view or self.permutes
 
     @property
     def namespace(self) -> str:
@@ -294,21 +321,35 @@ class Registry:
 @cache
 def registry() -> Registry:
     package = importlib.import_module("cortado.ops")  # by listing, not by name: ops/ stand above this module
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    modules = [importlib.import_module(f"cortado.ops.{name}") for name in names]
+    return collect([value for module in modules for value in vars(module).values()])
+
+
+def collect(values: Iterable[Any]) -> Registry:
+    """The records among these values, in whatever order they come; one may come several times."""
     operators: dict[str, Operator] = {}
-    patterns: dict[OpOverload, tuple[Pattern, ...]] = {}
+    patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
     rewrites: dict[OpOverload, Rewrite] = {}
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        if info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"cortado.ops.{info.name}")
-        for value in vars(module).values():
-            if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
-                raise CortadoError(f"two operators are called {value.name}")
-            if isinstance(value, Pattern):
-                patterns.update({target: (*patterns.get(target, ()), value) for target in value.aten})
-            if isinstance(value, Rewrite):
-                rewrites.update(dict.fromkeys(value.aten, value))
-    return Registry(operators, patterns, rewrites)
+    for value in values:
+        if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
+            raise CortadoError(f"two operators are called {value.name}")
+        for target in value.aten if isinstance(value, Pattern) else ():
+            if patterns.setdefault(target, {}).setdefault(value.priority, value) is not value:
+                raise CortadoError(
+                    f"two patterns take {target} with priority {value.priority.name}; say with Pattern.priority which "
+                    "of them is asked first"
+                )
+        for target in value.aten if isinstance(value, Rewrite) else ():
+            if rewrites.setdefault(target, value) is not value:
+                raise CortadoError(f"two rewrites take {target}; there can be one per target")
+    return Registry(operators, {target: _asked(found) for target, found in patterns.items()}, rewrites)
+
+
+def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:
+    """The patterns of one target in the order in which they are asked."""
+    others = [priority for priority in sorted(found) if priority is not Priority.NOBODY_ELSE]
+    return tuple(found[priority] for priority in others or found)
 
 
 @dataclass(frozen=True)
@@ -319,29 +360,32 @@ class Match:
     quantization: Quantization
 
 
+def patterns_of(target: Any) -> tuple[Pattern, ...]:
+    """The patterns that take calls of a target, in the order in which they are asked."""
+    return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
+
+
 def find(node: Node) -> Match | Reject:
-    """The first pattern that takes a node, or why none does."""
-    reasons = []
+    """The first pattern that takes a node, or why none does: what the most general one says."""
+    refused = Reject("no integer operator for it (see `cortado ops`)")
     bound = bind(node)
-    target = node.target
-    patterns = registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
-    for pattern in patterns:
+    for pattern in patterns_of(node.target):
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
             reason = _not_real(bound, quantization)
             if reason is None:
                 return Match(pattern, quantization)
             quantization = Reject(reason)
-        reasons.append(quantization.reason)
-    return Reject("; ".join(reasons) or "no integer operator for it (see `cortado ops`)")
+        refused = quantization
+    return refused
 
 
 def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
     activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
-        value = operand.meta.get("val")
-        if isinstance(value, Tensor) and not value.dtype.is_floating_point and operand.meta.get("qparams") is None:
+        value = VALUE.of(operand)
+        if isinstance(value, Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(operand):
             kind = str(value.dtype).removeprefix("torch.")
             return f"its {argument} holds {kind} values, and only real numbers can be quantized"
     return None

@@ -3,7 +3,7 @@
 import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -18,11 +18,12 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError, Reject
+from cortado.ir.facts import VALUE, Fact
 from cortado.ir.graph import module_path, source_line
+from cortado.ir.op import patterns_of
 
 Tensor = torch.Tensor
 
-FLOAT = "cortado_float"  # in the meta of a node of the lowered graph: the FloatCall that it is
 GETITEM = "getitem"
 NAMESPACE = "aten"
 
@@ -37,6 +38,9 @@ class FloatCall:
     reason: str
     edge: ExportedProgram = field(repr=False)
     kernels: tuple[str, ...]
+
+
+FLOAT: Fact[FloatCall] = Fact("cortado_float")  # of a node of the lowered graph that stays in float
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
@@ -89,26 +93,15 @@ class _Single(torch.nn.Module):
     def forward(self, *tensors: Tensor) -> Any:
         given = iter(tensors)
         arguments = pytree.tree_map_only(Node, lambda node: next(given), self.arguments)
-        return _rms_norm(**arguments) if self.target == torch.ops.aten.rms_norm.default else self.target(**arguments)
-
-
-def _rms_norm(
-    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
-    beside a tensor, which would become a constant of the program."""
-    dims = list(range(-len(normalized_shape), 0))
-    eps = torch.finfo(torch.float32).eps if eps is None else eps
-    mean = (input * input).mean(dims, keepdim=True)
-    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
-    return result if weight is None else result * weight
+        written = [pattern.in_float for pattern in patterns_of(self.target) if pattern.in_float is not None]
+        return (written[0] if written else self.target)(**arguments)
 
 
 def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:
     """One call by itself, on ExecuTorch's own road to the edge dialect."""
     from executorch.exir import EdgeCompileConfig, to_edge
 
-    values = [node.meta["val"] for node in operands(arguments)]
+    values = [VALUE.must(node) for node in operands(arguments)]
     tensors = tuple(torch.zeros(tuple(int(size) for size in value.shape), dtype=value.dtype) for value in values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch to itself
@@ -126,7 +119,7 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
 
 
 def _is_static(node: Node) -> bool:
-    values = pytree.tree_leaves(node.meta.get("val"))
+    values = pytree.tree_leaves(VALUE.of(node))
     return all(isinstance(value, Tensor) and all(isinstance(n, int) for n in value.shape) for value in values)
 
 
@@ -162,7 +155,7 @@ def kernels() -> frozenset[str]:
 def is_float(node: Node) -> bool:
     """A float call of the lowered graph, or one of several results of such a call."""
     source = node.args[0] if node.target is operator.getitem else None
-    return FLOAT in node.meta or (isinstance(source, Node) and FLOAT in source.meta)
+    return FLOAT.known(node) or (isinstance(source, Node) and FLOAT.known(source))
 
 
 # ---- what is told of them --------------------------------------------------------------------------------------
@@ -188,11 +181,11 @@ def float_operators(program: ExportedProgram) -> list[FloatOperator]:
             operator=str(node.target),
             module=module_path(node),
             source=source_line(node),
-            reason=node.meta[FLOAT].reason,
-            kernels=node.meta[FLOAT].kernels,
+            reason=kept.reason,
+            kernels=kept.kernels,
         )
         for node in program.graph_module.graph.nodes
-        if FLOAT in node.meta
+        if (kept := FLOAT.of(node)) is not None
     ]
 
 

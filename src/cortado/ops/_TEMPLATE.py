@@ -217,9 +217,12 @@ LERP = Operator(
     places=frozenset({Place.C}),  # leave it out where the .pte can hold it too
     constraints="equal shapes, 0 < weight < 1; C bundle only: ExecuTorch has no such operator",
     samples=samples,
-    # Also: dtype of the result (int8), pte (the same call in operators that a .pte may hold).
+    # Also: dtype of the result (int8); pte, the same call in operators that a .pte may hold; pte_limit, what kernels of
+    # ExecuTorch's can't do; permutes, identity and channel_constants, which let the passes drop and move calls.
 )
 
-# fuses_clamp: a relu or clamp behind it becomes its bounds (lowering.bounds()) instead of a call of its own.
+# fuses_clamp: a relu or clamp behind it becomes its bounds (lowering.bounds()) instead of a call of its own. Also:
+# monotone, so that a clamp behind it may go in front of it; images, whose results lie in memory as NHWC; in_float, how
+# the .pte holds it in float where ExecuTorch can't take the aten call.
 LERP_PATTERN = Pattern(aten=(aten.lerp.Scalar,), match=match, lower=lower, fuses_clamp=True)
 LERP_REWRITE = Rewrite(aten=(aten.lerp.Tensor,), rewrite=to_scalar_weight)

@@ -16,10 +16,11 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
-from cortado.ir.graph import Bound, add_call, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows
+from cortado.ir.facts import dtype
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
+from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows, patterns_of
 from cortado.ops._float import add_permute, add_view
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
+from cortado.ops.pad import looks_channels_last
 from cortado.ops.pointwise import is_pointwise, uniform_value
 from cortado.ops.reshape import VIEW
 
@@ -52,23 +53,12 @@ def form_of(sizes: Shape, out: Shape) -> Form | None:
     return Form.CHANNEL if inner == [1] and len(out) >= 3 and out[0] == 1 and aligned[1] == out[1] else None
 
 
-_IMAGES = frozenset(
-    (
-        aten.conv2d.default,
-        aten.conv_transpose2d.input,
-        aten.avg_pool2d.default,
-        aten.max_pool2d.default,
-        aten.upsample_nearest2d.vec,
-        aten.pixel_shuffle.default,
-    )
-)
-
-
 def is_image(node: Node) -> bool:
     """Whether a tensor comes out of convolutions or pools, and so lies in memory as NHWC."""
     while is_pointwise(node):
         node = node.all_input_nodes[0]
-    return len(shape(node)) == 4 and (node.op == "placeholder" or node.target in _IMAGES)
+    made = any(pattern.images for pattern in patterns_of(node.target))
+    return len(shape(node)) == 4 and (node.op == "placeholder" or made)
 
 
 # ---- in the float graph --------------------------------------------------------------------------------------
@@ -146,7 +136,7 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
     sides = (bound["self"], bound["other"])
     if not all(isinstance(side, Node) and uniform_value(side) is None for side in sides):
         return Reject(f"{name} with a single tensor is part of a pointwise function that could not be made a table")
-    if any(node.meta["val"].dtype not in (torch.float32, torch.int8) for node in sides):
+    if any(dtype(node) not in (torch.float32, torch.int8) for node in sides):
         return Reject(f"{name} of tensors that are not float32")
     forms = [form_of(shape(bound[side]), shape(bound.node)) for side in ("self", "other")]
     if Form.EQUAL not in forms or None in forms or (not by_channel and forms != [Form.EQUAL] * 2):
@@ -230,6 +220,16 @@ def in_pte(operator: Operator, arguments: Mapping[str, Any], add: Callable[..., 
     first = add(VIEW, self=arguments["self"], size=[math.prod(sizes) // channels, channels, 1, 1])
     second = add(VIEW, self=arguments["other"], size=[1, channels, 1, 1])
     return add(VIEW, self=add(operator, **{**arguments, "self": first, "other": second}), size=list(sizes))
+
+
+def pte_limit(call: Call) -> str | None:
+    """What remains of broadcasting in the runtime's kernels."""
+    mine, other = call.shape("self"), call.shape("other")
+    one, every = sorted((mine, other), key=math.prod)
+    per_channel = len(mine) == len(other) == 4 and one[1] == every[1] == math.prod(one) and looks_channels_last(every)
+    if mine == other or per_channel:
+        return None
+    return f"takes equal shapes or one value per element of dimension 1, found {list(mine)} and {list(other)}"
 
 
 def by_channel(call: Call) -> int | None:

@@ -8,6 +8,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, fake_mode_of, is_call, shape
 
 aten = torch.ops.aten
@@ -39,7 +40,7 @@ def add_constant(like: Node, name: str, data: Tensor) -> Node:
     module.register_buffer(unique, data)
     node = like.graph.get_attr(unique)
     mode = fake_mode_of(like.graph)
-    node.meta["val"] = data if mode is None else mode.from_tensor(data, static_shapes=True)
+    VALUE.note(node, data if mode is None else mode.from_tensor(data, static_shapes=True))
     return node
 
 

@@ -15,8 +15,22 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
-from cortado.ir.graph import USER_INPUT, Bound, add_call, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, Rows
+from cortado.ir.facts import QPARAMS, TABLE, USER_INPUT, dtype
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import (
+    ONE_ROW,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Priority,
+    Quantization,
+    Rewrite,
+    Role,
+    Rows,
+)
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops.pointwise import (
@@ -50,17 +64,17 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if bound.node.meta["val"].dtype not in (torch.float32, torch.int8):
-        return Reject(f"gives {bound.node.meta['val'].dtype}, and only float32 results are quantized")
+    if dtype(bound.node) not in (torch.float32, torch.int8):
+        return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
     fixed = FIXED_OUTPUT.get(last_call(bound.node), Role.ACTIVATION)
     return Quantization({operand_name(bound.node): Role.ACTIVATION}, fixed)
 
 
 def refuse(bound: Bound) -> Reject:
     """What is left of comparisons and selections once every function of one tensor has become a table."""
-    if bound.node.meta["val"].dtype == torch.bool:
+    if dtype(bound.node) == torch.bool:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
-    found = [node.meta["val"].dtype for node in bound.node.all_input_nodes if USER_INPUT in node.meta]
+    found = [dtype(node) for node in bound.node.all_input_nodes if USER_INPUT.known(node)]
     if len(bound.node.all_input_nodes) == 1 and found and found[0] != torch.float32:
         return Reject(
             f"converts an input of {found[0]}, and the model's inputs must be float32; move the conversion out of the "
@@ -74,10 +88,11 @@ def refuse(bound: Bound) -> Reject:
 
 def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
     """A call that looks every code of `source` up in these 256 entries; a table of a table is one table."""
-    if "table" in source.meta:
-        codes, source = codes[source.meta["table"].to(torch.int64) + 128], source.kwargs["input"]  # type: ignore[assignment]
+    before = TABLE.of(source)
+    if before is not None:
+        codes, source = codes[before.to(torch.int64) + 128], source.kwargs["input"]  # type: ignore[assignment]
     node = lowering.call(ACTIVATION, input=source, lut=lowering.constant("table", codes))
-    node.meta["table"] = codes
+    TABLE.note(node, codes)
     return node
 
 
@@ -99,7 +114,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def match_rescale(bound: Bound) -> Quantization | Reject:
-    if "qparams" not in bound["input"].meta:
+    if not QPARAMS.known(bound["input"]):
         return Reject("a float tensor")
     return Quantization({"input": Role.ACTIVATION})
 
@@ -176,6 +191,11 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
+def is_identity(call: Call) -> bool:
+    """A table that gives back every code is no table: a relu behind a relu, a product with a number."""
+    return torch.equal(call["lut"], all_codes().to(torch.int8))
+
+
 def samples() -> Any:
     from hypothesis import strategies as st
 
@@ -199,25 +219,15 @@ ACTIVATION = Operator(
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
     relayout=lambda arguments, perm: arguments,
+    identity=is_identity,
     constraints="infinite values saturate, undefined ones give the output's zero point",
     samples=samples,
 )
 
-_WITH_OPERATORS_OF_THEIR_OWN = frozenset(
-    (
-        aten.add.Tensor,
-        aten.sub.Tensor,
-        aten.mul.Tensor,
-        aten.div.Tensor,
-        aten.minimum.default,
-        aten.maximum.default,
-    )
-)
-
 ACTIVATION_PATTERN = Pattern(aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower)
-RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale)
+RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale, priority=Priority.SPECIAL)
 REFUSED_PATTERN = Pattern(
-    aten=tuple(sorted(COMBINATIONS - _WITH_OPERATORS_OF_THEIR_OWN, key=str)), match=refuse, lower=lower
+    aten=tuple(sorted(COMBINATIONS, key=str)), match=refuse, lower=lower, priority=Priority.NOBODY_ELSE
 )
 
 RRELU_REWRITE = Rewrite(aten=(aten.rrelu.default,), rewrite=to_leaky_relu)

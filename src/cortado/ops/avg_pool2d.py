@@ -12,7 +12,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
 from cortado.base.target import Core
-from cortado.ir.graph import Bound
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound
 from cortado.ir.op import (
     ONE_ROW,
     Call,
@@ -27,7 +27,7 @@ from cortado.ir.op import (
     SharedWith,
 )
 from cortado.ops import packing
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC, pair
+from cortado.ops._float import pair
 
 aten = torch.ops.aten
 _UNIT = Fixed.of(1.0)
@@ -207,4 +207,4 @@ AVG_POOL2D = Operator(
     samples=samples,
 )
 
-AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower)
+AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True)

@@ -17,7 +17,7 @@ from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8,
 from cortado.base.target import Core
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
-from cortado.ops import conv2d
+from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
 
 aten = torch.ops.aten
@@ -138,7 +138,7 @@ def lower(lowering: Lowering) -> Node:
     fixed = Fixed.of(left.scale * right.scale / out.scale)
     depth = shape(lowering.node("self"))[2]
     most = depth * _reach(left.zero_point) * _reach(right.zero_point)
-    conv2d.check_sums(lowering.bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([fixed.shift]))
+    check_sums(lowering.bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([fixed.shift]))
     constant = lowering.data("mat2")
     return lowering.call(
         BATCH_MATMUL,

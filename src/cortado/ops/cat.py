@@ -9,6 +9,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -72,7 +73,7 @@ def join(lowering: Lowering, parts: list[Node], dim: int) -> Node:
 
 def requantize(lowering: Lowering, node: Node) -> Node:
     """An input in the output's scale."""
-    have = node.meta["qparams"]
+    have = QPARAMS.must(node)
     if have == lowering.out:
         return node
     return table(lowering, node, entries(have.dequantize(all_codes()), lowering.out))

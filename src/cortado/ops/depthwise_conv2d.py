@@ -13,10 +13,28 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
-from cortado.ops import _height_one, conv2d, packing
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC, WEIGHTED, Numbers, Stream, Variant
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
+from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Priority, Quantization, RowRule, Rows
+from cortado.ops import _height_one, packing
+from cortado.ops._convolution import (
+    SUFFIX,
+    WEIGHTED,
+    Numbers,
+    Stream,
+    Variant,
+    check_constants,
+    cmsis_layer,
+    common_fields,
+    finish,
+    macs,
+    packed,
+    requantization,
+    spatial_shape,
+    weighted_case,
+    window,
+    window_fields,
+    without_vectors,
+)
 
 aten = torch.ops.aten
 
@@ -40,35 +58,35 @@ def reference(
     x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
     w = weight.to(torch.float64).permute(3, 0, 1, 2)
     acc = torch.conv2d(x, w, None, stride, padding, dilation, groups=input.shape[3]).permute(TO_NHWC).to(torch.int64)
-    return conv2d.finish(
-        acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max
-    )
+    return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
     _, kh, kw, out_c = call.shape("weight")
-    return conv2d.spatial_shape(call, (kh, kw), out_c)
+    return spatial_shape(call, (kh, kw), out_c)
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if not conv2d.is_depthwise(bound):
-        return Reject("not a depthwise convolution")
-    return conv2d.check_constants(bound) or Quantization(WEIGHTED)
+    """Every input channel makes its own output channels.
+
+    A single input channel is an ordinary convolution, several images are a grouped one: ExecuTorch's kernel takes one.
+    """
+    images, channels = shape(bound["input"])[:2]
+    if bound["groups"] != channels or channels == 1 or images > 1:
+        return Reject("not a depthwise convolution of one image")
+    return check_constants(bound) or Quantization(WEIGHTED)
 
 
 def lower(lowering: Lowering) -> Node:
-    """Several images go to a grouped convolution: ExecuTorch's depthwise kernel takes one."""
     weight, groups = lowering.data("weight"), lowering.bound["groups"]
     assert weight is not None
-    if shape(lowering.node("input"))[0] > 1:
-        return conv2d.lower(lowering)
     result = lowering.call(
         DEPTHWISE,
         input=lowering.transpose(lowering.node("input"), TO_NHWC),
         weight=lowering.constant("weight", weight.permute(1, 2, 3, 0)),
         depth_multiplier=weight.shape[0] // groups,
-        **conv2d.window(lowering.bound),
-        **conv2d.requantization(lowering, weight),
+        **window(lowering.bound),
+        **requantization(lowering, weight),
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -99,9 +117,14 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
         cmsis_nn.DataType.A8W8,
         output_nhwc=call.out_shape,
         ch_mult=call["depth_multiplier"],
-        **conv2d.cmsis_layer(call),
+        **cmsis_layer(call),
     )
     return (int(size),)
+
+
+def pte_limit(call: Call) -> str | None:
+    images = call.shape("input")[0]
+    return f"takes one image at a time, found a batch of {images}" if images > 1 else None
 
 
 def rows(call: Call) -> Rows:
@@ -111,14 +134,14 @@ def rows(call: Call) -> Rows:
 def kernel(call: Call, core: Core) -> Kernel:
     weights = call.array("weight")
     _, kh, kw, out_c = weights.shape
-    common = conv2d.common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))
+    common = common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))
     fields = {
-        **conv2d.window_fields(call, (kh, kw)),
+        **window_fields(call, (kh, kw)),
         "depth_multiplier": call["depth_multiplier"],
         "weights": Array(weights.reshape(kh, kw, out_c)),
         **common,
     }
-    stream = conv2d.Stream.of(common, weights.reshape(kh, kw, out_c), core)
+    stream = Stream.of(common, weights.reshape(kh, kw, out_c), core)
     variant = _variant(stream, core, fields) if stream is not None and call["depth_multiplier"] == 1 else None
     chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
     return Kernel(
@@ -134,7 +157,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def _packed(fields: dict[str, Any], stream: Numbers) -> dict[str, Any]:
     """With a depth multiplier of 1, which all variants need, neither it nor the output channels are of use."""
     kept = {name: value for name, value in fields.items() if name not in ("depth_multiplier", "out_c")}
-    return conv2d.packed(kept, stream)
+    return packed(kept, stream)
 
 
 def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
@@ -147,7 +170,7 @@ def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | No
         name = "depthwise" if channels >= 16 else "depthwise_few"
         mve = (f"{name}_s8__mve.c", "depthwise_pixel_s8__mve.S", "cortado_scratch.c")
         return Variant(f"{name}_s8__mve", mve, fields, packing.scratch_depthwise_mve(kh, kw))
-    core = conv2d.without_vectors(core)
+    core = without_vectors(core)
     columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
     clamp = (fields["act_min"], fields["act_max"])
     if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
@@ -157,7 +180,7 @@ def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | No
         fields = _packed(fields, packing.pack_depthwise(*stream.all, core))
         pixel = ("depthwise_pixel_s8__scalar_dsp.S", "depthwise_pixel_s8__scalar.c")
         sources = ("depthwise_s8__scalar_dsp.c", *pixel, "cortado_scratch.c")
-        return Variant(f"depthwise_s8__{conv2d.SUFFIX[core]}", sources, fields, packing.scratch_depthwise(kh, kw, core))
+        return Variant(f"depthwise_s8__{SUFFIX[core]}", sources, fields, packing.scratch_depthwise(kh, kw, core))
     return None
 
 
@@ -171,7 +194,7 @@ def samples() -> Any:
         in_c = draw(sampling.CHANNELS)
         multiplier = draw(st.sampled_from([1, 1, 1, 2, 3]))
         kernel = draw(st.sampled_from([(3, 3), (3, 3), (1, 1), (5, 5), (2, 3), (1, 4)]))
-        case = conv2d.weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier))
+        case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier))
         return {**case, "depth_multiplier": multiplier}
 
     return draw_case()
@@ -189,11 +212,19 @@ DEPTHWISE = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
-    macs=conv2d.macs,
+    macs=macs,
     pte=in_pte,
+    pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     constraints="constant weights and bias; sums that fit 32 bits; several images run as a grouped convolution",
     samples=samples,
 )
 
-DEPTHWISE_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True)
+DEPTHWISE_PATTERN = Pattern(
+    aten=(aten.conv2d.default,),
+    match=match,
+    lower=lower,
+    priority=Priority.SPECIAL,
+    fuses_clamp=True,
+    images=True,
+)

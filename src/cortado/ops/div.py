@@ -93,6 +93,11 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
+def pte_limit(call: Call) -> str | None:
+    mine, other = call.shape("self"), call.shape("other")
+    return None if mine == other else f"takes equal shapes, found {list(mine)} and {list(other)}"
+
+
 def samples() -> Any:
     """Zero denominators, ties and saturation included."""
     from hypothesis import strategies as st
@@ -126,6 +131,7 @@ DIV = Operator(
     rows=_binary.rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
+    pte_limit=pte_limit,
     constraints="equal shapes; other shapes are expanded first; a constant divisor becomes a product",
     samples=samples,
 )

@@ -11,7 +11,8 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, int_list
 from cortado.base.target import Core
-from cortado.ir.graph import USER_INPUT, Bound, shape
+from cortado.ir.facts import USER_INPUT, dtype
+from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops._movement import relayout_dim, shared
 
@@ -40,12 +41,12 @@ def pick(lowering: Lowering, node: Node, dim: int, index: Sequence[int]) -> Node
 
 
 def _check_index(node: Node) -> Reject | None:
-    if USER_INPUT in node.meta:
+    if USER_INPUT.known(node):
         return Reject(f"needs constant positions, got the model's input '{node.name}'")
     if node.op not in ("get_attr", "placeholder"):
         return Reject(f"needs constant positions, got the result of {node.name}")
-    if node.meta["val"].dtype not in (torch.int64, torch.int32) or len(shape(node)) > 1:
-        return Reject(f"needs a list of positions, got {node.meta['val'].dtype} of shape {list(shape(node))}")
+    if dtype(node) not in (torch.int64, torch.int32) or len(shape(node)) > 1:
+        return Reject(f"needs a list of positions, got {dtype(node)} of shape {list(shape(node))}")
     return None
 
 

@@ -17,13 +17,14 @@ from cortado.base.target import Core, Isa
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops import conv2d
+from cortado.ops._convolution import WEIGHTED, check_constants, check_sums, finish, requantization, sum_bounds
 from cortado.options import LinearWeights
 
 aten = torch.ops.aten
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return conv2d.check_constants(bound) or Quantization(conv2d.WEIGHTED)
+    return check_constants(bound) or Quantization(WEIGHTED)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -41,7 +42,7 @@ def lower(lowering: Lowering) -> Node:
         stride=[1, 1],
         padding=[0, 0],
         dilation=[1, 1],
-        **conv2d.requantization(lowering, weight),
+        **requantization(lowering, weight),
     )
     return lowering.view(result, (*leading, out_c))
 
@@ -71,7 +72,7 @@ def reference(
     acc = (input.to(torch.float64) + (input_offset if kernel_sum is None else 0)) @ w.T
     start = bias if kernel_sum is None else kernel_sum
     factors = (torch.tensor(requantize_multipliers[0]), torch.tensor(requantize_shifts[0]))
-    return conv2d.finish(acc.to(torch.int64), start, *factors, output_offset, activation_min, activation_max)
+    return finish(acc.to(torch.int64), start, *factors, output_offset, activation_min, activation_max)
 
 
 def one_scale(weight: Tensor, bias: Tensor | None, scales: Tensor) -> tuple[Tensor, Tensor | None, float]:
@@ -91,8 +92,8 @@ def lower_per_tensor(lowering: Lowering) -> Node:
     source, offset = lowering.node("input"), -lowering.q("input").zero_point
     *leading, in_c = shape(source)
     fixed = Fixed.of(lowering.q("input").scale * scale / lowering.out.scale)
-    bounds = conv2d.sum_bounds(weight, bias, offset)
-    conv2d.check_sums(lowering.bound.node, *bounds, torch.full((len(weight),), fixed.shift))
+    bounds = sum_bounds(weight, bias, offset)
+    check_sums(lowering.bound.node, *bounds, torch.full((len(weight),), fixed.shift))
     sums = weight.sum(1, dtype=torch.int64) * offset + (0 if bias is None else bias.to(torch.int64))
     if int(sums.abs().max()) >= 2**31:
         raise CortadoError("a linear layer's kernel sums don't fit 32 bits; use --linear per-channel")
@@ -185,6 +186,7 @@ QUANTIZED_LINEAR = Operator(
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     macs=lambda call: math.prod(call.shape("input")[:-1]) * math.prod(call.shape("weights")),
+    channel_constants=("weights", "bias", "kernel_sum"),
     constraints="constant weights and bias; sums that fit 32 bits",
     samples=samples,
 )

@@ -10,7 +10,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
     Call,
     Kernel,
@@ -27,7 +27,6 @@ from cortado.ir.op import (
 from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops.avg_pool2d import pooled_size
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 
 aten = torch.ops.aten
 
@@ -90,6 +89,11 @@ def lower(lowering: Lowering) -> Node:
 
 
 # ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def pte_limit(call: Call) -> str | None:
+    plain = not call["ceil_mode"] and list(call["dilation"]) == [1, 1]
+    return None if plain else "knows neither ceil_mode nor dilation"
 
 
 def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
@@ -188,6 +192,7 @@ MAX_POOL2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    pte_limit=pte_limit,
     samples=lambda: _samples(False, (1,)),
 )
 
@@ -209,4 +214,4 @@ DILATED_MAX_POOL2D = replace(
     samples=lambda: _samples(True, (1, 2, 3)),
 )
 
-MAX_POOL2D_PATTERN = Pattern(aten=(aten.max_pool2d.default,), match=match, lower=lower)
+MAX_POOL2D_PATTERN = Pattern(aten=(aten.max_pool2d.default,), match=match, lower=lower, monotone=True, images=True)

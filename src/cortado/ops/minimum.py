@@ -8,7 +8,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.graph import Bound
+from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
 from cortado.ops import _binary
 
@@ -30,7 +30,7 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
     flat = (_binary.flat_rank4(lowering, node) for node in (operands.first, operands.second))
     first, second = flat
     result = lowering.call(operator, self=first, other=second)
-    return lowering.view(result, tuple(lowering.bound.node.meta["val"].shape))
+    return lowering.view(result, shape(lowering.bound.node))
 
 
 def kernel(call: Call, core: Core) -> Kernel:

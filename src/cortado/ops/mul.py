@@ -126,6 +126,7 @@ MUL: Operator = Operator(
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     pte=lambda arguments, add, target: _binary.in_pte(MUL, arguments, add),
+    pte_limit=_binary.pte_limit,
     constraints="equal shapes or one value per channel; other shapes are expanded first",
     samples=samples,
 )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
+from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Rewrite
 from cortado.ops.reductions import dims_of, reduce
@@ -17,7 +18,7 @@ def vector_norm(bound: Bound) -> Node | None:
     """Of order 2, 1 or infinity."""
     like, source, order = bound.node, bound["self"], float(bound["ord"])
     dims, out = dims_of(bound, len(shape(source))), shape(like)
-    if like.meta["val"].dtype != torch.float32 or order not in (1.0, 2.0, math.inf):
+    if dtype(like) != torch.float32 or order not in (1.0, 2.0, math.inf):
         return None
     if order == 2.0:
         total = reduce(like, add_call(like, aten.mul.Tensor, source, source), dims, "sum", out)

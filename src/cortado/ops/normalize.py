@@ -8,7 +8,7 @@ normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8
 from cortado.base.target import Core
-from cortado.ir.graph import USER_INPUT, Bound, describe, shape
+from cortado.ir.facts import USER_INPUT
+from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 
 aten = torch.ops.aten
@@ -123,7 +124,7 @@ def channel_groups(bound: Bound) -> int:
 def match(bound: Bound) -> Quantization | Reject:
     for name in ("weight", "bias"):
         operand = bound.get(name)
-        if operand is not None and (USER_INPUT in operand.meta or operand.op not in ("get_attr", "placeholder")):
+        if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
     if bound.get("use_input_stats") is False:
         return Reject("normalizes with recorded statistics; use batch normalization for that")
@@ -220,6 +221,18 @@ def lower_channels(lowering: Lowering) -> Node:
     """Over groups of channels of an image, with a weight for each channel."""
     groups = channel_groups(lowering.bound)
     return normalized(lowering, lowering.node("input"), first=1, dim=1, groups=groups, centered=True)
+
+
+def rms_norm_in_float(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Written out: torch's own decomposition has a power, for which ExecuTorch finds no kernel's name, and a number
+    beside a tensor, which would become a constant of the program."""
+    dims = list(range(-len(normalized_shape), 0))
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    mean = (input * input).mean(dims, keepdim=True)
+    result = input * torch.rsqrt(mean + torch.full_like(mean, eps))
+    return result if weight is None else result * weight
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -345,6 +358,7 @@ RMS_NORM_PATTERN = Pattern(
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=False),
     fuses_clamp=True,
+    in_float=rms_norm_in_float,
 )
 CHANNELS_PATTERN = Pattern(
     aten=(aten.group_norm.default, aten.instance_norm.default), match=match, lower=lower_channels, fuses_clamp=True

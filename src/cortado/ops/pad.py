@@ -12,7 +12,7 @@ from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
-from cortado.ops._movement import MAX_LOOPS, relayout_lists, shared, six
+from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
 from cortado.ops.slice import take
@@ -145,6 +145,11 @@ def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: Corte
     return view(pad(view(inner, images, channels, out[2] * out[3]), [*widths[:2], (0, 0)]), *out)
 
 
+def pte_limit(call: Call) -> str | None:
+    rank = len(call.shape("input"))
+    return f"takes at most rank {PTE_MAX_RANK}, found rank {rank}" if rank > PTE_MAX_RANK else None
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -210,7 +215,8 @@ PAD = Operator(
     rows=rows,
     relayout=relayout_lists("pre_pad", "post_pad"),
     pte=in_pte,
-    constraints=f"finite values; rank up to {PTE_MAX_RANK} at once, in the C kernel {MAX_LOOPS}",
+    pte_limit=pte_limit,
+    constraints=f"finite values; of more than {PTE_MAX_RANK} dimensions each is padded by itself",
     samples=samples,
 )
 

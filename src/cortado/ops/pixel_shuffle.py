@@ -39,7 +39,7 @@ def lower_channel_shuffle(lowering: Lowering) -> Node:
     return lowering.view(lowering.transpose(split, order), shape(source))
 
 
-PIXEL_SHUFFLE_PATTERN = Pattern(aten=(aten.pixel_shuffle.default,), match=shared, lower=lower_shuffle)
+PIXEL_SHUFFLE_PATTERN = Pattern(aten=(aten.pixel_shuffle.default,), match=shared, lower=lower_shuffle, images=True)
 PIXEL_UNSHUFFLE_PATTERN = Pattern(aten=(aten.pixel_unshuffle.default,), match=shared, lower=lower_unshuffle)
 CHANNEL_SHUFFLE_PATTERN = Pattern(
     aten=(aten.channel_shuffle.default, aten.native_channel_shuffle.default), match=shared, lower=lower_channel_shuffle

@@ -16,7 +16,9 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
+from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
+from cortado.ir.op import patterns_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -192,13 +194,13 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
         roots = {found.get(parent, parent) for parent in operands(node)}
         if len(roots) == 1:
             root = roots.pop()
-            if root.op != "get_attr" and _is_float(root) and root.meta["val"].shape == node.meta["val"].shape:
+            if root.op != "get_attr" and _is_float(root) and VALUE.must(root).shape == VALUE.must(node).shape:
                 found[node] = root
     return found
 
 
 def _is_float(node: Node) -> bool:
-    value = node.meta.get("val")
+    value = VALUE.of(node)
     return isinstance(value, Tensor) and value.dtype == torch.float32
 
 
@@ -231,7 +233,7 @@ def _text(end: Node, root: Node) -> str | None:
             return item if isinstance(item, bool | int | float | str) else None
         constant = uniform_value(item)
         if constant is not None:
-            return {"tensor": constant, "dtype": str(item.meta["val"].dtype).removeprefix("torch.")}
+            return {"tensor": constant, "dtype": str(dtype(item)).removeprefix("torch.")}
         return {"value": positions[item]}
 
     for node in _between(root, end):
@@ -297,20 +299,6 @@ def is_clamp(node: Node) -> tuple[float, float] | None:
     return (low, high) if low <= high else None
 
 
-# Every output element is one of the input's, and a larger input never gives a smaller output: clamping before is
-# clamping behind.
-_MONOTONE = frozenset(
-    (
-        aten.reshape.default,
-        aten.permute.default,
-        aten.transpose.int,
-        aten.max_pool2d.default,
-        aten.upsample_nearest2d.vec,
-        aten.upsample_nearest2d.default,
-    )
-)
-
-
 def hoist_clamps(module: GraphModule, fuses: Callable[[Node], bool]) -> None:
     """conv -> max_pool -> relu becomes conv -> relu -> max_pool, where `fuses(conv)` says conv carries the relu."""
     for node in list(module.graph.nodes):
@@ -324,7 +312,7 @@ def _movers_above(node: Node) -> list[Node]:
     """The data movement and max-pooling right above a node that nothing else reads, nearest first."""
     chain: list[Node] = []
     parent = node.all_input_nodes[0]
-    while is_call(parent, *_MONOTONE) and sole_user(parent) is not None:
+    while any(pattern.monotone for pattern in patterns_of(parent.target)) and sole_user(parent) is not None:
         chain.append(parent)
         parent = parent.all_input_nodes[0]
     return chain if sole_user(parent) is not None else []

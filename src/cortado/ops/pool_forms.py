@@ -10,6 +10,7 @@ from itertools import pairwise
 import torch
 from torch.fx import Node
 
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, values_only
@@ -124,7 +125,7 @@ def _to_max_pool2d(bound: Bound, spatial: int) -> Node:
     window = ([axis.kernel for axis in axes], [axis.stride for axis in axes], [axis.pad for axis in axes])
     dilation = pair(bound["dilation"]) if spatial == 2 else height_one(bound["dilation"], 1)
     result = add_call(bound.node, aten.max_pool2d.default, source, *window, dilation, bool(bound["ceil_mode"]))
-    out = bound.node.meta["val"]
+    out = VALUE.must(bound.node)
     return add_view(bound.node, result, tuple((out[0] if isinstance(out, tuple) else out).shape))
 
 
@@ -217,7 +218,7 @@ def adaptive_max_pool(bound: Bound) -> None:
     if not users:
         return
     spatial = 1 if bound.node.target == aten.adaptive_max_pool1d.default else 2
-    out = tuple(int(size) for size in bound.node.meta["val"][0].shape)
+    out = tuple(int(size) for size in VALUE.must(bound.node)[0].shape)
     source, counts = _adaptive_counts(bound, spatial, out)
     axes = _even_axes(source, counts)
     result = (

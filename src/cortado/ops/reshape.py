@@ -39,7 +39,7 @@ VIEW = Operator(
     tensors=("self",),
 )
 
-RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=shared, lower=lower)
+RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=shared, lower=lower, monotone=True)
 
 RESHAPE_REWRITE = Rewrite(
     aten=(

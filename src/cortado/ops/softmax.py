@@ -16,10 +16,9 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
 from cortado.base.target import Core
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
 from cortado.ops.activation import UNIT_INTERVAL
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument

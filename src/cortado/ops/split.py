@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Rewrite
 
@@ -19,7 +20,7 @@ def dimension(bound: Bound) -> int:
 def to_slices(bound: Bound) -> None:
     """Every part becomes a slice that starts where the parts before it end; the split itself is left without users."""
     dim, start = dimension(bound), 0
-    for position, part in enumerate(bound.node.meta["val"]):
+    for position, part in enumerate(VALUE.must(bound.node)):
         end = start + int(part.shape[dim])
         _replace_part(bound.node, position, aten.slice.Tensor, bound["self"], dim, start, end)
         start = end

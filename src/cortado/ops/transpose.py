@@ -72,6 +72,11 @@ def pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMT
     return add(VIEW, self=result, size=[shape(source)[dim] for dim in perm])
 
 
+def pte_limit(call: Call) -> str | None:
+    rank = len(call.shape("input"))
+    return f"takes at most rank {PTE_MAX_RANK}, found rank {rank}" if rank > PTE_MAX_RANK else None
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
@@ -107,7 +112,9 @@ TRANSPOSE = Operator(
     reference=reference,
     shape=lambda call: output_shape(call, "input", "perm"),
     kernel=kernel,
+    permutes=True,
     pte=pte,
+    pte_limit=pte_limit,
     constraints="at most 6 groups of dimensions that stay together",
     samples=samples,
 )
@@ -119,6 +126,7 @@ PERMUTE_COPY = Operator(
     reference=lambda *, self, dims: self.permute(dims).contiguous(),
     shape=lambda call: output_shape(call, "self", "dims"),
     kernel=None,
+    permutes=True,
     tensors=("self",),
     places=frozenset({Place.PTE}),
 )
@@ -140,4 +148,5 @@ PERMUTE_PATTERN = Pattern(
     ),
     match=match,
     lower=lower,
+    monotone=True,
 )

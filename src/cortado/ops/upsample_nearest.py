@@ -8,10 +8,9 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import shared
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
 from cortado.ops.reshape import VIEW
@@ -155,4 +154,6 @@ UPSAMPLE_PATTERN = Pattern(
     ),
     match=match,
     lower=lower,
+    monotone=True,
+    images=True,
 )

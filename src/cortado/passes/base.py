@@ -1,23 +1,57 @@
-"""The base of all passes."""
+"""The base of all passes, and what they are given."""
 
+import inspect
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from cortado.base.target import CortexMTargetConfig
+from cortado.options import LinearWeights
 from cortado.passes.verify import Level
 
 
-class CortexMPass(ABC):
-    """One rewrite of the graph; the class docstring is its contract.
+@dataclass(frozen=True)
+class PassContext:
+    """What a pass may know beside the graph: the program, what it is compiled for, and the user's choices."""
 
-    A pass whose __init__ has parameters called `exported_program` or `target_config` is given them by the manager.
-    """
+    exported_program: ExportedProgram
+    target_config: CortexMTargetConfig
+    linear: LinearWeights = LinearWeights.PER_CHANNEL
+    allow_float: bool = False
+
+
+class CortexMPass(ABC):
+    """One rewrite of the graph; the class docstring is its contract."""
 
     name: ClassVar[str]
     level_before: ClassVar[Level]
     level_after: ClassVar[Level]
 
+    @classmethod
+    def made(cls, context: PassContext) -> Self:
+        """The instance that the manager runs.
+
+        Passes that are written for ExecuTorch declare `exported_program` or `target_config` in their __init__.
+        """
+        given = {"exported_program": context.exported_program, "target_config": context.target_config}
+        declared = inspect.signature(cls).parameters
+        return cls(**{name: value for name, value in given.items() if name in declared})
+
     @abstractmethod
     def run(self, module: GraphModule) -> bool:
         """Rewrites the graph in place; True if anything changed."""
+
+
+class ContextPass(CortexMPass):
+    """A pass that is made with its context, as all of the pipeline are."""
+
+    def __init__(self, context: PassContext) -> None:
+        self.context = context
+        self.program = context.exported_program
+
+    @classmethod
+    def made(cls, context: PassContext) -> Self:
+        return cls(context)

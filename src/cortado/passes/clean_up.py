@@ -4,31 +4,26 @@ import hashlib
 from typing import Any, ClassVar
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.base.numerics import QParams
-from cortado.ir.graph import TWIN, add_constant, constant_names, constant_value, remove_unused_constants
-from cortado.ir.op import operator_of
-from cortado.ops.activation import ACTIVATION, all_codes
+from cortado.ir.facts import QPARAMS, TWIN
+from cortado.ir.graph import add_constant, constant_names, constant_value, remove_unused_constants, shape
+from cortado.ir.op import operator_of, shaped_call
 from cortado.ops.quantize_per_tensor import QUANTIZE
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.orders import is_a, operands
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 
 
-class CleanUp(CortexMPass):
+class CleanUp(ContextPass):
     """Calls on constants become constants, equal constants and equal calls become one, no-ops and dead ones go."""
 
     name: ClassVar[str] = "clean-up"
     level_before: ClassVar[Level] = Level.LOWERED
     level_after: ClassVar[Level] = Level.LOWERED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         module.graph.eliminate_dead_code()
@@ -49,20 +44,27 @@ class CleanUp(CortexMPass):
                 continue
             kwargs = pytree.tree_map_only(Node, lambda source: data[source.name], dict(node.kwargs))
             holder = add_constant(self.program, node.name, operator.reference(**kwargs))
-            holder.meta["qparams"] = node.meta.get("qparams")
+            QPARAMS.take(holder, node)
             data[holder.name] = self.program.state_dict[holder.name]
             node.replace_all_uses_with(holder)
             module.graph.erase_node(node)
 
     def _drop_identities(self, module: GraphModule) -> None:
-        """A table that gives back every code is no table: a relu behind a relu, a product with a number."""
+        """Calls that give their input's codes back, where the input can stand for their values."""
         for node in list(module.graph.nodes):
-            table = constant_value(self.program, node.kwargs["lut"]) if is_a(node, ACTIVATION) else None
-            if table is not None and torch.equal(table, all_codes().to(torch.int8)):
+            if self._is_identity(node):
                 source = operands(node)[0]
                 if _takes_over(source, node):
                     node.replace_all_uses_with(source)
                     module.graph.erase_node(node)
+
+    def _is_identity(self, node: Node) -> bool:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is None or operator.identity is None:
+            return False
+        data = {name: constant_value(self.program, value) for name, value in node.kwargs.items()}
+        known = {name: node.kwargs[name] if data[name] is None else data[name] for name in data}
+        return operator.identity(shaped_call(operator, known, shape(node)))
 
     def _merge_constants(self, module: GraphModule) -> None:
         names = constant_names(self.program)
@@ -79,13 +81,12 @@ def _takes_over(source: Node, node: Node) -> bool:
 
     (The codes of an input are what its quantize says.)
     """
-    qparams: QParams | None = node.meta.get("qparams")
-    if source.meta.get("qparams") == qparams:
+    if QPARAMS.of(source) == QPARAMS.of(node):
         return True
     if len(source.users) > 1 or source.op == "placeholder" or is_a(source, QUANTIZE):
         return False
-    source.meta["qparams"] = qparams
-    source.meta[TWIN] = node.meta.get(TWIN)
+    QPARAMS.take(source, node)
+    TWIN.take(source, node)
     return True
 
 

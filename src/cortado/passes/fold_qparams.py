@@ -4,13 +4,13 @@ from typing import ClassVar
 
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import ChannelQParams, QParams
+from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.op import Match, find
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 _quantized = torch.ops.quantized_decomposed
@@ -21,7 +21,7 @@ _DEQUANTIZE_CHANNEL = _quantized.dequantize_per_channel.default
 _BORDERS = (_QUANTIZE, _DEQUANTIZE, _QUANTIZE_CHANNEL, _DEQUANTIZE_CHANNEL)
 
 
-class FoldQParams(CortexMPass):
+class FoldQParams(ContextPass):
     """Constants become integers; a node behind which a quantize stood carries its parameters in meta["qparams"].
 
     A quantize stays where the value before it is float: a graph input, or a call that no integer operator takes. One
@@ -32,9 +32,6 @@ class FoldQParams(CortexMPass):
     name: ClassVar[str] = "fold-qparams"
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.QUANTIZED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         graph = module.graph
@@ -71,7 +68,7 @@ class FoldQParams(CortexMPass):
             args = (qparams.scale, qparams.zero_point, bound["quant_min"], bound["quant_max"], bound["dtype"])
             codes = _QUANTIZE(data, *args)
         holder = add_constant(self.program, f"{bound['input'].name}_q", codes)
-        holder.meta["qparams"] = qparams
+        QPARAMS.note(holder, qparams)
         for user in list(node.users):
             if is_call(user, _DEQUANTIZE, _DEQUANTIZE_CHANNEL):
                 user.replace_all_uses_with(holder, delete_user_cb=lambda reader: reader.op != "output")
@@ -91,13 +88,12 @@ def _fold_quantize(node: Node, integer: set[Node]) -> None:
     bound = bind(node)
     source: Node = bound["input"]
     qparams = _qparams(bound)
-    present = source.meta.get("qparams")
-    if present is None and source in integer:
-        present = source.meta["qparams"] = qparams
-    if present == qparams:
+    if not QPARAMS.known(source) and source in integer:
+        QPARAMS.note(source, qparams)
+    if QPARAMS.of(source) == qparams:
         node.replace_all_uses_with(source, delete_user_cb=lambda user: user is not node)
     else:
-        node.meta["qparams"] = qparams  # the border from float, or a change of scale
+        QPARAMS.note(node, qparams)  # the border from float, or a change of scale
 
 
 def _fold_dequantize(node: Node, integer: set[Node]) -> None:

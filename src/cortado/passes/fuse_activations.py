@@ -5,15 +5,15 @@ from typing import ClassVar
 from torch.fx import GraphModule
 
 from cortado.frontend.quantizer import fused_clamp
-from cortado.ir.graph import TWIN
+from cortado.ir.facts import CLAMP, QPARAMS, TWIN
 from cortado.ir.op import Match, find
 from cortado.ops.pointwise import is_clamp
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 
-class FuseActivations(CortexMPass):
-    """A kernel without qparams of its own takes the clamp behind it: meta["clamp"] and the clamp's qparams."""
+class FuseActivations(ContextPass):
+    """A kernel without qparams of its own takes the clamp behind it: its bounds and its qparams."""
 
     name: ClassVar[str] = "fuse-activations"
     level_before: ClassVar[Level] = Level.QUANTIZED
@@ -22,14 +22,15 @@ class FuseActivations(CortexMPass):
     def run(self, module: GraphModule) -> bool:
         changed = False
         for node in list(module.graph.nodes):
-            if node.op != "call_function" or "qparams" in node.meta:
+            if node.op != "call_function" or QPARAMS.known(node):
                 continue
             match = find(node)
             clamp = fused_clamp(node, match.pattern) if isinstance(match, Match) else None
-            if clamp is not None and "qparams" in clamp.meta:
-                node.meta["clamp"] = is_clamp(clamp)
-                node.meta["qparams"] = clamp.meta["qparams"]
-                node.meta[TWIN] = clamp.name
+            bounds = None if clamp is None else is_clamp(clamp)
+            if clamp is not None and bounds is not None and QPARAMS.known(clamp):
+                CLAMP.note(node, bounds)
+                QPARAMS.take(node, clamp)
+                TWIN.note(node, clamp.name)
                 clamp.replace_all_uses_with(node)
                 module.graph.erase_node(clamp)
                 changed = True

@@ -14,36 +14,24 @@ from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.base.target import CortexMTargetConfig
-from cortado.ir.graph import (
-    TWIN,
-    Bound,
-    add_constant,
-    bind,
-    constant_value,
-    copy_origin,
-    describe,
-    fake_mode_of,
-    shape,
-)
-from cortado.ir.op import Match, Operator, find, operator_of, overload, registry, shaped_call
+from cortado.ir.facts import CLAMP, QPARAMS, TWIN, VALUE, dtype, qparams
+from cortado.ir.graph import Bound, add_constant, bind, constant_value, copy_origin, describe, fake_mode_of, shape
+from cortado.ir.op import Match, Operator, find, operator_of, overload, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float
-from cortado.ops.dequantize_per_tensor import DEQUANTIZE
-from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
+from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
-from cortado.options import LinearWeights
-from cortado.passes.base import CortexMPass
+from cortado.ops.reshape import VIEW
+from cortado.ops.transpose import TRANSPOSE
+from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 
-_BORDERS = (
-    torch.ops.quantized_decomposed.quantize_per_tensor.default,
-    torch.ops.quantized_decomposed.dequantize_per_tensor.default,
-)
+_BORDERS = (*QUANTIZE_PATTERN.aten, *DEQUANTIZE_PATTERN.aten)
 
 
-class Lower(CortexMPass):
+class Lower(ContextPass):
     """Replaces each node by what its pattern lowers it to; spatial operators come wrapped in layout transposes.
 
     With `allow_float` the graph is one for a .pte alone: what a .pte can't hold in integers stays a float call of
@@ -54,18 +42,6 @@ class Lower(CortexMPass):
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.LOWERED
 
-    def __init__(
-        self,
-        exported_program: ExportedProgram,
-        target_config: CortexMTargetConfig,
-        linear: LinearWeights = LinearWeights.PER_CHANNEL,
-        allow_float: bool = False,
-    ) -> None:
-        self.program = exported_program
-        self.target = target_config
-        self.linear = linear
-        self.allow_float = allow_float
-
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)
         assert mode is not None
@@ -75,7 +51,7 @@ class Lower(CortexMPass):
             if source in refused or is_float(node):  # one of the results of a call that was dealt with
                 continue
             reason = self._lower(node, mode)
-            if reason is not None and self.allow_float:
+            if reason is not None and self.context.allow_float:
                 reason = _FloatKeeper(self.program, node, mode).keep(reason)
             if reason is not None:
                 refused[node] = reason
@@ -89,15 +65,15 @@ class Lower(CortexMPass):
         match = find(node)
         if isinstance(match, Reject):
             return match.reason
-        context = LoweringContext(self.program, self.target, self.linear, node, match, mode)
-        missing = context.missing_qparams()
+        lowering = LoweringContext(self.context, node, match, mode)
+        missing = lowering.missing_qparams()
         if missing:
             return f"{missing} was not quantized"
         twin, before = _twin(node), node.prev
-        node.meta.pop(TWIN, None)  # of the calls it becomes, only those that hold its values inherit it
+        TWIN.forget(node)  # of the calls it becomes, only those that hold its values inherit it
         with node.graph.inserting_before(node):
-            new = match.pattern.lower(context)
-        if self.allow_float:
+            new = match.pattern.lower(lowering)
+        if self.context.allow_float:
             reason = _undo_c_only(before, node)
             if reason is not None:
                 return reason
@@ -113,22 +89,17 @@ def _twin(node: Node) -> str:
     """The float graph's name for a node's values; quantize and dequantize are not in it, they stand for their input."""
     source = node.all_input_nodes[0] if node.all_input_nodes else node
     holder = source if node.target in _BORDERS else node
-    name: str = holder.meta.get(TWIN, holder.name)
-    return name
+    return TWIN.of(holder) or holder.name
 
 
 def _note_twin(node: Node, twin: str) -> None:
     """The last call holds the values of the lowered node, and so does what it only views or transposes."""
-    while node.op == "call_function" and TWIN not in node.meta:
-        node.meta[TWIN] = twin
-        if operator_of(node.target) not in _same_values():
+    while node.op == "call_function" and not TWIN.known(node):
+        TWIN.note(node, twin)
+        operator = operator_of(node.target)
+        if operator is None or not operator.same_values:
             return
         node = node.all_input_nodes[0]
-
-
-def _same_values() -> tuple[Operator, ...]:
-    operators = registry().operators
-    return operators["aten::view_copy"], operators["cortex_m::transpose"]
 
 
 def _undo_c_only(before: Node, node: Node) -> str | None:
@@ -158,15 +129,17 @@ class _FloatKeeper:
         with node.graph.inserting_before(node):
             real: Any = map_arg(arguments_of(node), self._real)
             new = self._call(node.target, real, reason)
-            if isinstance(new, Node) and "clamp" in node.meta:
-                low, high = (None if math.isinf(bound) else bound for bound in node.meta["clamp"])
+            bounds = CLAMP.of(node)
+            if isinstance(new, Node) and bounds is not None:
+                low, high = (None if math.isinf(bound) else bound for bound in bounds)
                 clamp = torch.ops.aten.clamp.default
                 new = self._call(clamp, {"self": new, "min": low, "max": high}, "fused into the call before it")
             if isinstance(new, Reject):
                 return new.reason
-            if isinstance(node.meta.get("qparams"), QParams):
-                new = self._add(QUANTIZE, input=new, **quantize_arguments(node.meta["qparams"]))
-                new.meta["qparams"] = node.meta["qparams"]
+            out = qparams(node)
+            if out is not None:
+                new = self._add(QUANTIZE, input=new, **quantize_arguments(out))
+                QPARAMS.note(new, out)
         node.replace_all_uses_with(new)
         node.graph.erase_node(node)
         return None
@@ -176,68 +149,62 @@ class _FloatKeeper:
         if isinstance(kept, Reject):
             return kept
         new = self.node.graph.call_function(target, (), arguments)
-        new.meta = {"val": self.node.meta["val"], FLOAT: kept}
+        VALUE.take(new, self.node)
+        FLOAT.note(new, kept)
         copy_origin(self.node, new)
         return new
 
     def _real(self, operand: Node) -> Node:
         """An operand as the real numbers that its codes stand for."""
-        qparams, data = operand.meta.get("qparams"), constant_value(self.program, operand)
-        if qparams is None or operand.meta["val"].dtype.is_floating_point:
+        known, data = QPARAMS.of(operand), constant_value(self.program, operand)
+        if known is None or dtype(operand).is_floating_point:
             return operand
         if data is not None:
-            return add_constant(self.program, f"{operand.name}_float", qparams.dequantize(data))
-        return self._add(DEQUANTIZE, input=operand, **quantize_arguments(qparams))
+            return add_constant(self.program, f"{operand.name}_float", known.dequantize(data))
+        assert isinstance(known, QParams)
+        return self._add(DEQUANTIZE, input=operand, **quantize_arguments(known))
 
     def _add(self, operator: Operator, **arguments: Any) -> Node:
         new = add_operator_call(self.node, self.mode, operator, arguments)
-        new.meta.pop("qparams", None)
+        QPARAMS.forget(new)
         return new
 
 
 class LoweringContext:
     """What a pattern's `lower` sees of its node; see op.Lowering."""
 
-    def __init__(
-        self,
-        program: ExportedProgram,
-        target: CortexMTargetConfig,
-        linear: LinearWeights,
-        node: Node,
-        match: Match,
-        mode: FakeTensorMode,
-    ) -> None:
-        self.program = program
-        self.target = target
-        self.linear = linear
+    def __init__(self, context: PassContext, node: Node, match: Match, mode: FakeTensorMode) -> None:
+        self.program = context.exported_program
+        self.target = context.target_config
+        self.linear = context.linear
         self.bound: Bound = bind(node)
         self.match = match
         self._node = node
         self._mode = mode
-        self.clamp: tuple[float, float] = node.meta.get("clamp", (-math.inf, math.inf))
+        self.clamp: tuple[float, float] = CLAMP.of(node) or (-math.inf, math.inf)
 
     @property
     def out(self) -> QParams:
-        qparams = self._node.meta["qparams"]
-        assert isinstance(qparams, QParams)
-        return qparams
+        known = qparams(self._node)
+        assert known is not None
+        return known
 
     def missing_qparams(self) -> str | None:
         for name in self.match.quantization.inputs:
             for operand in self.bound.nodes(name):
-                if "qparams" not in operand.meta:
+                if not QPARAMS.known(operand):
                     return f"its {name}"
         return None
 
     def q(self, name: str) -> QParams:
-        qparams = self.node(name).meta["qparams"]
-        assert isinstance(qparams, QParams)
-        return qparams
+        known = qparams(self.node(name))
+        assert known is not None
+        return known
 
     def weight_scales(self, name: str) -> Tensor:
-        qparams = self.node(name).meta["qparams"]
-        assert isinstance(qparams, ChannelQParams)
-        return torch.tensor(qparams.scales, dtype=torch.float64)
+        known = QPARAMS.of(self.node(name))
+        assert isinstance(known, ChannelQParams)
+        return torch.tensor(known.scales, dtype=torch.float64)
 
     def node(self, name: str) -> Node:
         value = self.bound[name]
@@ -275,11 +242,10 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     node = like.graph.call_function(overload(operator), (), arguments)
     sizes = operator.shape(shaped_call(operator, arguments))
     operands = [value for value in arguments.values() if isinstance(value, Node)]
-    dtype = operands[0].meta["val"].dtype if operator.view else operator.dtype
+    kind = dtype(operands[0]) if operator.view else operator.dtype
     with mode:
-        node.meta["val"] = torch.empty(sizes, dtype=dtype)
-    if "qparams" in like.meta:
-        node.meta["qparams"] = like.meta["qparams"]
+        VALUE.note(node, torch.empty(sizes, dtype=kind))
+    QPARAMS.take(node, like)
     copy_origin(like, node)
     return node
 
@@ -287,8 +253,8 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
 def add_view(like: Node, mode: FakeTensorMode, node: Node, sizes: Sequence[int]) -> Node:
     if tuple(sizes) == shape(node):
         return node
-    new = add_operator_call(like, mode, registry().operators["aten::view_copy"], {"self": node, "size": list(sizes)})
-    new.meta["qparams"] = node.meta.get("qparams")
+    new = add_operator_call(like, mode, VIEW, {"self": node, "size": list(sizes)})
+    QPARAMS.take(new, node)
     return new
 
 
@@ -299,6 +265,6 @@ def add_transpose(like: Node, mode: FakeTensorMode, node: Node, perm: Sequence[i
     if moved == sorted(moved):
         return add_view(like, mode, node, [sizes[dim] for dim in perm])
     arguments = {"input": node, "perm": list(perm)}
-    new = add_operator_call(like, mode, registry().operators["cortex_m::transpose"], arguments)
-    new.meta["qparams"] = node.meta.get("qparams")
+    new = add_operator_call(like, mode, TRANSPOSE, arguments)
+    QPARAMS.take(new, node)
     return new

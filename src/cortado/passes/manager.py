@@ -4,14 +4,16 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch.export import ExportedProgram
 
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.base.target import ANY, CortexMTargetConfig
+from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import sync_outputs
 from cortado.options import LinearWeights
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
@@ -29,7 +31,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
 
 
 class CortexMPassManager:
-    """Runs passes over an ExportedProgram. `passes` are classes; those that ask for them get the program and target."""
+    """Runs passes over an ExportedProgram. `passes` are classes: the manager makes the instances."""
 
     def __init__(
         self,
@@ -49,8 +51,7 @@ class CortexMPassManager:
         self.target_config = ANY if target_config is None else target_config
         self.passes = tuple(PIPELINE if passes is None else passes)
         self.intermediates = intermediates
-        self.linear = linear
-        self.allow_float = allow_float
+        self.context = PassContext(exported_program, self.target_config, linear, allow_float)
         for item in self.passes:
             if not (inspect.isclass(item) and issubclass(item, CortexMPass)):
                 raise CortadoError(
@@ -64,7 +65,7 @@ class CortexMPassManager:
         for number, cls in enumerate(self.passes, start=1):
             verify(program, cls.level_before, f"before {cls.name}")
             module = program.graph_module
-            changed = self._make(cls).run(module)
+            changed = cls.made(self.context).run(module)
             if changed:
                 sync_outputs(program)
                 module.graph.lint()
@@ -72,16 +73,6 @@ class CortexMPassManager:
             verify(program, cls.level_after, f"after {cls.name}")
             self._write(number, cls)
         return program
-
-    def _make(self, cls: type[CortexMPass]) -> CortexMPass:
-        available = {
-            "exported_program": self.exported_program,
-            "target_config": self.target_config,
-            "linear": self.linear,
-            "allow_float": self.allow_float,
-        }
-        wanted = inspect.signature(cls).parameters
-        return cls(**{name: value for name, value in available.items() if name in wanted})
 
     def _write(self, number: int, cls: type[CortexMPass]) -> None:
         if self.intermediates is not None:
@@ -94,8 +85,10 @@ def print_graph(program: ExportedProgram) -> str:
     """The graph as text: a line per node with its shape, dtype and quantization."""
     lines = []
     for node in program.graph_module.graph.nodes:
-        value, qparams = node.meta.get("val"), node.meta.get("qparams")
-        kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if hasattr(value, "dtype") else ""
+        value, qparams = VALUE.of(node), QPARAMS.of(node)
+        kind = ""
+        if isinstance(value, torch.Tensor):
+            kind = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         quant = ""
         if isinstance(qparams, QParams):
             quant = f" scale={qparams.scale:.9g} zp={qparams.zero_point}"

@@ -7,11 +7,12 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.ir.graph import TWIN, add_constant, constant_value, fake_mode_of, shape
+from cortado.ir.facts import QPARAMS, TWIN
+from cortado.ir.graph import add_constant, constant_value, fake_mode_of, shape
 from cortado.ir.op import operator_of
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
-from cortado.passes.base import CortexMPass
+from cortado.passes.base import ContextPass
 from cortado.passes.lower import add_operator_call, add_transpose, add_view
 from cortado.passes.orders import (
     Order,
@@ -28,15 +29,12 @@ from cortado.passes.orders import (
 from cortado.passes.verify import Level
 
 
-class MoveTransposes(CortexMPass):
+class MoveTransposes(ContextPass):
     """Transposes meet and cancel, go into constants, or move to where they are cheapest; views of views become one."""
 
     name: ClassVar[str] = "move-transposes"
     level_before: ClassVar[Level] = Level.LOWERED
     level_after: ClassVar[Level] = Level.LOWERED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         merge_views(module.graph)
@@ -134,7 +132,7 @@ class _Rewriter:
         if data is None:
             return add_transpose(node, self.mode, self.stored[node], perm)
         holder = add_constant(self.program, f"{node.name}_moved", data.permute(perm))
-        holder.meta["qparams"] = node.meta.get("qparams")
+        QPARAMS.take(holder, node)
         return holder
 
     # ---- linear layers
@@ -159,7 +157,7 @@ class _Rewriter:
         moved = [dim for dim in self.orders.of[node] if dim in dims]
         if moved == list(dims):
             return
-        linear.meta[TWIN] = node.meta.get(TWIN)  # the values of the reshape behind it, no longer its own
+        TWIN.take(linear, node)  # the values of the reshape behind it, no longer its own
         for name in linear_constants(linear):
             data = constant_value(self.program, linear.kwargs[name])
             if data is not None:

@@ -3,20 +3,19 @@
 from typing import ClassVar
 
 import torch
-from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import QParams
-from cortado.ir.graph import add_call, bind, fake, is_call, shape, user_inputs
-from cortado.ops.conv2d import TO_NCHW, TO_NHWC
-from cortado.passes.base import CortexMPass
+from cortado.ir.facts import QPARAMS, VALUE
+from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
+from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN
+from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
 aten = torch.ops.aten
-_QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 
-class NhwcInputs(CortexMPass):
+class NhwcInputs(ContextPass):
     """Every input of rank 4 is taken as [N, H, W, C]; behind its quantize a permute restores the model's NCHW.
 
     Not in the pipeline: it goes in front of it where the caller asks for such inputs.
@@ -25,9 +24,6 @@ class NhwcInputs(CortexMPass):
     name: ClassVar[str] = "nhwc-inputs"
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.QUANTIZED
-
-    def __init__(self, exported_program: ExportedProgram) -> None:
-        self.program = exported_program
 
     def run(self, module: GraphModule) -> bool:
         nodes = user_inputs(self.program)
@@ -50,16 +46,16 @@ def _take_nhwc(node: Node) -> None:
     users = list(node.users)
     _permute_value(node)
     for user in users:
-        quantized = is_call(user, _QUANTIZE)
+        quantized = is_call(user, *QUANTIZE_PATTERN.aten)
         if quantized:
             _permute_value(user)
             bound = bind(user)
-            user.meta["qparams"] = QParams(float(bound["scale"]), int(bound["zero_point"]))
+            QPARAMS.note(user, QParams(float(bound["scale"]), int(bound["zero_point"])))
         source = user if quantized else node
         with node.graph.inserting_after(source):
             restored = add_call(source, aten.permute.default, source, list(TO_NCHW))
         if quantized:
-            restored.meta["qparams"] = user.meta["qparams"]
+            QPARAMS.take(restored, user)
             source.replace_all_uses_with(restored)
             restored.replace_input_with(restored, source)
         else:
@@ -69,4 +65,4 @@ def _take_nhwc(node: Node) -> None:
 def _permute_value(node: Node) -> None:
     value = fake(node)
     with value.fake_mode:
-        node.meta["val"] = torch.empty([value.shape[dim] for dim in TO_NHWC], dtype=value.dtype)
+        VALUE.note(node, torch.empty([value.shape[dim] for dim in TO_NHWC], dtype=value.dtype))

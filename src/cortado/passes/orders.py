@@ -13,11 +13,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import constant_names, shape
 from cortado.ir.op import Operator, operator_of
-from cortado.ops.conv2d import CONV2D
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
-from cortado.ops.linear import QUANTIZED_LINEAR
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.reshape import VIEW
 from cortado.ops.transpose import TRANSPOSE
@@ -39,7 +38,7 @@ def plain(node: Node) -> Order:
 
 def sizes_of(node: Node) -> tuple[int, ...]:
     """The shape of a node; a float call that gives several tensors has none."""
-    return shape(node) if isinstance(node.meta.get("val"), torch.Tensor) else ()
+    return shape(node) if isinstance(VALUE.of(node), torch.Tensor) else ()
 
 
 def inverse(order: Order) -> Order:
@@ -156,20 +155,13 @@ def _view_link(node: Node) -> Link:
     return Link(source, up, lambda order: carry(order, groups, after))
 
 
-# Linear layers: the argument with the weights, and the others that hold something for each output channel.
-LINEAR_CONSTANTS = {
-    CONV2D.name: ("weight", "bias", "requantize_multipliers", "requantize_shifts"),
-    QUANTIZED_LINEAR.name: ("weights", "bias", "kernel_sum"),
-}
-
-
 def linear_constants(node: Node) -> tuple[str, ...]:
     """The constants of a linear layer, weights first; none for other calls.
 
     A 1x1 convolution of all channels is one: they may be in any order if its constants are in the same one.
     """
     operator = operator_of(node.target) if node.op == "call_function" else None
-    names = LINEAR_CONSTANTS.get(operator.name, ()) if operator is not None else ()
+    names = operator.channel_constants if operator is not None else ()
     weights = node.kwargs[names[0]] if names else None
     if not isinstance(weights, Node) or weights.op != "placeholder":
         return ()
@@ -388,5 +380,5 @@ def _known(order: Order | None) -> Order:
 
 
 def _bytes(node: Node) -> int:
-    value = node.meta["val"]
+    value = VALUE.must(node)
     return int(value.numel()) * int(value.dtype.itemsize)

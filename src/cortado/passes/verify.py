@@ -10,6 +10,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.base.errors import CortadoError
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import constant_names, describe, output_node
 from cortado.ir.op import operator_of
 from cortado.ir.portable import is_float
@@ -61,7 +62,7 @@ def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
 
 
 def _without_value(program: ExportedProgram) -> Iterator[str]:
-    return (describe(node) for node in _integer_calls(program) if not isinstance(node.meta.get("val"), FakeTensor))
+    return (describe(node) for node in _integer_calls(program) if not isinstance(VALUE.of(node), FakeTensor))
 
 
 def _unknown_calls(program: ExportedProgram) -> Iterator[str]:
@@ -83,7 +84,7 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
 
 def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
-        operator, value = operator_of(node.target), node.meta.get("val")
+        operator, value = operator_of(node.target), VALUE.of(node)
         if operator is None or operator.view or not isinstance(value, torch.Tensor):
             continue
         if value.dtype != operator.dtype:

@@ -17,10 +17,10 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError
 from cortado.base.names import is_node_name, printable
 from cortado.base.numerics import QParams
-from cortado.ir.graph import TWIN, constant_names, module_path, outputs, shape, user_inputs
+from cortado.ir.facts import TWIN, VALUE, dtype, qparams
+from cortado.ir.graph import constant_names, module_path, outputs, shape, user_inputs
 from cortado.ir.op import Call, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
-from cortado.ops.transpose import TRANSPOSE
 
 Tensor = torch.Tensor
 
@@ -112,11 +112,11 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
             name = operator.name if operator is not None else call_name(node)
             given = node.kwargs if operator is not None else arguments_of(node)
             arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in given.items()}
-            moves = operator is not None and (operator.view or operator is TRANSPOSE)  # its operand's values, elsewhere
-            moved = twins.get(node.all_input_nodes[0].name, "") if moves else ""
-            twins[node.name] = node.meta.get(TWIN) or moved
+            same = operator is not None and operator.same_values
+            moved = twins.get(node.all_input_nodes[0].name, "") if same else ""
+            twins[node.name] = TWIN.of(node) or moved
             calls.append(LoweredCall(node.name, name, arguments, module_path(node) or "", twins[node.name]))
-            if isinstance(node.meta["val"], Tensor):
+            if isinstance(VALUE.must(node), Tensor):
                 values[node.name] = _value(node)
     return LoweredGraph(
         inputs=tuple(node.name for node in user_inputs(program)),
@@ -128,7 +128,7 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
 
 
 def _value(node: Node) -> Value:
-    return Value(shape(node), node.meta["val"].dtype, node.meta.get("qparams"))
+    return Value(shape(node), dtype(node), qparams(node))
 
 
 def _map(value: Any, kind: type, change: Any) -> Any:

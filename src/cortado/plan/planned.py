@@ -3,44 +3,25 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
 
-from cortado.memory import planner
-from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Spent
-from cortado.memory.validate import validate
+from cortado.memory.problem import Buffer, Overlay, Plan, Problem, Spent
 from cortado.plan.program import Program
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
 
-GUARD_BYTES = 16
-
-if TYPE_CHECKING:
-    from cortado.plan.schedule import Choices
+GUARD_BYTES = 16  # on each side of a buffer, in the checks build
 
 
 @dataclass(frozen=True)
 class Planned:
     """A program in stages, the memory problem they pose and the plan that solves it."""
 
-    choice: "Choices"  # of which this is one
     program: Program
     runs: tuple[StageRun, ...]
     problem: Problem
     plan: Plan
+    checked: Plan  # of the checks build: see guarded
     spent: Mapping[str, Spent]  # what looking for the order of branches, the stages and the offsets cost
-
-    @cached_property
-    def checked(self) -> Plan:
-        """The plan of the checks build: guards around every buffer, all of them alive for whole stages, no overlays."""
-        wide = [
-            replace(b, size=b.size + 2 * GUARD_BYTES, start=(b.start[0], 0), end=(b.end[0] + (b.end[1] > 0), 0))
-            for b in self.problem.buffers
-        ]
-        problem = Problem(tuple(wide))
-        plan = planner.plan(problem, effort=Effort.QUICK)
-        validate(problem, plan)
-        return plan
 
     def ring_rows(self, buffer: str, height: int) -> int:
         """The rows of a tensor that are held in memory: all of them unless it is a ring."""
@@ -63,6 +44,15 @@ class Alternative:
 
     arena_bytes: int
     row_calls: int
+
+
+def guarded(problem: Problem) -> Problem:
+    """That of the checks build: guards around every buffer, all of them alive for whole stages, no overlays."""
+    wide = [
+        replace(b, size=b.size + 2 * GUARD_BYTES, start=(b.start[0], 0), end=(b.end[0] + (b.end[1] > 0), 0))
+        for b in problem.buffers
+    ]
+    return Problem(tuple(wide))
 
 
 def memory_problem(program: Program, runs: Sequence[StageRun], uses: Uses) -> Problem:

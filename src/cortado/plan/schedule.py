@@ -5,23 +5,37 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cortado.memory.planner import lower_bound
-from cortado.memory.problem import Problem, Spent
+from cortado.memory.problem import Effort, Plan, Problem, Spent
 from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.plan import branches
 from cortado.plan.choose import choose
-from cortado.plan.planned import Alternative, Planned, memory_problem
+from cortado.plan.planned import Alternative, Planned, guarded, memory_problem
 from cortado.plan.program import Program, Stage
 from cortado.plan.segments import STAGES_WORK, Known, Segment, Segments, Tally, kernel_instructions
+from cortado.plan.stages import StageRun
 
 
 @dataclass(frozen=True)
-class Choices:
-    """All ways to run a program: in each order of its branches, and with the kernels that need less scratch."""
+class _Found:
+    """A way to run a program: its stages, the memory problem they pose and the plan that solves it."""
+
+    program: Program
+    runs: tuple[StageRun, ...]
+    problem: Problem
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Schedules:
+    """All ways to run a program: in each order of its branches, and with the kernels that need less scratch.
+
+    Stages that were looked at once are not looked at again.
+    """
 
     program: Program
     known: Known = field(default_factory=Known)
-    planned: dict[Optimize, "Planned"] = field(default_factory=dict)
+    planned: dict[Optimize, Planned] = field(default_factory=dict)
 
     @cached_property
     def orders(self) -> branches.Orders:
@@ -35,7 +49,7 @@ class Choices:
     def lean(self) -> list[Segments]:
         return [Segments(_lean(search.program), self.known) for search in self.plain]
 
-    def best(self, optimize: Optimize) -> "Planned":
+    def best(self, optimize: Optimize) -> Planned:
         """The lowest peak; where it is not proven, layer by layer may still be lower."""
         if optimize not in self.planned:
             best = self._best(optimize)
@@ -44,12 +58,17 @@ class Choices:
             self.planned[optimize] = best
         return self.planned[optimize]
 
-    def _best(self, optimize: Optimize) -> "Planned":
+    def alternatives(self) -> dict[Optimize, Alternative]:
+        """What each way to optimize gives."""
+        found = {optimize: self.best(optimize) for optimize in Optimize}
+        return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
+
+    def _best(self, optimize: Optimize) -> Planned:
         """For the lowest peak, lean kernels are tried too."""
         searches = [*self.plain, *(self.lean if optimize is Optimize.RAM else [])]
         bound = min(STAGES_WORK // 2, STAGES_WORK // len(searches))
         tallies: list[Tally] = []
-        best: Planned | None = None
+        best: _Found | None = None
         for search in searches:
             tallies.append(Tally(bound))
             segments = choose(search, optimize, kernel_instructions(search.program), tallies[-1])
@@ -57,12 +76,26 @@ class Choices:
             if best is None or lower_bound(problem) < best.plan.peak:
                 plan = self.known.plan(problem)
                 if best is None or plan.peak < best.plan.peak:
-                    best = Planned(self, staged, tuple(segment.run for segment in segments), problem, plan, {})
+                    best = _Found(staged, tuple(segment.run for segment in segments), problem, plan)
         assert best is not None
+        return self._planned(best, tallies)
+
+    def _planned(self, best: _Found, tallies: Sequence[Tally]) -> Planned:
+        """With the plan of the checks build, and what the search cost."""
+        wide = guarded(best.problem)
+        checked = self.known.plan(wide, Effort.QUICK)
         validate(best.problem, best.plan)
+        validate(wide, checked)
         work = sum(tally.work for tally in tallies)
-        stages = Spent(work, len(tallies) * bound, any(tally.exhausted for tally in tallies))
-        return replace(best, spent={"orders": self.orders.spent, "stages": stages, "offsets": best.plan.spent})
+        stages = Spent(work, sum(tally.bound for tally in tallies), any(tally.exhausted for tally in tallies))
+        return Planned(
+            program=best.program,
+            runs=best.runs,
+            problem=best.problem,
+            plan=best.plan,
+            checked=checked,
+            spent={"orders": self.orders.spent, "stages": stages, "offsets": best.plan.spent},
+        )
 
 
 def _lean(program: Program) -> Program:
@@ -72,13 +105,7 @@ def _lean(program: Program) -> Program:
 
 def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
     """Chooses the order of branches and the stages, and plans the memory."""
-    return Choices(program).best(optimize)
-
-
-def alternatives(planned: Planned) -> dict[Optimize, Alternative]:
-    """Every way to optimize; stages that were looked at once are not looked at again."""
-    found = {optimize: planned.choice.best(optimize) for optimize in Optimize}
-    return {optimize: Alternative(planned.plan.peak, planned.row_calls) for optimize, planned in found.items()}
+    return Schedules(program).best(optimize)
 
 
 def _staged(search: Segments, segments: Sequence[Segment]) -> tuple[Program, Problem]:

@@ -74,7 +74,7 @@ class Known:
     def __init__(self) -> None:
         self.runs = StageRuns()
         self.peaks: dict[Shape, int] = {}
-        self.plans: dict[Problem, Plan] = {}
+        self.plans: dict[tuple[Problem, Effort], Plan] = {}
         self.numbers: dict[Hashable, int] = {}
 
     def number(self, item: Hashable) -> int:
@@ -90,10 +90,10 @@ class Known:
             self.peaks[shape] = planner.plan(problem, effort=Effort.QUICK).peak
         return self.peaks[shape]
 
-    def plan(self, problem: Problem) -> Plan:
-        if problem not in self.plans:
-            self.plans[problem] = planner.plan(problem)
-        return self.plans[problem]
+    def plan(self, problem: Problem, effort: Effort = Effort.FULL) -> Plan:
+        if (problem, effort) not in self.plans:
+            self.plans[problem, effort] = planner.plan(problem, effort=effort)
+        return self.plans[problem, effort]
 
 
 class _Form(NamedTuple):

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.emit.pte.limits import RUNTIME_LIMITS
+from cortado.ir.facts import DEBUG_HANDLE, MODULE_STACK, SOURCE_FN, STACK_TRACE, TORCH_FN, VALUE, dtype
 from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape
 from cortado.ir.op import Operator, operator_of, overload, shaped_call
 from cortado.ir.portable import FLOAT, is_float
@@ -92,15 +92,16 @@ class _EdgeBuilder:
             assert found is not None
             self.new[node] = found
             return
-        edge = node.meta[FLOAT].edge
+        edge = FLOAT.must(node).edge
         inputs = [inner for inner in edge.graph.nodes if inner.op == "placeholder"]
         new = {inner: self.new[given] for inner, given in zip(inputs, float_operands(node.kwargs), strict=True)}
-        several = not isinstance(node.meta["val"], torch.Tensor)
+        several = not isinstance(VALUE.must(node), torch.Tensor)
         read = {user.args[1] for user in node.users} if several else {0}
         results = [inner if number in read else None for number, inner in enumerate(outputs(edge))]
         for inner in _needed(edge.graph, [result for result in results if result is not None]):
             new[inner] = self.module.graph.node_copy(inner, lambda n: new[n])
-            new[inner].meta = {**_origin(node), "val": self._fakes(inner.meta["val"])}
+            new[inner].meta = _origin(node)
+            VALUE.note(new[inner], self._fakes(VALUE.must(inner)))
             if inner.target is not getitem:
                 target: Any = inner.target
                 self.calls.append(target._op.name().split(".")[0])
@@ -118,7 +119,7 @@ class _EdgeBuilder:
         """One call: that of the lowered graph, or one of those that stand for it in a .pte."""
         shapes = shaped_call(operator, arguments)
         call = shaped_call(operator, arguments, tuple(operator.shape(shapes)))
-        limit = RUNTIME_LIMITS.get(operator.name, lambda call: None)(call)
+        limit = operator.pte_limit(call)
         if limit is not None:
             self.limits.append(f"{describe(like)}: {operator.name} {limit}")
         sizes = [operator.pte_scratch(call, backend) for backend in self.target.backends]
@@ -134,7 +135,8 @@ class _EdgeBuilder:
         packet = getattr(getattr(self.edge, operator.namespace), operator.base)
         args = tuple(arguments[name] for name in operator.argument_names)
         node = self.module.graph.call_function(getattr(packet, operator.overload_name), args)
-        node.meta = {**like.meta, "val": self._fake(sizes, like.meta["val"].dtype)}
+        node.meta = dict(like.meta)
+        VALUE.note(node, self._fake(sizes, dtype(like)))
         self.calls.append(operator.name)
         return node
 
@@ -152,11 +154,11 @@ class _EdgeBuilder:
             return torch.empty(sizes, dtype=dtype)
 
 
-_ORIGIN = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+_ORIGIN = (STACK_TRACE, MODULE_STACK, SOURCE_FN, TORCH_FN)
 
 
 def _origin(node: Node) -> dict[str, Any]:
-    return {key: node.meta[key] for key in _ORIGIN if key in node.meta}
+    return {fact.key: fact.of(node) for fact in _ORIGIN if fact.known(node)}
 
 
 def _needed(graph: torch.fx.Graph, results: Sequence[Node]) -> list[Node]:
@@ -187,7 +189,7 @@ def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> Exp
     for spec, node in zip(signature.output_specs, returned, strict=True):  # type: ignore[arg-type]
         spec.arg = type(spec.arg)(name=node.name)  # type: ignore[call-arg]
     for number, node in enumerate(module.graph.nodes, start=1):
-        node.meta["debug_handle"] = number
+        DEBUG_HANDLE.note(node, number)
     return ExportedProgram(
         root=module,
         graph=module.graph,
@@ -213,7 +215,7 @@ def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> 
             continue
         state[target] = data.clone(memory_format=torch.contiguous_format)
         assert mode is not None
-        node.meta["val"] = mode.from_tensor(state[target], static_shapes=True)
+        VALUE.note(node, mode.from_tensor(state[target], static_shapes=True))
     return state
 
 

@@ -10,12 +10,12 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import QParams
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.pte.edge import edge_manager, to_edge
 from cortado.emit.pte.planning import planning_pass
 from cortado.emit.pte.tools import make_etrecord
 from cortado.emit.pte.values import calls_of, check_calls, serialize, share_values
+from cortado.ir.facts import qparams
 from cortado.ir.graph import describe, outputs, user_inputs
 from cortado.ir.op import operator_of
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
@@ -108,8 +108,8 @@ def _io(node: Node) -> IoQParams:
 
 
 def _own_qparams(node: Node) -> IoQParams | None:
-    qparams = node.meta.get("qparams")
-    return IoQParams(qparams.scale, qparams.zero_point) if isinstance(qparams, QParams) else None
+    own = qparams(node)
+    return None if own is None else IoQParams(own.scale, own.zero_point)
 
 
 def c_only(program: ExportedProgram) -> list[str]:

@@ -1,0 +1,75 @@
+"""What is known of a node: each fact has a type, and a key in `node.meta` that stands here alone."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch.fx import Node
+
+from cortado.base.numerics import ChannelQParams, QParams
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fact(Generic[T]):
+    """Something that may be known of a node."""
+
+    key: str
+
+    def known(self, node: Node) -> bool:
+        return node.meta.get(self.key) is not None
+
+    def of(self, node: Node) -> T | None:
+        value: T | None = node.meta.get(self.key)
+        return value
+
+    def must(self, node: Node) -> T:
+        """What an earlier stage has noted."""
+        value: T = node.meta[self.key]
+        return value
+
+    def note(self, node: Node, value: T) -> None:
+        node.meta[self.key] = value
+
+    def forget(self, node: Node) -> None:
+        node.meta.pop(self.key, None)
+
+    def take(self, node: Node, source: Node) -> None:
+        """The same as is known of `source`; nothing where nothing is."""
+        if self.known(source):
+            node.meta[self.key] = source.meta[self.key]
+        else:
+            self.forget(node)
+
+
+# ---- Cortado's own -------------------------------------------------------------------------------------------
+
+QPARAMS: Fact[QParams | ChannelQParams] = Fact("qparams")  # of the codes it holds; ChannelQParams are for weights only
+CLAMP: Fact[tuple[float, float]] = Fact("clamp")  # low and high of the clamp that its kernel carries
+TABLE: Fact[torch.Tensor] = Fact("table")  # the 256 entries it looks its input up in
+TWIN: Fact[str] = Fact("cortado_twin")  # the node of the float graph whose values it holds, in whatever layout
+CONSTANT: Fact[str] = Fact("cortado_constant")  # of a placeholder: its name in the state dict
+USER_INPUT: Fact[bool] = Fact("cortado_input")  # of a placeholder: an input of the model, not a constant
+
+# ---- torch's -------------------------------------------------------------------------------------------------
+
+VALUE: Fact[Any] = Fact("val")  # the fake tensor it stands for, or several of them
+STACK_TRACE: Fact[str] = Fact("stack_trace")
+MODULE_STACK: Fact[dict[str, Any]] = Fact("nn_module_stack")
+TORCH_FN: Fact[Any] = Fact("torch_fn")
+DEBUG_HANDLE: Fact[int] = Fact("debug_handle")
+SOURCE_FN: Fact[Any] = Fact("source_fn_stack")
+FROM_NODE: Fact[Any] = Fact("from_node")
+
+
+def qparams(node: Node) -> QParams | None:
+    """Of a tensor whose codes all have one scale; None for weights and for what is not quantized."""
+    found = QPARAMS.of(node)
+    return found if isinstance(found, QParams) else None
+
+
+def dtype(node: Node) -> torch.dtype:
+    """Of the one tensor that a node gives."""
+    found: torch.dtype = VALUE.must(node).dtype
+    return found

@@ -1,0 +1,276 @@
+"""What ordinary, grouped, depthwise and transposed convolutions and linear layers share.
+
+Sums over taps, one multiplier and shift per output channel, windows, the descriptor of a layer and the variants of its
+kernel.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.facts import USER_INPUT
+from cortado.ir.graph import Bound, describe
+from cortado.ir.op import Array, Call, Lowering, Role
+from cortado.ops._float import pair
+
+
+def finish(
+    acc: Tensor, bias: Tensor | None, multipliers: Tensor, shifts: Tensor, offset: int, low: int, high: int
+) -> Tensor:
+    """Bias, per-channel rescaling along the last dimension, offset and clamp."""
+    if bias is not None:
+        acc = acc + bias
+    return clamp_int8(requant(acc, multipliers.to(torch.int64), shifts) + offset, low, high).contiguous()
+
+
+def out_size(size: int, kernel: int, stride: int, pad: int, dilation: int) -> int:
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def spatial_shape(call: Call, kernel: tuple[int, int], channels: int) -> tuple[int, int, int, int]:
+    n, h, w, _ = call.shape("input")
+    (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
+    return n, out_size(h, kernel[0], sh, ph, dh), out_size(w, kernel[1], sw, pw, dw), channels
+
+
+def macs(call: Call) -> int:
+    """Of ordinary, grouped and depthwise convolutions: every output takes its share of the weights."""
+    return math.prod(call.out_shape) * (math.prod(call.shape("weight")) // call.out_shape[-1])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+WEIGHTED = {"input": Role.ACTIVATION, "weight": Role.WEIGHT, "bias": Role.BIAS}
+
+
+def check_constants(bound: Bound) -> Reject | None:
+    for operand, what in ((bound["weight"], "constant weights"), (bound["bias"], "a constant bias")):
+        if operand is not None and USER_INPUT.known(operand):
+            return Reject(f"needs {what}, got the model's input '{operand.name}'")
+        if operand is not None and operand.op not in ("get_attr", "placeholder"):
+            return Reject(f"needs {what}, got the result of {operand.name}")
+    return None
+
+
+def rescaling(lowering: Lowering, input_name: str = "input", weight_name: str = "weight") -> tuple[Tensor, Tensor]:
+    """Multipliers and shifts of in_scale * w_scale[c] / out_scale."""
+    in_scale, out_scale = lowering.q(input_name).scale, lowering.out.scale
+    fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales(weight_name)]
+    multipliers = torch.tensor([f.multiplier for f in fixed], dtype=torch.int32)
+    return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
+
+
+def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int) -> tuple[Tensor, Tensor]:
+    """The least and the largest sum each output channel can reach over all int8 inputs; weight [out_c, ...]."""
+    flat = weight.reshape(weight.shape[0], -1)
+    above = flat.clamp(min=0).sum(1, dtype=torch.int64)
+    below = flat.clamp(max=0).sum(1, dtype=torch.int64)
+    least, largest = INT8_MIN + offset, INT8_MAX + offset  # of x - zero_point; 0 lies between them
+    start = torch.zeros_like(above) if bias is None else bias.to(torch.int64)
+    return start + above * least + below * largest, start + above * largest + below * least
+
+
+def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
+    """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its rescaling."""
+    room = INT32_MAX >> shifts.clamp(min=0).to(torch.int64)
+    most = torch.maximum(high, -low)
+    if bool((most > room).any()):
+        channel = int((most > room).nonzero()[0])
+        raise CortadoError(
+            f"{describe(node)}: the sum of output channel {channel} may reach {int(most[channel])}, expected at most "
+            f"{int(room[channel])} so that it fits 32 bits when it is rescaled; use calibration data with the range "
+            "the model really sees, or a smaller layer"
+        )
+
+
+def requantization(lowering: Lowering, weight: Tensor, groups: int = 1) -> dict[str, Any]:
+    """The arguments every weighted operator shares: bias, offsets, multipliers, shifts, activation bounds.
+
+    weight is [out_c, ...]. A grouped convolution gets a bias in any case: CMSIS-NN steps through it group by group.
+    """
+    multipliers, shifts = rescaling(lowering)
+    offset, bias = -lowering.q("input").zero_point, lowering.data("bias")
+    check_sums(lowering.bound.node, *sum_bounds(weight, bias, offset), shifts)
+    if bias is None and groups > 1:
+        bias = torch.zeros(weight.shape[0], dtype=torch.int32)
+    low, high = lowering.bounds()
+    return {
+        "bias": None if bias is None else lowering.constant("bias", bias.to(torch.int32)),
+        "input_offset": offset,
+        "output_offset": lowering.out.zero_point,
+        "requantize_multipliers": lowering.constant("multipliers", multipliers),
+        "requantize_shifts": lowering.constant("shifts", shifts),
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def window(bound: Bound) -> dict[str, list[int]]:
+    return {name: pair(bound[name]) for name in ("stride", "padding", "dilation")}
+
+
+# ---- the .pte ------------------------------------------------------------------------------------------------
+
+
+def cmsis_layer(call: Call) -> dict[str, Any]:
+    """A convolution as the functions that give CMSIS-NN's scratch sizes are told it."""
+    return {
+        "input_nhwc": call.shape("input"),
+        "filter_nhwc": call.shape("weight"),
+        "padding_hw": call["padding"],
+        "stride_hw": call["stride"],
+        "dilation_hw": call["dilation"],
+        "input_offset": call["input_offset"],
+        "output_offset": call["output_offset"],
+        "activation_min": call["activation_min"],
+        "activation_max": call["activation_max"],
+    }
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def fold_offset(call: Call, weight_sums: np.ndarray[Any, Any]) -> tuple[int, Array | None]:
+    """(in_offset, bias) with the input offset folded into the bias, where that fits 32 bits."""
+    bias = None if call["bias"] is None else call.array("bias").astype(np.int64)
+    folded = weight_sums.astype(np.int64) * call["input_offset"] + (0 if bias is None else bias)
+    if folded.min() >= INT32_MIN and folded.max() <= INT32_MAX:
+        return 0, Array(folded.astype(np.int32))
+    return call["input_offset"], None if bias is None else Array(bias.astype(np.int32))
+
+
+def common_fields(call: Call, weight_sums: np.ndarray[Any, Any]) -> dict[str, Any]:
+    in_offset, bias = fold_offset(call, weight_sums)
+    return {
+        "in_offset": in_offset,
+        "out_offset": call["output_offset"],
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "bias": bias,
+        "multiplier": Array(call.array("requantize_multipliers")),
+        "shift": Array(call.array("requantize_shifts")),
+    }
+
+
+def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "in_w": call.shape("input")[2],
+        "in_c": call.shape("input")[3],
+        "out_w": call.out_shape[2],
+        "out_c": call.out_shape[3],
+        "kernel_h": kernel[0],
+        "kernel_w": kernel[1],
+        "stride_w": call["stride"][1],
+        "pad_left": call["padding"][1],
+        "dilation_w": call["dilation"][1],
+        "zero": Array(np.full(call.shape("input")[3], -call["input_offset"], dtype=np.int8)),
+    }
+
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel that takes a layer: its symbol, sources, descriptor and scratch."""
+
+    symbol: str
+    sources: tuple[str, ...]
+    fields: dict[str, Any]
+    scratch: int = 0
+    lean: "Variant | None" = None
+    tile: int = 1
+    packed: bool = True  # its descriptor holds a stream
+
+    def struct(self, operator: str) -> str:
+        """The descriptor of a layer of `operator`."""
+        return f"cortado_{operator}{'_packed' if self.packed else ''}_t"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a variant's packing reads: weights, and bias, multiplier and shift per output channel."""
+
+    weights: Numbers
+    bias: Numbers
+    multiplier: Numbers
+    shift: Numbers
+
+    @staticmethod
+    def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "Stream | None":
+        """None where only the portable kernel will do: elsewhere the input offset is folded into the bias."""
+        if core is Core.PORTABLE or common["in_offset"] != 0:
+            return None
+        return Stream(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
+
+    @property
+    def all(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        return self.weights, self.bias, self.multiplier, self.shift
+
+
+# What a portable layer's descriptor has and a packed one's has not: the stream holds it.
+_IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift"})
+
+
+def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
+    kept = {name: value for name, value in fields.items() if name not in _IN_STREAM}
+    return {**kept, "weights": Array(stream)}
+
+
+def without_vectors(core: Core) -> Core:
+    """What else a core with vector instructions has: the DSP instructions."""
+    return Core.DSP if core is Core.MVE else core
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def weighted_case(
+    draw: Any, kernel: tuple[int, int], channels: tuple[int, int], weight_shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """Arguments of a convolution with that kernel: window, input, weights, requantization."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    seed = draw(sampling.SEEDS)
+    window = draw_window(draw, kernel)
+    sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
+    batch = draw(st.sampled_from([1, 1, 1, 2]))
+    multipliers, shifts = sampling.fixed_points(seed, channels[1])
+    low, high = draw(sampling.activation_bounds())
+    bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
+    return {
+        "input": sampling.codes(seed + 2, (batch, *sizes, channels[0])),
+        "weight": sampling.codes(seed + 3, weight_shape, -127, 127),
+        "bias": bias if draw(st.booleans()) else None,
+        **window,
+        "input_offset": -draw(sampling.ZERO_POINTS),
+        "output_offset": draw(sampling.ZERO_POINTS),
+        "requantize_multipliers": multipliers,
+        "requantize_shifts": shifts,
+        "activation_min": low,
+        "activation_max": high,
+    }
+
+
+def draw_window(draw: Any, kernel: tuple[int, int]) -> dict[str, Any]:
+    """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
+    from hypothesis import strategies as st
+
+    plain = kernel == (1, 1) and draw(st.booleans())
+    stride = [1, 1] if plain else [draw(st.sampled_from([1, 1, 2, 3])) for _ in kernel]
+    padding = [0, 0] if plain else [draw(st.integers(0, k - 1)) for k in kernel]
+    dilation = [1, 1] if plain else [draw(st.sampled_from([1, 1, 1, 2])) for _ in kernel]
+    fits = list(zip(kernel, padding, dilation, strict=True))
+    return {"stride": stride, "padding": padding, "dilation": dilation, "fits": fits}
