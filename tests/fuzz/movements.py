@@ -246,13 +246,13 @@ VIEWS: dict[str, Block] = {
     "unsafe_view": Block(
         any_shape, reshaping, lambda s, shape: lambda x: aten._unsafe_view.default(x.contiguous(), shape)
     ),
-    "unflatten": Block(lambda s: len(s) < MOST_RANK, unflattening, function(torch.unflatten)),
+    "unflatten": Block(lambda s: 1 <= len(s) < MOST_RANK, unflattening, function(torch.unflatten)),
     "flatten": Block(any_shape, over_one_axis, lambda s, dim: lambda x: torch.flatten(x, dim)),
     "ravel": unary(torch.ravel),
     "squeeze": unary(torch.squeeze, lambda s: math.prod(s) > 1),
     "squeeze_dim": Block(at_least(2), over_one_axis, function(torch.squeeze)),
     "squeeze_dims": Block(at_least(2), lambda r, s: dict(dim=tuple(axes(r, s)[:1])), function(torch.squeeze)),
-    "unsqueeze": Block(lambda s: len(s) < MOST_RANK, over_one_axis, function(torch.unsqueeze)),
+    "unsqueeze": Block(lambda s: 1 <= len(s) < MOST_RANK, over_one_axis, function(torch.unsqueeze)),
     "view_as": pair(lambda a, b: a.contiguous().view_as(b), lambda a, b: math.prod(a) == math.prod(b)),
     "reshape_as": pair(lambda a, b: a.reshape_as(b), lambda a, b: math.prod(a) == math.prod(b)),
     "expand": Block(any_shape, expanding, lambda s, size: lambda x: x.expand(size)),

@@ -88,9 +88,16 @@ class Pending:
 
 def check_seeds(seeds: Sequence[int], places: Callable[[int], Places], checked: bool = False) -> list[Outcome]:
     """Draws and checks the networks of these seeds; those that compile share one program on this machine."""
-    found = [check_alone(draw_recipe(seed), Choices.draw(seed), places(seed)) for seed in seeds]
+    found = [_check_seed(seed, places(seed)) for seed in seeds]
     check_host([item for item in found if isinstance(item, Pending)], checked)
     return [item.outcome if isinstance(item, Pending) else item for item in found]
+
+
+def _check_seed(seed: int, places: Places) -> "Outcome | Pending":
+    undrawn = Outcome(seed)
+    with _recording(undrawn):
+        return check_alone(draw_recipe(seed), Choices.draw(seed), places)
+    return undrawn
 
 
 def check_recipe(recipe: Recipe, choices: Choices, places: Places, checked: bool = False) -> Outcome:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from cortado.base.target import from_target_string
 from cortado.frontend.models import load_calibration, load_model
 from cortado.run import runner
 from fuzz import shrink
+from fuzz.blocks import BLOCKS
 from fuzz.campaign import TOGETHER, Wanted
 from fuzz.hostile import check_folder, check_names, draw_name
 from fuzz.interrupts import run_disturbed
@@ -23,7 +25,7 @@ from fuzz.journal import ROOT, Journal, totals
 from fuzz.oracles import TARGETS, Choices, Kind
 from fuzz.outcome import Outcome, reason
 from fuzz.page import PAGE, SUMMARY, page
-from fuzz.recipe import Recipe
+from fuzz.recipe import Recipe, Shape
 from helpers.golden import Golden
 
 # ---- journal -------------------------------------------------------------------------------------------------------
@@ -47,6 +49,17 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_refusals_count_together() -> None:
     text = "aten.relu_.default in module 'layers.5' at /a/b.py:66 (return f(x)) writes into memory that 'x' shares"
     assert reason(text) == "aten.relu_.default writes into memory that '...' shares"
+
+
+SHAPES: list[Shape] = [(), (1,), (3, 4), (2, 3, 5), (1, 2, 1, 1), (2, 3, 4, 5), (1, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_block_that_takes_a_shape_can_be_drawn_for_it(shape: Shape) -> None:
+    for block in BLOCKS.values():
+        if block.fits(*([shape] * block.sources)):
+            for seed in range(4):
+                block.draw(Random(seed), shape)
 
 
 # ---- shrinking -----------------------------------------------------------------------------------------------------
