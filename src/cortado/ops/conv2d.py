@@ -16,6 +16,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, int_list, requant
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import USER_INPUT, Bound, describe, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, RowRule, Rows
 from cortado.ops import _height_one, packing
@@ -298,6 +299,10 @@ class Variant:
         """The descriptor of a layer of `operator`."""
         return f"cortado_{operator}{'_packed' if self.packed else ''}_t"
 
+    def scratch_check(self, *arguments: Argument) -> CCall | None:
+        """The function that works its scratch out again; None if it has none."""
+        return CCall(f"cortado_{self.symbol}_scratch", arguments) if self.scratch else None
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -352,12 +357,12 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
     chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields, packed=False)
     return Kernel(
-        call=f"cortado_{chosen.symbol}(L, rows[0], out, n, scratch);",
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Operand.SCRATCH)),
         sources=chosen.sources,
         struct=chosen.struct("conv1x1"),
         fields=chosen.fields,
         scratch=chosen.scratch,
-        scratch_check=f"cortado_{chosen.symbol}_scratch(L, {pixels})" if chosen.scratch else None,
+        scratch_check=chosen.scratch_check(Operand.LAYER, pixels),
         tile=chosen.tile,
     )
 
@@ -392,12 +397,12 @@ def window_kernel(call: Call, core: Core) -> Kernel:
 
 def _window_call(chosen: Variant) -> Kernel:
     return Kernel(
-        call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
         sources=chosen.sources,
         struct=chosen.struct("conv2d"),
         fields=chosen.fields,
         scratch=chosen.scratch,
-        scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
+        scratch_check=chosen.scratch_check(Operand.LAYER),
         lean=None if chosen.lean is None else _window_call(chosen.lean),
     )
 
