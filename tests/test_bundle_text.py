@@ -2,6 +2,7 @@
 
 import pytest
 
+from cortado.base.errors import CortadoError
 from cortado.emit.c.calls import call_function, call_text
 from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row
 from cortado.ir.op import Kernel
@@ -36,3 +37,9 @@ def test_a_kernel_without_a_descriptor_ignores_its_layer() -> None:
     text = call_function("call_f", Kernel(call=CCall("cortado_f", (Row(0), Operand.OUT)), sources=()))
     assert "(void)layer;" in text
     assert "L = layer" not in text
+
+
+def test_a_kernel_with_scratch_says_how_much_it_needs() -> None:
+    """The checks build works it out again."""
+    with pytest.raises(CortadoError, match="cortado_f: a kernel with scratch has a descriptor and a function"):
+        Kernel(call=CCall("cortado_f", (Operand.SCRATCH,)), sources=(), struct="cortado_f_t", scratch=4)

@@ -46,14 +46,6 @@ class Offset:
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A member of the descriptor, so many times."""
-
-    factor: int
-    member: Member
-
-
-@dataclass(frozen=True)
 class Function:
     """A C function that the called one calls."""
 

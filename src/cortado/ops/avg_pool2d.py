@@ -12,7 +12,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Member, Operand, Row, Scaled
+from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import (
     ONE_ROW,
@@ -155,11 +155,11 @@ def kernel(call: Call, core: Core) -> Kernel:
         operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Function(sum_rows), Function(means))
         return Kernel(
             call=CCall("cortado_global_avg_pool_s8", operands),
-            sources=("global_avg_pool_s8.c", *sources),
+            sources=("global_avg_pool_s8.c", *sources, "cortado_scratch.c"),
             struct="cortado_pool2d_t",
             fields=fields,
             scratch=4 * call.out_shape[3],
-            scratch_check=Scaled(4, Member("channels")),
+            scratch_check=CCall("cortado_global_avg_pool_s8_scratch", (Operand.LAYER,)),
         )
     symbol, sources = _variant(call, core)
     return Kernel(

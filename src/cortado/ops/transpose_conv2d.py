@@ -23,7 +23,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Member, Offset, Operand, Row, Scaled
+from cortado.ir.c_call import CCall, Function, Member, Offset, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     Array,
@@ -320,11 +320,11 @@ def _whole_kernel(call: Call) -> Kernel:
     }
     return Kernel(
         call=CCall("cortado_transpose_conv2d_all_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH)),
-        sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c"),
+        sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c", "cortado_scratch.c"),
         struct="cortado_transpose_conv2d_all_t",
         fields=fields,
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
-        scratch_check=Scaled(8, Member("kernel_h")),
+        scratch_check=CCall("cortado_transpose_conv2d_all_s8_scratch", (Operand.LAYER,)),
     )
 
 

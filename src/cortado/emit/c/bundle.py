@@ -13,7 +13,7 @@ from cortado.emit.c.calls import call_function, need_function
 from cortado.emit.c.data import Arrays, Piece, float_text, guarded_by_cores, int_text
 from cortado.emit.c.header import banner, header_text, pointer_type
 from cortado.emit.c.readme import readme_text
-from cortado.ir.c_call import CCall, Scaled
+from cortado.ir.c_call import CCall
 from cortado.ir.op import Array, Field, Kernel, Layer
 from cortado.memory.problem import Plan
 from cortado.plan.planned import GUARD_BYTES, Planned
@@ -46,7 +46,7 @@ class _Emitter:
         self.upper = self.name.upper()
         self.cores = frozenset(self.program.cores)
         self.arrays = Arrays(self.name, self.cores)
-        self.functions: dict[tuple[str | None, CCall | Scaled], Piece] = {}  # by descriptor and call
+        self.functions: dict[tuple[str | None, CCall], Piece] = {}  # by descriptor and call
         self.layers: list[Piece] = []
         self.sources: set[str] = {"cortado_run.c"}
 
@@ -230,10 +230,8 @@ void *{self.name}_default_arena(void)
 
     def _need(self, kernel: Kernel, core: Core) -> str:
         """The function that works out a kernel's scratch from its layer."""
-        if not kernel.scratch:
+        if not kernel.scratch or kernel.scratch_check is None:
             return "NULL"
-        if kernel.scratch_check is None or kernel.struct is None:
-            raise CortadoError(f"{kernel.call.function}: a kernel with scratch must say how to check its size")
         key = (kernel.struct, kernel.scratch_check)
         if key not in self.functions:
             name = f"need_{len(self.functions)}"

@@ -1,6 +1,6 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
-from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row, Scaled
+from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row
 from cortado.ir.op import Kernel
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
@@ -30,17 +30,13 @@ def call_function(name: str, kernel: Kernel) -> str:
     return f"static void {name}({parameters})\n{{\n{_binding(kernel)}{unused}    {call_text(kernel.call)};\n}}\n"
 
 
-def need_function(name: str, kernel: Kernel, check: CCall | Scaled) -> str:
+def need_function(name: str, kernel: Kernel, need: CCall) -> str:
     """The function of the checks build that works out a kernel's scratch from its layer."""
-    return f"static int32_t {name}(const void *layer)\n{{\n{_binding(kernel)}    return {_need_text(check)};\n}}"
+    return f"static int32_t {name}(const void *layer)\n{{\n{_binding(kernel)}    return {call_text(need)};\n}}"
 
 
 def call_text(call: CCall) -> str:
     return f"{call.function}({', '.join(map(_text, call.arguments))})"
-
-
-def _need_text(check: CCall | Scaled) -> str:
-    return call_text(check) if isinstance(check, CCall) else f"{check.factor} * {_text(check.member)}"
 
 
 def _binding(kernel: Kernel) -> str:
