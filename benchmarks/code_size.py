@@ -21,7 +21,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         target = from_target_string(TARGETS[key])
         compiled = model.compile(target)
         info = runner.BundleInfo(compiled.report()["prefix"], target, (), ())
-        sizes = {c.value: runner.code_bytes(compiled.bundle.files, info, c) for c in Compiler}
+        sizes = {c.value: runner.code_bytes(compiled.bundle, info, c) for c in Compiler}
         constants = compiled.bundle.weights_bytes
         found.append({"network": name, "target": key, **sizes, "constants": constants})
     return found

@@ -10,7 +10,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, c_string, plain
 from cortado.base.target import BUNDLE_FLAGS, Core, CortexM
 from cortado.emit.c.calls import call_function, need_function
-from cortado.emit.c.data import Arrays, Piece, float_text, guarded_by_cores, int_text
+from cortado.emit.c.data import Arrays, Constant, Piece, float_text, guarded_by_cores, int_text
 from cortado.emit.c.header import banner, header_text, pointer_type
 from cortado.emit.c.readme import readme_text
 from cortado.ir.c_call import CCall
@@ -26,10 +26,12 @@ _SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w
 
 @dataclass(frozen=True)
 class Bundle:
-    """The files of a bundle by relative path, and what of the program is in flash."""
+    """The files of a bundle by relative path, and what is in them."""
 
     files: Mapping[str, str]
-    weights_bytes: int
+    calls: tuple[str, ...]  # the functions of MODEL.c that call kernels
+    constants: tuple[Constant, ...]  # the arrays of MODEL_data.c
+    weights_bytes: int  # what one core's build holds of them; of several, the most
 
 
 def emit_c(planned: Planned) -> Bundle:
@@ -47,6 +49,7 @@ class _Emitter:
         self.cores = frozenset(self.program.cores)
         self.arrays = Arrays(self.name, self.cores)
         self.functions: dict[tuple[str | None, CCall], Piece] = {}  # by descriptor and call
+        self.calls: list[str] = []  # those of them that call kernels
         self.layers: list[Piece] = []
         self.sources: set[str] = {"cortado_run.c"}
 
@@ -61,7 +64,12 @@ class _Emitter:
             "README.md": readme_text(self.planned, self.arrays.total_bytes),
             **self._kernel_files(),
         }
-        return Bundle(files, self.arrays.total_bytes)
+        return Bundle(
+            files=files,
+            calls=tuple(self.calls),
+            constants=self.arrays.constants,
+            weights_bytes=self.arrays.total_bytes,
+        )
 
     # ---- MODEL.c ---------------------------------------------------------------------------------------------
 
@@ -334,6 +342,7 @@ void *{self.name}_default_arena(void)
             taken = sum(piece.name.startswith(name) for piece in self.functions.values())
             name += f"_{taken}" if taken else ""
             self.functions[key] = Piece(name, call_function(name, kernel))
+            self.calls.append(name)
         self.functions[key].cores.update(cores)
         return self.functions[key].name
 
