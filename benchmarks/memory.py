@@ -28,7 +28,7 @@ def on_board(compiled: api.Compiled) -> dict[str, int | None]:
             raise SystemExit(f"{compiled.name} for {compiled.target.target_string} is not bit-exact")
         return {
             "stack_bytes": checked.result.stack_bytes,
-            "static_bytes": runner.static_bytes(bundle_of(compiled).files, artifact.info),
+            "static_bytes": runner.static_bytes(bundle_of(compiled), artifact.info),
             "instructions": checked.result.instructions,
         }
 

@@ -116,10 +116,10 @@ class Compiled:
                 files[f"{prefix}.etrecord"] = self.pte.etrecord
             if self.pte_graph is not self.graph:
                 files[PTE_REFERENCE] = to_bytes(self.pte_graph)
-        if self.graph is not None and self.planned is not None:
+        if self.graph is not None and self.planned is not None and self.bundle is not None:
             files[REFERENCE] = to_bytes(self.graph)
             files[EXPECTED] = self._recorded()
-            files[CHECKS] = json.dumps(checks.as_json(self.planned))
+            files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
         files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
         files[PAGE] = build_page(self.data)
         write_folder(path, files, self.data)
@@ -255,7 +255,7 @@ class Model:
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("measure code"):
-            size = runner.code_bytes(bundle.files, runner.BundleInfo(c_identifier(self.name), target, (), ()))
+            size = runner.code_bytes(bundle, runner.BundleInfo(c_identifier(self.name), target, (), ()))
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
 

@@ -283,9 +283,7 @@ def host_case(case: Case) -> tuple[HostCase, bytes]:
 def check_board(case: Case) -> Bundled:
     """The release build on an emulated board, every store checked."""
     made = bundled(case)
-    table: dict[str, Any] = dict(checks.as_json(made.planned))
-    calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
-    rules = runner.StoreRules(tuple(table["steps"]), calls)
+    rules = runner.StoreRules.from_json(checks.as_json(made.planned, made.bundle.calls))
     with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
         runner.write_files(Path(folder), made.bundle.files)
         with failing(Kind.BOARD):

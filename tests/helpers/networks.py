@@ -85,15 +85,15 @@ def run_bundle(
     """A network's bundle on inputs that calibration has not seen: outputs equal the reference, and on a board no
     kernel call writes where it may not."""
     name, program = found.program.name, found.program
-    runner.write_files(folder, emit_c(found).files)
+    bundle = emit_c(found)
+    runner.write_files(folder, bundle.files)
     ports = [
         tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
         for group in (program.inputs, program.outputs)
     ]
     values = [run_reference(graph_of(name), list(sample)) for sample in zoo.get(name).calibration(inputs, seed=99)]
     feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
-    calls = tuple((call.step, call.ranges) for call in checks.row_calls(found))
-    stores = runner.StoreRules(tuple(step.name for step in program.steps), calls)
+    stores = runner.StoreRules.from_json(checks.as_json(found, bundle.calls))
     info = runner.BundleInfo(name, program.target, *ports)
     result = runner.run_bundle(
         folder, info, feeds, on, count=False, flags=flags, stores=stores, timeout=SECONDS_PER_INPUT * inputs

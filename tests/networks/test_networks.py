@@ -181,9 +181,9 @@ def test_ram_of_the_bundle(name: str, target: str) -> None:
 @pytest.mark.parametrize("name", networks(list(MOST_CODE_BYTES)))
 def test_code_of_the_bundle(name: str, target: str) -> None:
     """.text and descriptors with the bundle's own flags, constants not counted; and nothing in RAM but the arena."""
-    files = emit_c(planned(name, target, Optimize.BALANCED)).files
+    bundle = emit_c(planned(name, target, Optimize.BALANCED))
     info = runner.BundleInfo(name, from_target_string(target), (), ())
-    size = runner.code_bytes(files, info)
+    size = runner.code_bytes(bundle, info)
     assert size is not None
     assert size <= MOST_CODE_BYTES[name]
-    assert runner.static_bytes(files, info) == 0
+    assert runner.static_bytes(bundle, info) == 0

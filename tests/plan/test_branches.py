@@ -13,6 +13,7 @@ from torch import nn
 
 from cortado import api
 from cortado.base.target import Core, from_target_string
+from cortado.ir.c_call import CCall
 from cortado.ir.op import Kernel
 from cortado.options import Optimize, Options
 from cortado.plan.branches import orders
@@ -20,7 +21,7 @@ from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Wal
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
-KERNEL = {Core.DSP: Kernel(call="nothing()", sources=())}
+KERNEL = {Core.DSP: Kernel(call=CCall("nothing", ()), sources=())}
 
 
 @st.composite

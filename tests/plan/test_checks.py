@@ -9,13 +9,15 @@ import torch
 from torch import nn
 
 from cortado import api
+from cortado.artifact.opened import CHECKS as CHECKS_FILE
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Optimize
-from cortado.plan.checks import row_calls
+from cortado.plan.checks import as_json
 from cortado.run import runner
+from cortado.run.elf import load_image
 from cortado.run.watch import StrayStoreError
 from helpers.values import present
 
@@ -102,11 +104,34 @@ def test_a_scratch_one_byte_short_is_caught(compiled: api.Compiled, artifact: Ar
     short = replace(planned, program=replace(planned.program, stages=stages))
     folder = artifact.folder.with_name("short")
     shutil.copytree(artifact.folder, folder)
-    runner.write_files(folder, emit_c(short).files)
+    bundle = emit_c(short)
+    runner.write_files(folder, bundle.files)
     samples = artifact.reference([artifact.example()])[0]
     with pytest.raises(CortadoError, match=rf"check failed: {pool.name} .*needs another size than planned"):
         runner.run_bundle(folder, artifact.info, samples, flags=CHECKS)
-    calls = tuple((call.step, call.ranges) for call in row_calls(short))
-    rules = runner.StoreRules(tuple(step.name for step in short.program.steps), calls)
+    rules = runner.StoreRules.from_json(as_json(short, bundle.calls))
     with pytest.raises(StrayStoreError, match=rf"{pool.name}"):
         runner.run_bundle(folder, artifact.info, samples, stores=rules)
+
+
+# ---- what a bundle says it holds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.host
+def test_functions_and_constants_are_those_of_the_program(compiled: api.Compiled, artifact: Artifact) -> None:
+    """The ones that checks.json and the size of the code go by."""
+    assert compiled.bundle is not None
+    image = load_image(runner.build(artifact.folder, artifact.info, M4.machine))
+    assert artifact.store_rules().functions == compiled.bundle.calls
+    assert len(compiled.bundle.calls) == 4
+    assert all(image.require(name).is_function for name in compiled.bundle.calls)
+    sizes = {constant.name: constant.bytes for constant in compiled.bundle.constants}
+    assert sizes == {name: image.require(name).size for name in sizes}
+    assert sum(sizes.values()) == compiled.bundle.weights_bytes > 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"steps": ["conv (op)"], "calls": []}'])
+def test_a_table_of_another_version_is_refused(artifact: Artifact, text: str) -> None:
+    (artifact.folder / CHECKS_FILE).write_text(text)
+    with pytest.raises(CortadoError, match=r"checks.json is no table of this version .*; compile the model again"):
+        artifact.store_rules()

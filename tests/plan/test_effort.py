@@ -11,6 +11,7 @@ from torch import nn
 from cortado import api
 from cortado.base.target import Core, from_target_string
 from cortado.emit.c.data import _numbers, float_text, int_text
+from cortado.ir.c_call import CCall
 from cortado.ir.op import Kernel, RowRule
 from cortado.memory import planner
 from cortado.memory.problem import Buffer as MemoryBuffer
@@ -56,7 +57,7 @@ class Network:
     def step(self, width: int, sources: Sequence[str], kind: Walk, rule: RowRule | None = None) -> str:
         name = f"t{len(self.stages)}"
         ports = tuple(Port(source, HEIGHT, self.widths[source], rule or RowRule()) for source in sources)
-        kernels = {Core.DSP: Kernel(call="nothing()", sources=(), scratch=32)}
+        kernels = {Core.DSP: Kernel(call=CCall("nothing", ()), sources=(), scratch=32)}
         one = Step(name, "op", "", ports, name, 1, HEIGHT, width, 4, kernels, kind, macs=10_000 * width)
         self.stages.append(Stage((one,)))
         self.widths[name] = width

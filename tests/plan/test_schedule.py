@@ -133,8 +133,9 @@ def test_nothing_is_planned_when_it_is_written(program: Program, monkeypatch: py
         raise AssertionError("planned again")
 
     monkeypatch.setattr(planner, "plan", again)
-    assert emit_c(planned).files
-    assert as_json(planned)
+    bundle = emit_c(planned)
+    assert bundle.files
+    assert as_json(planned, bundle.calls)
 
 
 @pytest.mark.parametrize("optimize", list(Optimize))

@@ -7,6 +7,7 @@ from cortado.memory.problem import Buffer
 from cortado.memory.timeline import peak_buffers
 from cortado.options import Border, Optimize, Options
 from cortado.plan.planned import Alternative, Planned
+from cortado.plan.segments import scratch_name
 from cortado.run import toolchain
 
 
@@ -31,7 +32,7 @@ def _label(planned: Planned, name: str) -> str:
         if tensor.buffer == name:
             return f"input '{tensor.name}'"
     for step in planned.program.steps:
-        if name in (step.output, f"{step.name}.scratch"):
+        if name in (step.output, scratch_name(step)):
             what = "scratch" if name != step.output else "output"
             rows = planned.program.buffers[name].rows if name == step.output else 0
             kind = f"{rows} rows of the output" if rows else what

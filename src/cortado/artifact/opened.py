@@ -55,11 +55,6 @@ def recorded_name(kind: str, position: int) -> str:
     return f"{kind}{position}"
 
 
-def _store_rules(table: Mapping[str, Any]) -> StoreRules:
-    calls = tuple((step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"])
-    return StoreRules(tuple(table["steps"]), calls)
-
-
 @dataclass(frozen=True)
 class Checked:
     """A run and what the reference says it must give."""
@@ -237,7 +232,11 @@ class Artifact:
 
     def store_rules(self) -> StoreRules:
         """What every kernel call may write, as the compiler planned it."""
-        return _store_rules(json.loads((self.folder / CHECKS).read_text()))
+        path = self.folder / CHECKS
+        try:
+            return StoreRules.from_json(json.loads(path.read_text()))
+        except (ValueError, TypeError, KeyError) as error:  # damaged, or an earlier version's
+            raise CortadoError(f"{path} is no table of this version ({error}); compile the model again") from error
 
     def run(
         self,
@@ -333,7 +332,7 @@ class Artifact:
         if on == HOST:
             from cortado.plan.checks import as_json
 
-            rules = _store_rules(as_json(self._portable))
+            rules = StoreRules.from_json(as_json(self._portable, functions=()))
             result = self._run_on_host([feed], (TRACE,))
         else:
             rules = self.store_rules()
@@ -343,16 +342,16 @@ class Artifact:
     def _layers_of(self, trace: bytes, rules: StoreRules) -> dict[str, bytes]:
         rows: list[list[bytes]] = [[] for _ in rules.steps]
         position = 0
-        for step, ((low, high), *_) in rules.calls:
-            rows[step].append(trace[position : position + high - low])
+        for call in rules.calls:
+            low, high = call.ranges[0]  # of the output; scratch is behind it
+            rows[call.step].append(trace[position : position + high - low])
             position += high - low
         if position != len(trace):
             raise CortadoError(
                 f"a run of {self.folder} showed {len(trace)} bytes of its layers, expected {position}; "
                 "compile the model again with this version"
             )
-        names = [step.split(" ")[0] for step in rules.steps]
-        return {name: self._whole(name, made) for name, made in zip(names, rows, strict=True)}
+        return {step.name: self._whole(step.name, made) for step, made in zip(rules.steps, rows, strict=True)}
 
     def _whole(self, name: str, rows: list[bytes]) -> bytes:
         """A step makes the rows of its output one after the other; one that sums up makes the same one each time."""

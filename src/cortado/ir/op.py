@@ -20,6 +20,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall
 from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
@@ -137,20 +138,22 @@ Field = int | float | Array | tuple[int, ...] | tuple[Layer, ...] | None
 
 @dataclass(frozen=True)
 class Kernel:
-    """One C kernel chosen for one call: its descriptor and the text of the C call.
+    """One C kernel chosen for one call: its descriptor and the C call that makes one row."""
 
-    In `call`, L is the descriptor, rows the input rows (rows[i] for pixelwise operands), out the output row,
-    n the number of pixels (or elements) of one row, y the output row and scratch the scratch buffer.
-    """
-
-    call: str
+    call: CCall
     sources: tuple[str, ...]
     struct: str | None = None
     fields: Mapping[str, Field] = field(default_factory=dict)
     scratch: int = 0
-    scratch_check: str | None = None  # C expression that gives the scratch need again, for the checks build
+    scratch_check: CCall | None = None  # gives the scratch need again, for the checks build
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
     tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
+
+    def __post_init__(self) -> None:
+        if self.scratch and (self.scratch_check is None or self.struct is None):
+            raise CortadoError(
+                f"{self.call.function}: a kernel with scratch has a descriptor and a function that works out its size"
+            )
 
 
 @dataclass(frozen=True)

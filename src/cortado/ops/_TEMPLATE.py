@@ -13,6 +13,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
 from cortado.ops.pointwise import uniform_value
@@ -130,13 +131,13 @@ def rows(call: Call) -> Rows | None:
 def kernel(call: Call, core: Core) -> Kernel:
     """The C kernel for this call on this kind of core, its source files and its constant descriptor.
 
-    The text may use L (the descriptor), rows (rows[i] is operand i's row here; a kernel with RowRules gets its taps one
-    after the other), out, n (pixels or elements of a row), y (the row) and scratch. Fields are numbers, tuples for
-    inline arrays, Array for constants, None for NULL. A new kernel is one file src/cortado/kernels/src/NAME_s8.c and
-    its declaration in include/cortado.h; this one is the addition's.
+    Row(i) is operand i's row here; a kernel with RowRules takes Operand.ROWS, its taps one after the other. cortado.ir.
+    c_call has the other things an argument can be. Fields are numbers, tuples for inline arrays, Array for constants,
+    None for NULL. A new kernel is one file src/cortado/kernels/src/NAME_s8.c and its declaration in include/cortado.h;
+    this one is the addition's.
     """
     return Kernel(
-        call="cortado_add_s8(L, rows[0], rows[1], out, n);",
+        call=CCall("cortado_add_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
         sources=("add_s8.c",),
         struct="cortado_add_t",
         fields={

@@ -15,6 +15,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Array, Call, Lowering, Role
@@ -194,6 +195,10 @@ class Variant:
     def struct(self, operator: str) -> str:
         """The descriptor of a layer of `operator`."""
         return f"cortado_{operator}{'_packed' if self.packed else ''}_t"
+
+    def scratch_check(self, *arguments: Argument) -> CCall | None:
+        """The function that works its scratch out again; None if it has none."""
+        return CCall(f"cortado_{self.symbol}_scratch", arguments) if self.scratch else None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cortado.base.errors import Reject
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Kernel, Quantization, Role, SharedWith
 
@@ -47,7 +48,7 @@ def strided_kernel(sizes: Sequence[int], strides: Sequence[int], offset: int = 0
     """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
     turns, steps = loops(sizes, strides)
     return Kernel(
-        call="cortado_transpose_s8(L, rows[0], out);",
+        call=CCall("cortado_transpose_s8", (Operand.LAYER, Row(0), Operand.OUT)),
         sources=("transpose_s8.c",),
         struct="cortado_transpose_t",
         fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},

@@ -15,6 +15,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.facts import QPARAMS, TABLE, USER_INPUT, dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
@@ -184,7 +185,7 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 def kernel(call: Call, core: Core) -> Kernel:
     symbol, source = ("table_s8__mve", "table_s8__mve.S") if core is Core.MVE else ("table_s8", "table_s8.c")
     return Kernel(
-        call=f"cortado_{symbol}(L->table, rows[0], out, n);",
+        call=CCall(f"cortado_{symbol}", (Member("table"), Row(0), Operand.OUT, Operand.N)),
         sources=(source,),
         struct="cortado_table_t",
         fields={"table": Array(call.array("lut"))},

@@ -13,6 +13,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary, packing
@@ -135,15 +136,24 @@ def _alpha(bound: Bound) -> dict[str, Any]:
 def kernel(call: Call, core: Core) -> Kernel:
     channels = _binary.by_channel(call)
     if channels is not None:
-        text = f"cortado_add_channel_s8(L, rows[0], rows[1], out, n, {channels});"
+        operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, channels)
         fields = _fields(call, "self", "other")
-        return Kernel(call=text, sources=("add_channel_s8.c",), struct="cortado_add_t", fields=fields)
+        return Kernel(
+            call=CCall("cortado_add_channel_s8", operands),
+            sources=("add_channel_s8.c",),
+            struct="cortado_add_t",
+            fields=fields,
+        )
     swap = (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
     fields = _fields(call, "other", "self") if swap else _fields(call, "self", "other")
     symbol, sources = _variant(fields, core)
-    operands = "rows[1], rows[0]" if swap else "rows[0], rows[1]"
-    text = f"cortado_{symbol}(L, {operands}, out, n);"
-    return Kernel(call=text, sources=sources, struct="cortado_add_t", fields=fields)
+    a, b = (Row(1), Row(0)) if swap else (Row(0), Row(1))
+    return Kernel(
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, a, b, Operand.OUT, Operand.N)),
+        sources=sources,
+        struct="cortado_add_t",
+        fields=fields,
+    )
 
 
 def _fields(call: Call, a: str, b: str) -> dict[str, int]:

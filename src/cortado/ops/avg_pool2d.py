@@ -12,6 +12,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound
 from cortado.ir.op import (
     ONE_ROW,
@@ -151,17 +152,18 @@ def kernel(call: Call, core: Core) -> Kernel:
     }
     if is_one_window(call):
         sum_rows, means, sources = _one_window(call, core)
+        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Function(sum_rows), Function(means))
         return Kernel(
-            call=f"cortado_global_avg_pool_s8(L, rows[0], out, scratch, y, {sum_rows}, {means});",
-            sources=("global_avg_pool_s8.c", *sources),
+            call=CCall("cortado_global_avg_pool_s8", operands),
+            sources=("global_avg_pool_s8.c", *sources, "cortado_scratch.c"),
             struct="cortado_pool2d_t",
             fields=fields,
             scratch=4 * call.out_shape[3],
-            scratch_check="4 * L->channels",
+            scratch_check=CCall("cortado_global_avg_pool_s8_scratch", (Operand.LAYER,)),
         )
     symbol, sources = _variant(call, core)
     return Kernel(
-        call=f"cortado_{symbol}(L, rows, out, scratch);",
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
         sources=sources,
         struct="cortado_pool2d_t",
         fields=fields,

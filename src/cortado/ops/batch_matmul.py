@@ -15,6 +15,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops._convolution import check_sums
@@ -188,7 +189,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8_MAX,
     }
     return Kernel(
-        call="cortado_batch_matmul_s8(L, rows[0], rows[1], out, scratch);",
+        call=CCall("cortado_batch_matmul_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
         sources=("batch_matmul_s8.c",),
         struct="cortado_batch_matmul_t",
         fields=fields,

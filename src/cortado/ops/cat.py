@@ -9,6 +9,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand
 from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
@@ -131,9 +132,9 @@ def kernel(call: Call, core: Core) -> Kernel:
     dim = call["dim"]
     widths = [math.prod(part[dim:]) for part in shapes(call)]
     rule = rows(call)
-    outer = math.prod(call.out_shape[:dim]) if rule is None else "n" if rule.pixelwise else 1
+    outer = math.prod(call.out_shape[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
     return Kernel(
-        call=f"cortado_cat_s8(L, rows, out, {outer});",
+        call=CCall("cortado_cat_s8", (Operand.LAYER, Operand.ROWS, Operand.OUT, outer)),
         sources=("cat_s8.c",),
         struct="cortado_cat_t",
         fields={"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])},

@@ -15,6 +15,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops import _height_one, depthwise_conv2d, packing
@@ -154,12 +155,12 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
     chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields, packed=False)
     return Kernel(
-        call=f"cortado_{chosen.symbol}(L, rows[0], out, n, scratch);",
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Operand.SCRATCH)),
         sources=chosen.sources,
         struct=chosen.struct("conv1x1"),
         fields=chosen.fields,
         scratch=chosen.scratch,
-        scratch_check=f"cortado_{chosen.symbol}_scratch(L, {pixels})" if chosen.scratch else None,
+        scratch_check=chosen.scratch_check(Operand.LAYER, pixels),
         tile=chosen.tile,
     )
 
@@ -194,12 +195,12 @@ def window_kernel(call: Call, core: Core) -> Kernel:
 
 def _window_call(chosen: Variant) -> Kernel:
     return Kernel(
-        call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
         sources=chosen.sources,
         struct=chosen.struct("conv2d"),
         fields=chosen.fields,
         scratch=chosen.scratch,
-        scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
+        scratch_check=chosen.scratch_check(Operand.LAYER),
         lean=None if chosen.lean is None else _window_call(chosen.lean),
     )
 

@@ -13,6 +13,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Priority, Quantization, RowRule, Rows
 from cortado.ops import _height_one, packing
@@ -145,12 +146,12 @@ def kernel(call: Call, core: Core) -> Kernel:
     variant = _variant(stream, core, fields) if stream is not None and call["depth_multiplier"] == 1 else None
     chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
     return Kernel(
-        call=f"cortado_{chosen.symbol}(L, rows, out, scratch);",
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
         sources=chosen.sources,
         struct=chosen.struct("depthwise"),
         fields=chosen.fields,
         scratch=chosen.scratch,
-        scratch_check=f"cortado_{chosen.symbol}_scratch(L)" if chosen.scratch else None,
+        scratch_check=chosen.scratch_check(Operand.LAYER),
     )
 
 

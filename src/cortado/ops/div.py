@@ -12,6 +12,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
@@ -79,7 +80,7 @@ def to_div(bound: Bound) -> Node | None:
 
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
-        call="cortado_div_s8(L, rows[0], rows[1], out, n);",
+        call=CCall("cortado_div_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
         sources=("div_s8.c",),
         struct="cortado_div_t",
         fields={

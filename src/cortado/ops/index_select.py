@@ -11,6 +11,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, int_list
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
@@ -113,10 +114,10 @@ def kernel(call: Call, core: Core) -> Kernel:
     sizes, dim = call.shape("self"), call["dim"]
     inner = math.prod(sizes[dim + 1 :])
     rule = rows(call)
-    outer = math.prod(sizes[:dim]) if rule is None else "n" if rule.pixelwise else 1
+    outer = math.prod(sizes[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
     index = call.array("index").astype(np.int32)
     return Kernel(
-        call=f"cortado_gather_s8(L, rows[0], out, {outer});",
+        call=CCall("cortado_gather_s8", (Operand.LAYER, Row(0), Operand.OUT, outer)),
         sources=("gather_s8.c",),
         struct="cortado_gather_t",
         fields={"count": len(index), "inner": inner, "in_bytes": sizes[dim] * inner, "index": Array(index)},

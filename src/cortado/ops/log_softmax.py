@@ -15,6 +15,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 from cortado.ops import softmax
@@ -102,7 +103,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
-        call=f"cortado_log_softmax_s8(L, rows[0], out, n, {call.shape('input')[-1]});",
+        call=CCall("cortado_log_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
         sources=("log_softmax_s8.c",),
         struct="cortado_log_softmax_t",
         fields={

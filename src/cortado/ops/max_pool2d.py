@@ -10,6 +10,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
     Call,
@@ -139,7 +140,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     elif core is Core.DSP and call.out_shape[3] >= 4:
         symbol, sources = "max_pool2d_s8__dsp", ["max_pool2d_s8__dsp.c"]
     return Kernel(
-        call=f"cortado_{symbol}(L, rows, out);",
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT)),
         sources=tuple(sources),
         struct="cortado_pool2d_t",
         fields=fields,

@@ -8,6 +8,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
 from cortado.ops import _binary
@@ -34,7 +35,10 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(call="cortado_minimum_s8(rows[0], rows[1], out, n);", sources=("minimum_s8.c",))
+    return Kernel(
+        call=CCall("cortado_minimum_s8", (Row(0), Row(1), Operand.OUT, Operand.N)),
+        sources=("minimum_s8.c",),
+    )
 
 
 def samples() -> Any:

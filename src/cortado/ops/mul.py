@@ -8,6 +8,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary, packing
@@ -82,13 +83,18 @@ def kernel(call: Call, core: Core) -> Kernel:
     }
     channels = _binary.by_channel(call)
     if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
-        repeat = "n" if channels is None else channels
-        text, source = f"cortado_mul_channel_s8__mve(L, rows[0], rows[1], out, n, {repeat});", "mul_channel_s8__mve.S"
+        more: tuple[Argument, ...] = (Operand.N if channels is None else channels,)
+        symbol, source = "mul_channel_s8__mve", "mul_channel_s8__mve.S"
     elif channels is not None:
-        text, source = f"cortado_mul_channel_s8(L, rows[0], rows[1], out, n, {channels});", "mul_channel_s8.c"
+        symbol, source, more = "mul_channel_s8", "mul_channel_s8.c", (channels,)
     else:
-        text, source = "cortado_mul_s8(L, rows[0], rows[1], out, n);", "mul_s8.c"
-    return Kernel(call=text, sources=(source,), struct="cortado_mul_t", fields=fields)
+        symbol, source, more = "mul_s8", "mul_s8.c", ()
+    return Kernel(
+        call=CCall(f"cortado_{symbol}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, *more)),
+        sources=(source,),
+        struct="cortado_mul_t",
+        fields=fields,
+    )
 
 
 def samples() -> Any:

@@ -19,6 +19,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
@@ -256,10 +257,10 @@ def kernel(call: Call, core: Core) -> Kernel:
     sizes, first, dim = call.shape("input"), call["first"], call["dim"]
     channels = sizes[dim]
     pixels = math.prod(sizes[first:]) // channels
-    samples = "n" if rows(call) else str(math.prod(sizes[:first]))
+    samples = Operand.N if rows(call) else math.prod(sizes[:first])
     factors = {name: call.array(name) for name in ("scale", "offset")}
     return Kernel(
-        call=f"cortado_normalize_s8(L, rows[0], out, {samples});",
+        call=CCall("cortado_normalize_s8", (Operand.LAYER, Row(0), Operand.OUT, samples)),
         sources=("normalize_s8.c",),
         struct="cortado_normalize_t",
         fields={

@@ -10,6 +10,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops._movement import relayout_lists, shared, six
@@ -169,7 +170,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)
     sizes, before, after = zip(*dims, strict=True)
     return Kernel(
-        call="cortado_pad_s8(L, rows[0], out);",
+        call=CCall("cortado_pad_s8", (Operand.LAYER, Row(0), Operand.OUT)),
         sources=("pad_s8.c",),
         struct="cortado_pad_t",
         fields={

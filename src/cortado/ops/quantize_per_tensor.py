@@ -10,6 +10,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 
@@ -42,8 +43,9 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     scale = float(np.float32(call["scale"]))
+    operands = (Floats(Row(0)), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
-        call="cortado_quantize_f32_s8((const float *)(const void *)rows[0], out, n, L->scale, L->zero_point);",
+        call=CCall("cortado_quantize_f32_s8", operands),
         sources=("quantize_f32_s8.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},

@@ -8,6 +8,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
@@ -86,8 +87,10 @@ def kernel(call: Call, core: Core) -> Kernel:
         )
     by_row = not rule.pixelwise
     width = math.prod(call.out_shape[2:]) if by_row else call.out_shape[dim]
+    source = (Offset(Row(0), by=Member("offset")), Member("in_stride"))
+    target = (Operand.OUT, Member("width"), Member("width"), 1 if by_row else Operand.N)
     return Kernel(
-        call=f"cortado_copy2d(rows[0] + L->offset, L->in_stride, out, L->width, L->width, {'1' if by_row else 'n'});",
+        call=CCall("cortado_copy2d", (*source, *target)),
         sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": call["start"] * inner, "in_stride": sizes[dim] * inner, "width": width},

@@ -16,6 +16,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
 from cortado.ops.activation import UNIT_INTERVAL
@@ -181,8 +182,9 @@ def exp_table(call: Call) -> Array:
 
 def kernel(call: Call, core: Core) -> Kernel:
     vector = core is Core.MVE
+    symbol = f"cortado_softmax_table_s8{'__mve' if vector else ''}"
     return Kernel(
-        call=f"cortado_softmax_table_s8{'__mve' if vector else ''}(L, rows[0], out, n, {call.shape('input')[-1]});",
+        call=CCall(symbol, (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
         sources=("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S") if vector else ("softmax_table_s8.c",),
         struct="cortado_softmax_t",
         fields={

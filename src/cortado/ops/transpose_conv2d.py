@@ -23,6 +23,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Function, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.op import (
     Array,
@@ -217,12 +218,12 @@ def _whole_kernel(call: Call) -> Kernel:
         "shift": Array(call.array("requantize_shifts")),
     }
     return Kernel(
-        call="cortado_transpose_conv2d_all_s8(L, rows[0], out, scratch);",
-        sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c"),
+        call=CCall("cortado_transpose_conv2d_all_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH)),
+        sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c", "cortado_scratch.c"),
         struct="cortado_transpose_conv2d_all_t",
         fields=fields,
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
-        scratch_check="8 * L->kernel_h",
+        scratch_check=CCall("cortado_transpose_conv2d_all_s8_scratch", (Operand.LAYER,)),
     )
 
 
@@ -281,19 +282,23 @@ def _phases_kernel(call: Call, core: Core) -> Kernel:
     return _joined(tops, parts, _joined(tops, lean) if len(lean) == len(parts) else None)
 
 
+_PHASES = {"cortado_conv2d_t": "cortado_phases_t", "cortado_conv2d_packed_t": "cortado_phases_packed_t"}
+
+
 def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None = None) -> Kernel:
-    symbol = parts[0].call.partition("(")[0]
-    which = f"y & {len(parts) - 1}"
+    symbol, count = parts[0].call.function, len(parts)
+    layer, rows = Member("phase", phases=count), Offset(Operand.ROWS, by=Member("top", phases=count))
+    need = (Operand.LAYER, count, Function(f"{symbol}_scratch"))
     scratch = max(part.scratch for part in parts)
     struct = parts[0].struct  # the same for all, as their calls are
     assert struct is not None
     return Kernel(
-        call=f"{symbol}(L->phase[{which}], rows + L->top[{which}], out, scratch);",
+        call=CCall(symbol, (layer, rows, Operand.OUT, Operand.SCRATCH)),
         sources=(*parts[0].sources, "cortado_scratch.c"),
-        struct=struct.replace("conv2d", "phases"),
+        struct=_PHASES[struct],
         fields={"top": tops, "phase": tuple(Layer(struct, part.fields) for part in parts)},
         scratch=scratch,
-        scratch_check=f"cortado_phases_scratch(L, {len(parts)}, {symbol}_scratch)" if scratch else None,
+        scratch_check=CCall("cortado_phases_scratch", need) if scratch else None,
         lean=lean,
     )
 

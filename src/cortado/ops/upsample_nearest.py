@@ -8,6 +8,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import shared
@@ -107,9 +108,10 @@ def rows(call: Call) -> Rows | None:
 def kernel(call: Call, core: Core) -> Kernel:
     n, h, w, c = call.shape("input")
     down, right = call["factors"]
-    every = f"cortado_upsample_nearest_rows_s8(L, rows[0], out, {n * h});"
+    operands = (Operand.LAYER, Row(0), Operand.OUT)
+    one, every = CCall("cortado_upsample_nearest_s8", operands), "cortado_upsample_nearest_rows_s8"
     return Kernel(
-        call="cortado_upsample_nearest_s8(L, rows[0], out);" if _by_row(call) else every,
+        call=one if _by_row(call) else CCall(every, (*operands, n * h)),
         sources=("upsample_nearest_s8.c",),
         struct="cortado_upsample_t",
         fields={"in_w": w, "channels": c, "factor_h": down, "factor_w": right},

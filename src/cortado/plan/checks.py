@@ -3,6 +3,7 @@
 The emulated boards compare every store of the unmodified release build with this table.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.plan.planned import Planned
@@ -44,9 +45,10 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
     return at, at + rows * step.row_bytes
 
 
-def as_json(planned: Planned) -> dict[str, object]:
-    """The table as it is stored beside the bundle."""
+def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
+    """The table as it is stored beside the bundle. `functions` are those of the bundle that make its kernel calls."""
     return {
-        "steps": [f"{step.name} ({step.operator})" for step in planned.program.steps],
+        "steps": [{"name": step.name, "operator": step.operator} for step in planned.program.steps],
+        "functions": list(functions),
         "calls": [[call.step, *(edge for lo_hi in call.ranges for edge in lo_hi)] for call in row_calls(planned)],
     }

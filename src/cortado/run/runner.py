@@ -1,11 +1,11 @@
 """Runs a compiled model: on this machine, on an emulated board; the same bundle, the same inputs, the same bits."""
 
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run import toolchain
 from cortado.run.board import find_board
-from cortado.run.elf import load_image
+from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import run_harness, run_host, samples_per_boot
 from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
-from cortado.run.watch import Call, StoreTable, Watch
+from cortado.run.watch import Call, StoreReport, StoreTable, Watch
+
+if TYPE_CHECKING:
+    from cortado.emit.c.bundle import Bundle
 
 HOST = "host"
 EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
@@ -61,14 +64,39 @@ class BundleInfo:
 
 
 @dataclass(frozen=True)
+class StepName:
+    """A step of the bundle, for messages: its node in the lowered graph and what it computes."""
+
+    name: str
+    operator: str
+
+
+@dataclass(frozen=True)
 class StoreRules:
-    """What every kernel call of a run may write (see checks.py): (step, ranges of arena offsets), and steps' names."""
+    """What every kernel call of a run may write, and by which functions of the bundle they are made."""
 
-    steps: tuple[str, ...]
-    calls: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    steps: tuple[StepName, ...]
+    functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
+    calls: tuple[Call, ...]
 
-    def table(self) -> StoreTable:
-        return StoreTable(base="arena", calls=tuple(Call(step, ranges) for step, ranges in self.calls))
+    @staticmethod
+    def from_json(table: Mapping[str, Any]) -> "StoreRules":
+        """From what plan/checks.py writes."""
+        return StoreRules(
+            steps=tuple(StepName(**step) for step in table["steps"]),
+            functions=tuple(table["functions"]),
+            calls=tuple(
+                Call(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
+            ),
+        )
+
+    def watch(self, image: Image, count: bool) -> Watch:
+        """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
+        made = tuple(name for name in self.functions if image.find(name) is not None)
+        return Watch(count=count, stores=StoreTable(base="arena", calls=self.calls), steps=made)
+
+    def check(self, report: StoreReport) -> None:
+        report.check([f"{step.name} ({step.operator})" for step in self.steps])
 
 
 @dataclass(frozen=True)
@@ -194,36 +222,36 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
         return build_firmware(find_board(board), sources, includes, flags, info.name)
 
 
-def code_bytes(files: Mapping[str, str], info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
+def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
     """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler.
 
     Of a bundle for any core, the most that one of them needs.
     """
     targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
-    sections = [_linked(files, replace(info, target=target), compiler) for target in targets]
+    sections = [_linked(bundle, replace(info, target=target), compiler) for target in targets]
     return max((found[".text"] for found in sections if found is not None), default=None)
 
 
-def static_bytes(files: Mapping[str, str], info: BundleInfo) -> int | None:
+def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
     """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
-    sections = _linked(files, info, Compiler.GCC)
+    sections = _linked(bundle, info, Compiler.GCC)
     return None if sections is None else sections.get(".data", 0)
 
 
-def _linked(files: Mapping[str, str], info: BundleInfo, compiler: Compiler) -> Mapping[str, int] | None:
+def _linked(bundle: "Bundle", info: BundleInfo, compiler: Compiler) -> Mapping[str, int] | None:
     """The sizes of the sections of what MODEL_run needs, built with the bundle's default flags."""
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if any(toolchain.find(tool) is None for tool in tools):
         return None
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)
-        write_files(folder, files)
+        write_files(folder, bundle.files)
         (folder / f"{info.name}_data.c").unlink()
         elf = toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
             [*info.target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
-            [_code_script(info.name, files[f"{info.name}_data.h"])],
+            [_code_script(info.name, [constant.name for constant in bundle.constants])],
             info.name,
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
             machine_flags=info.target.compiler_flags(),
@@ -231,9 +259,8 @@ def _linked(files: Mapping[str, str], info: BundleInfo, compiler: Compiler) -> M
         return load_image(elf).sections
 
 
-def _code_script(name: str, data_header: str) -> str:
+def _code_script(name: str, constants: Sequence[str]) -> str:
     """Links what MODEL_run needs and nothing else; the constants are not there, only their names."""
-    constants = re.findall(r"extern const \w+ (\w+)\[", data_header)
     return "\n".join(
         [
             f"ENTRY({name}_run)",
@@ -277,7 +304,9 @@ def run_bundle(
         limit = _timeout(timeout, len(samples))
         said = run_host(program, _feed(samples), len(samples), timeout=limit).said
         return RunResult(HOST, split_outputs(said.outputs, info, len(samples)), trace=said.trace)
-    machine, watch = find_board(board), _watch(program, count, stores)
+    machine, watch = find_board(board), Watch(count=True) if count else None
+    if stores is not None:
+        watch = stores.watch(load_image(program), count)
     sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
     most = max(samples_per_boot(program, machine, *sizes), 1)
     boots = []
@@ -286,7 +315,7 @@ def run_bundle(
         limit = _timeout(timeout, len(group))
         done = run_harness(program, machine, _feed(group), len(group), timeout=limit, plugin=watch)
         if stores is not None and done.stores is not None:
-            done.stores.check(stores.steps)
+            stores.check(done.stores)
         boots.append(done)
     return _result(board, boots, info, len(samples))
 
@@ -312,14 +341,6 @@ def _result(board: Machine, boots: Sequence[BoardResult], info: BundleInfo, samp
         functions=dict(functions.most_common()) if counts else None,
         trace=b"".join(done.said.trace for done in boots),
     )
-
-
-def _watch(program: Path, count: bool, stores: StoreRules | None) -> Watch | None:
-    """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
-    if stores is None:
-        return Watch(count=True) if count else None
-    calls = tuple(f.name for f in load_image(program).functions if f.name.startswith("call_"))
-    return Watch(count=count, stores=stores.table(), steps=calls)
 
 
 def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:

@@ -1,6 +1,5 @@
 """The program as a C bundle: schedule, data, the kernels it needs and no others, a CMake target, a README."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,9 +9,11 @@ from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, c_string, plain
 from cortado.base.target import BUNDLE_FLAGS, Core, CortexM
-from cortado.emit.c.data import Arrays, Piece, float_text, guarded_by_cores, int_text
+from cortado.emit.c.calls import call_function, need_function
+from cortado.emit.c.data import Arrays, Constant, Piece, float_text, guarded_by_cores, int_text
 from cortado.emit.c.header import banner, header_text, pointer_type
 from cortado.emit.c.readme import readme_text
+from cortado.ir.c_call import CCall
 from cortado.ir.op import Array, Field, Kernel, Layer
 from cortado.memory.problem import Plan
 from cortado.plan.planned import GUARD_BYTES, Planned
@@ -25,10 +26,12 @@ _SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w
 
 @dataclass(frozen=True)
 class Bundle:
-    """The files of a bundle by relative path, and what of the program is in flash."""
+    """The files of a bundle by relative path, and what is in them."""
 
     files: Mapping[str, str]
-    weights_bytes: int
+    calls: tuple[str, ...]  # the functions of MODEL.c that call kernels
+    constants: tuple[Constant, ...]  # the arrays of MODEL_data.c
+    weights_bytes: int  # what one core's build holds of them; of several, the most
 
 
 def emit_c(planned: Planned) -> Bundle:
@@ -45,7 +48,8 @@ class _Emitter:
         self.upper = self.name.upper()
         self.cores = frozenset(self.program.cores)
         self.arrays = Arrays(self.name, self.cores)
-        self.functions: dict[str, Piece] = {}  # the functions that call kernels, by what they do
+        self.functions: dict[tuple[str | None, CCall], Piece] = {}  # by descriptor and call
+        self.calls: list[str] = []  # those of them that call kernels
         self.layers: list[Piece] = []
         self.sources: set[str] = {"cortado_run.c"}
 
@@ -60,7 +64,12 @@ class _Emitter:
             "README.md": readme_text(self.planned, self.arrays.total_bytes),
             **self._kernel_files(),
         }
-        return Bundle(files, self.arrays.total_bytes)
+        return Bundle(
+            files=files,
+            calls=tuple(self.calls),
+            constants=self.arrays.constants,
+            weights_bytes=self.arrays.total_bytes,
+        )
 
     # ---- MODEL.c ---------------------------------------------------------------------------------------------
 
@@ -229,15 +238,12 @@ void *{self.name}_default_arena(void)
 
     def _need(self, kernel: Kernel, core: Core) -> str:
         """The function that works out a kernel's scratch from its layer."""
-        if not kernel.scratch:
+        if not kernel.scratch or kernel.scratch_check is None:
             return "NULL"
-        if kernel.scratch_check is None or kernel.struct is None:
-            raise CortadoError(f"{kernel.call}: a kernel with scratch must say how to check its size")
-        key = f"need|{kernel.struct}|{kernel.scratch_check}"
+        key = (kernel.struct, kernel.scratch_check)
         if key not in self.functions:
             name = f"need_{len(self.functions)}"
-            body = f"{{\n    const {kernel.struct} *L = layer;\n    return {kernel.scratch_check};\n}}"
-            text = f"static int32_t {name}(const void *layer)\n{body}"
+            text = need_function(name, kernel, kernel.scratch_check)
             self.functions[key] = Piece(name, f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{text}\n#endif\n")
         self.functions[key].cores.add(core)
         return self.functions[key].name
@@ -330,14 +336,13 @@ void *{self.name}_default_arena(void)
     def _call(self, kernel: Kernel, cores: Iterable[Core]) -> str:
         """The function that makes this kernel call; one function per distinct text."""
         self.sources |= set(kernel.sources)
-        key = f"{kernel.struct}|{kernel.call}"
+        key = (kernel.struct, kernel.call)
         if key not in self.functions:
-            symbol = re.match(r"\w+", kernel.call)
-            assert symbol is not None
-            name = f"call_{symbol.group(0).removeprefix('cortado_')}"
+            name = f"call_{kernel.call.function.removeprefix('cortado_')}"
             taken = sum(piece.name.startswith(name) for piece in self.functions.values())
             name += f"_{taken}" if taken else ""
-            self.functions[key] = Piece(name, _call_function(name, kernel))
+            self.functions[key] = Piece(name, call_function(name, kernel))
+            self.calls.append(name)
         self.functions[key].cores.update(cores)
         return self.functions[key].name
 
@@ -396,24 +401,6 @@ def _same_field(a: Field, b: Field) -> bool:
             for x, y in pairs
         )
     return a == b
-
-
-_PARAMETERS = {
-    "layer": "const void *layer",
-    "rows": "const int8_t *const rows[]",
-    "out": "int8_t *out",
-    "n": "int32_t n",
-    "scratch": "void *scratch",
-    "y": "int32_t y",
-}
-
-
-def _call_function(name: str, kernel: Kernel) -> str:
-    used = set(re.findall(r"\w+", kernel.call)) | ({"layer"} if kernel.struct else set())
-    unused = "".join(f"    (void){parameter};\n" for parameter in _PARAMETERS if parameter not in used)
-    binding = f"    const {kernel.struct} *L = layer;\n" if kernel.struct else ""
-    parameters = ", ".join(_PARAMETERS.values())
-    return f"static void {name}({parameters})\n{{\n{binding}{unused}    {kernel.call}\n}}\n"
 
 
 def _isa_guard(program: Program) -> str:

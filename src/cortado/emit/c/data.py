@@ -43,9 +43,17 @@ def guarded_by_cores(text: str, cores: Iterable[Core], every: frozenset[Core]) -
     return f"#if {test}\n{text.rstrip()}\n#endif\n"
 
 
+@dataclass(frozen=True)
+class Constant:
+    """An array of MODEL_data.c, for those who ask what a bundle holds."""
+
+    name: str
+    bytes: int
+
+
 @dataclass
-class _Constant:
-    """One array of a bundle and the cores that read it."""
+class _Stored:
+    """An array of MODEL_data.c and the cores that read it."""
 
     name: str
     array: Array
@@ -58,15 +66,19 @@ class Arrays:
     def __init__(self, name: str, cores: frozenset[Core]) -> None:
         self.name = name
         self.every = cores
-        self.seen: dict[tuple[str, bytes, int], _Constant] = {}
+        self.seen: dict[tuple[str, bytes, int], _Stored] = {}
 
     def add(self, array: Array, hint: str, cores: Iterable[Core]) -> str:
         data = np.ascontiguousarray(array.data)
         key = (str(data.dtype), data.tobytes(), array.align)
         if key not in self.seen:
-            self.seen[key] = _Constant(f"{self.name}_{hint}{len(self.seen)}", Array(data, array.align), set())
+            self.seen[key] = _Stored(f"{self.name}_{hint}{len(self.seen)}", Array(data, array.align), set())
         self.seen[key].cores.update(cores)
         return self.seen[key].name
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        return tuple(Constant(stored.name, stored.array.data.nbytes) for stored in self.seen.values())
 
     @property
     def total_bytes(self) -> int:
@@ -110,7 +122,7 @@ class Arrays:
         return "\n".join(parts)
 
 
-def _declared(constant: _Constant) -> str:
+def _declared(constant: _Stored) -> str:
     data = constant.array.data
     return f"extern const {C_TYPES[str(data.dtype)]} {constant.name}[{data.size}];"
 

@@ -210,6 +210,8 @@ typedef struct {
 
 void cortado_transpose_conv2d_all_s8(const cortado_transpose_conv2d_all_t *L, const int8_t *in, int8_t *out,
                                      void *scratch);
+/* 8 bytes for a pointer, on any machine. */
+int32_t cortado_transpose_conv2d_all_s8_scratch(const cortado_transpose_conv2d_all_t *L);
 
 /* out[b][i][j] = clamp(requant(sum over k of (lhs[b][i][k] - lhs_zero) * (rhs[b][j][k] - rhs_zero)) + out_zero). */
 typedef struct {
@@ -256,6 +258,7 @@ typedef void (*cortado_sum_rows_t)(int32_t *acc, const int8_t *in, int32_t pixel
 typedef void (*cortado_means_t)(const int32_t *acc, int8_t *out, int32_t channels, int32_t count);
 void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
                                 cortado_sum_rows_t sum_rows, cortado_means_t means);
+int32_t cortado_global_avg_pool_s8_scratch(const cortado_pool2d_t *L);
 
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 

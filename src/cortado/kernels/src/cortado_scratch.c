@@ -57,6 +57,16 @@ int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *
     return cortado_depthwise_s8__scalar_scratch(L);
 }
 
+int32_t cortado_transpose_conv2d_all_s8_scratch(const cortado_transpose_conv2d_all_t *L)
+{
+    return 8 * L->kernel_h;
+}
+
+int32_t cortado_global_avg_pool_s8_scratch(const cortado_pool2d_t *L)
+{
+    return L->channels * (int32_t)sizeof(int32_t);
+}
+
 int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
                                int32_t (*need)(const cortado_conv2d_packed_t *))
 {

@@ -1,0 +1,82 @@
+"""C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
+
+from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row
+from cortado.ir.op import Kernel
+
+# The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
+_DECLARED = {
+    Operand.LAYER: "const void *layer",
+    Operand.ROWS: "const int8_t *const rows[]",
+    Operand.OUT: "int8_t *out",
+    Operand.N: "int32_t n",
+    Operand.SCRATCH: "void *scratch",
+    Operand.Y: "int32_t y",
+}
+_NAMES = {
+    Operand.LAYER: "layer",
+    Operand.ROWS: "rows",
+    Operand.OUT: "out",
+    Operand.N: "n",
+    Operand.SCRATCH: "scratch",
+    Operand.Y: "y",
+}
+
+
+def call_function(name: str, kernel: Kernel) -> str:
+    """The function of a step that makes this kernel call."""
+    used = _operands(kernel.call) | ({Operand.LAYER} if kernel.struct else set())
+    unused = "".join(f"    (void){_NAMES[operand]};\n" for operand in Operand if operand not in used)
+    parameters = ", ".join(_DECLARED[operand] for operand in Operand)
+    return f"static void {name}({parameters})\n{{\n{_binding(kernel)}{unused}    {call_text(kernel.call)};\n}}\n"
+
+
+def need_function(name: str, kernel: Kernel, need: CCall) -> str:
+    """The function of the checks build that works out a kernel's scratch from its layer."""
+    return f"static int32_t {name}(const void *layer)\n{{\n{_binding(kernel)}    return {call_text(need)};\n}}"
+
+
+def call_text(call: CCall) -> str:
+    return f"{call.function}({', '.join(map(_text, call.arguments))})"
+
+
+def _binding(kernel: Kernel) -> str:
+    return f"    const {kernel.struct} *L = layer;\n" if kernel.struct else ""
+
+
+def _text(argument: Argument) -> str:
+    """An argument inside a function that calls its descriptor L."""
+    match argument:
+        case Operand():
+            return "L" if argument is Operand.LAYER else _NAMES[argument]
+        case Row(index):
+            return f"{_NAMES[Operand.ROWS]}[{index}]"
+        case Floats(row):
+            const = "const " if isinstance(row, Row) else ""
+            return f"({const}float *)({const}void *){_text(row)}"
+        case Member(name, phases):
+            return f"L->{name}" + ("" if phases is None else f"[{_NAMES[Operand.Y]} & {phases - 1}]")
+        case Offset(pointer, by):
+            return f"{_text(pointer)} + {_text(by)}"
+        case Function(name):
+            return name
+    return str(argument)
+
+
+def _operands(call: CCall) -> set[Operand]:
+    """The parameters that a call reads."""
+    return {operand for argument in call.arguments for operand in _read(argument)}
+
+
+def _read(argument: Argument) -> set[Operand]:
+    match argument:
+        case Operand():
+            return {argument}
+        case Row():
+            return {Operand.ROWS}
+        case Floats(row):
+            return _read(row)
+        case Member(_, phases):
+            return {Operand.LAYER} | ({Operand.Y} if phases is not None else set())
+        case Offset(pointer, by):
+            return _read(pointer) | _read(by)
+    return set()
