@@ -57,7 +57,15 @@ class Network:
     def step(self, width: int, sources: Sequence[str], kind: Walk, rule: RowRule | None = None) -> str:
         name = f"t{len(self.stages)}"
         ports = tuple(Port(source, HEIGHT, self.widths[source], rule or RowRule()) for source in sources)
-        kernels = {Core.DSP: Kernel(call=CCall("nothing", ()), sources=(), scratch=32)}
+        kernels = {
+            Core.DSP: Kernel(
+                call=CCall("nothing", ()),
+                sources=(),
+                struct="nothing_t",
+                scratch=32,
+                scratch_check=CCall("nothing", ()),
+            )
+        }
         one = Step(name, "op", "", ports, name, 1, HEIGHT, width, 4, kernels, kind, macs=10_000 * width)
         self.stages.append(Stage((one,)))
         self.widths[name] = width

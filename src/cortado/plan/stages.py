@@ -209,9 +209,9 @@ class _Runner:
 
 def _named(walked: _Walked, steps: Sequence[Step], dying: Sequence[str]) -> StageRun:
     """A run of these steps, or of others with the same structure, as one of these."""
-    widths: dict[str, list[int]] = {name: [] for name in dying}  # of the rows that each reader of an input sees
-    for port in (port for step in steps for port in step.inputs if port.source in widths):
-        widths[str(port.source)].append(port.row_bytes)
+    widths: dict[str, list[int]] = {}  # of the rows that each reader of a tensor sees
+    for port in [port for step in steps for port in step.inputs if isinstance(port.source, str)]:
+        widths.setdefault(str(port.source), []).append(port.row_bytes)
     return StageRun(
         rows=walked.rows,
         rings={steps[index].output: rows for index, rows in walked.rings.items()},
