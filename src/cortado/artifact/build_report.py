@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cortado import __version__
 from cortado.artifact.report import (
+    SCHEMA_VERSION,
     AlternativeReport,
     DType,
     FlashReport,
@@ -64,6 +65,7 @@ def build_report(
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
     return Report(
+        schema_version=SCHEMA_VERSION,
         cortado_version=__version__,
         model=name,
         target=target.target_string,

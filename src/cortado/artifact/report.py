@@ -1,4 +1,4 @@
-"""report.json as a value. Its keys are a contract: later versions add, and never rename."""
+"""report.json as a value. Its keys are a contract: later versions add, and never rename (docs/report.md)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -9,6 +9,9 @@ from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.names import NODE_NAME
 from cortado.options import Border, InputLayout, LinearWeights, Optimize
+
+SCHEMA_VERSION = 1
+"""Rises with a release that adds keys. A report without a version is older than the first."""
 
 _MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
 Count = Annotated[int, Limits("a whole number from 0 to 2^53-1", 0, _MOST)]
@@ -167,6 +170,7 @@ class CalibrationReport:
 class Report:
     """What was compiled, and what it costs. `memory`, `schedule`, `flash` and `macs` are null without a C bundle."""
 
+    schema_version: Count = key("the version of this list of keys", default=0)
     cortado_version: str = key("the Cortado that wrote the report")
     model: str = key("the model's name")
     target: str = key("what it was compiled for")
@@ -201,7 +205,14 @@ class Report:
 
     @staticmethod
     def from_json(data: Any, where: str) -> "Report":
-        """The report in a file that may be anybody's."""
+        """The report in a file that may be anybody's. One of an older version is one as long as no key is missing in it
+        but those with a default; a newer one is refused, for there may be more in it than this version understands."""
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise CortadoError(
+                f"{where} was written by a newer Cortado (its schema_version is {version}, this one reads up to "
+                f"{SCHEMA_VERSION}): update Cortado, or compile the model again with this one"
+            )
         try:
             return codec.from_json(Report, data)
         except CortadoError as error:
