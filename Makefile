@@ -8,7 +8,7 @@ SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LINTED := src tests benchmarks tools
 UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py plan/test_schedule.py plan/test_branches.py \
-           artifact/test_page.py repository)
+           artifact/test_page.py artifact/test_report.py repository)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 .PHONY: setup demo check test test-all fuzz fuzz-page same lint golden clean python tools test-tools

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cortado import api
+    from cortado.artifact.report import FlashReport, MemoryReport
     from cortado.emit.c.bundle import Bundle
 
 logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
@@ -121,7 +122,7 @@ def compile_timed(
     with tempfile.TemporaryDirectory() as folder:
         compiled.save(Path(folder) / name)
     end = time.process_time()
-    phases = {**compiled.report()["compile_seconds"], "save": round(end - compiled_at, 3)}
+    phases = {**compiled.report.compile_seconds, "save": round(end - compiled_at, 3)}
     return compiled, {"seconds": end - start, "phases": phases}
 
 
@@ -129,6 +130,14 @@ def bundle_of(compiled: "api.Compiled") -> "Bundle":
     if compiled.bundle is None:
         raise SystemExit(f"{compiled.name} for {compiled.target.target_string} has no C bundle")
     return compiled.bundle
+
+
+def sizes_of(compiled: "api.Compiled") -> "tuple[MemoryReport, FlashReport]":
+    """RAM and flash of the C bundle, as the report has them."""
+    bundle_of(compiled)
+    assert compiled.report.memory is not None
+    assert compiled.report.flash is not None
+    return compiled.report.memory, compiled.report.flash
 
 
 def peer_ram(network: str, key: str) -> int | None:

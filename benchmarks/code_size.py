@@ -20,7 +20,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         progress(f"{name} {key}")
         target = from_target_string(TARGETS[key])
         compiled = model.compile(target)
-        info = runner.BundleInfo(compiled.report()["prefix"], target, (), ())
+        info = runner.BundleInfo(compiled.report.prefix, target, (), ())
         bundle = bundle_of(compiled)
         sizes = {c.value: runner.code_bytes(bundle, info, c) for c in Compiler}
         found.append({"network": name, "target": key, **sizes, "constants": bundle.weights_bytes})

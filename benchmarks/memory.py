@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _common import NETWORKS, NOTE, PEERS, TARGETS, bundle_of, peer_ram, progress, ratio, table
+from _common import NETWORKS, NOTE, PEERS, TARGETS, bundle_of, peer_ram, progress, ratio, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.frontend import zoo
@@ -41,14 +41,16 @@ def measure(name: str, keys: list[str], plan_only: bool) -> list[dict[str, Any]]
         for optimize in Optimize:
             progress(f"{name} {key} {optimize.value}")
             compiled = model.compile(from_target_string(TARGETS[key]), api.Options(optimize=optimize))
-            memory = compiled.report()["memory"]
+            memory, _ = sizes_of(compiled)
             found.append(
                 {
                     "network": name,
                     "target": key,
                     "optimize": optimize.value,
-                    **{name: memory[name] for name in ("arena_bytes", "lower_bound_bytes", "optimal")},
-                    "plan_seconds": compiled.report()["compile_seconds"]["plan"],
+                    "arena_bytes": memory.arena_bytes,
+                    "lower_bound_bytes": memory.lower_bound_bytes,
+                    "optimal": memory.optimal,
+                    "plan_seconds": compiled.report.compile_seconds["plan"],
                     **({} if plan_only else on_board(compiled)),
                 }
             )

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, remember, table
+from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, remember, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.frontend import zoo
@@ -28,15 +28,15 @@ def measure(name: str, keys: list[str], optimize: Optimize) -> dict[str, dict[st
             checked = artifact.run([artifact.example()])
         if not checked.bit_exact:
             raise SystemExit(f"{name} on {key} is not bit-exact")
-        report = compiled.report()
+        memory, flash = sizes_of(compiled)
         found[key] = {
             "instructions": checked.result.instructions,
-            "arena_bytes": report["memory"]["arena_bytes"],
+            "arena_bytes": memory.arena_bytes,
             "stack_bytes": checked.result.stack_bytes,
-            "weights_bytes": report["flash"]["weights_bytes"],
-            "code_bytes": report["flash"]["code_bytes"],
-            "macs": report["macs"],
-            "compile_seconds": sum(report["compile_seconds"].values()),
+            "weights_bytes": flash.weights_bytes,
+            "code_bytes": flash.code_bytes,
+            "macs": compiled.report.macs,
+            "compile_seconds": sum(compiled.report.compile_seconds.values()),
         }
     return found
 

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from _common import compile_timed, measured_apart, table
+from _common import compile_timed, measured_apart, sizes_of, table
+from cortado.base.codec import to_json
 
 DEFAULT = (
     "heads:64,heads:128,inputs:300,pyramid:8,residual:100,residual:400,dense:16,dense:32,linear:100,convolution:100"
@@ -141,14 +142,14 @@ def measure(spec: str, target: str) -> dict[str, Any]:
         return module.eval(), example, [example]
 
     compiled, took = compile_timed(family, target, build)
-    memory = compiled.report()["memory"]
+    memory, _ = sizes_of(compiled)
     return {
         "network": spec,
         **took,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "arena_bytes": memory["arena_bytes"],
-        "optimal": memory["optimal"],
-        "search": memory.get("search"),
+        "arena_bytes": memory.arena_bytes,
+        "optimal": memory.optimal,
+        "search": to_json(memory.search),
     }
 
 

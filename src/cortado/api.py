@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram
+from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.folder import write_folder
 from cortado.artifact.opened import (
     CHECKS,
@@ -29,7 +30,7 @@ from cortado.artifact.opened import (
     recorded_name,
 )
 from cortado.artifact.page import build_page
-from cortado.artifact.report import InC, build_report
+from cortado.artifact.report import Report, TensorReport
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
 from cortado.base.names import c_identifier, check_name
@@ -82,7 +83,7 @@ class Compiled:
     pte_graph: LoweredGraph | None
     example: Inputs
     options: Options
-    data: Mapping[str, Any]
+    report: Report
     first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
@@ -94,20 +95,17 @@ class Compiled:
         """What the bundle is fed for the example, and what it must give back."""
         return npz_bytes(
             {
-                recorded_name(kind, position): self.first[tensor["node"]].numpy()
-                for kind in ("input", "output")
-                for position, tensor in enumerate(self.data[f"{kind}s"])
+                recorded_name(kind, position): self.first[tensor.node].numpy()
+                for kind, tensors in (("input", self.report.inputs), ("output", self.report.outputs))
+                for position, tensor in enumerate(tensors)
             }
         )
-
-    def report(self) -> dict[str, Any]:
-        return dict(self.data)
 
     def save(self, folder: str | Path) -> Artifact:
         """Writes .pte, C bundle, report and reference; all or nothing."""
         path = Path(folder)
         files: dict[str, str | bytes] = {} if self.bundle is None else dict(self.bundle.files)
-        prefix = self.data["prefix"]
+        prefix = self.report.prefix
         if self.pte is not None and self.pte_graph is not None:
             files[f"{prefix}.pte"] = self.pte.data
             if self.options.bundleio:
@@ -120,9 +118,9 @@ class Compiled:
             files[REFERENCE] = to_bytes(self.graph)
             files[EXPECTED] = self._recorded()
             files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
-        files[EXAMPLE] = _example_file(self.data["inputs"], self.example)
-        files[PAGE] = build_page(self.data)
-        write_folder(path, files, self.data)
+        files[EXAMPLE] = _example_file(self.report.inputs, self.example)
+        files[PAGE] = build_page(self.report)
+        write_folder(path, files, self.report)
         return Artifact.open(path, trust=True)
 
     def run(self, *inputs: Tensor | ArrayType, on: str | None = None) -> Checked:
@@ -133,7 +131,7 @@ class Compiled:
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
         with TemporaryDirectory(prefix="cortado-") as folder:
-            artifact = self.save(Path(folder) / self.data["prefix"])
+            artifact = self.save(Path(folder) / self.report.prefix)
             return artifact.run(artifact.samples(arrays, names), on)
 
 
@@ -146,8 +144,8 @@ def _as_array(position: int, value: Any) -> ArrayType:
     raise CortadoError(f"input {position} must be a tensor or a NumPy array, found {type(value).__name__}{star}")
 
 
-def _example_file(tensors: Sequence[Mapping[str, Any]], example: Inputs) -> bytes:
-    return npz_bytes({tensor["name"]: value.detach().numpy() for tensor, value in zip(tensors, example, strict=True)})
+def _example_file(tensors: Sequence[TensorReport], example: Inputs) -> bytes:
+    return npz_bytes({tensor.name: value.detach().numpy() for tensor, value in zip(tensors, example, strict=True)})
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class Model:
         runs = self._runs(options)
         with clock.phase("check"):
             kept = check_outputs(reported, runs)
-        data = build_report(
+        report = build_report(
             name=self.name,
             target=target,
             graph=reported,
@@ -195,7 +193,7 @@ class Model:
         )
         for text in kept.warnings:
             warnings.warn(f"{self.name}: {text}", CortadoWarning, stacklevel=2)
-        recorded = {tensor["node"] for tensor in (*data["inputs"], *data["outputs"])}
+        recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
         return Compiled(
             name=self.name,
             target=target,
@@ -207,7 +205,7 @@ class Model:
             example=runs[0].inputs,
             first={node: value for node, value in kept.first.items() if node in recorded},
             options=options,
-            data={**data, "prefix": c_identifier(self.name)},
+            report=report,
         )
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:

@@ -95,7 +95,7 @@ class Validation:
 def float_model(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatModel:
     """The float model behind an artifact; one with other inputs is refused."""
     found = [list(value.shape) for value in example_inputs]
-    wanted = [list(_model_order(artifact, np.empty(t["model_shape"])).shape) for t in artifact.report["inputs"]]
+    wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]
     if found != wanted:
         raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
     return FloatModel(model, example_inputs)
@@ -103,7 +103,7 @@ def float_model(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequ
 
 def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:
     """An input as the float model takes it: the compiled one may take its images channels last."""
-    nhwc = artifact.report["options"]["input_layout"] == InputLayout.NHWC.value
+    nhwc = artifact.report.options.input_layout is InputLayout.NHWC
     return value.transpose(TO_NCHW) if nhwc and value.ndim == 4 else value
 
 
@@ -152,8 +152,8 @@ def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig]) -> list[_R
     for target in _single(targets or [artifact.info.target]):
         built = artifact.for_target(target)
         runs.append(_Run(target.machine.value, f"C for {target.target_string}", built, None))
-    if artifact.report["pte"] is not None:
-        runs.append(_Run(EXECUTORCH, f"{artifact.report['prefix']}.pte", artifact, EXECUTORCH))
+    if artifact.report.pte is not None:
+        runs.append(_Run(EXECUTORCH, f"{artifact.report.prefix}.pte", artifact, EXECUTORCH))
     names = [run.name for run in runs]
     return [
         run if names.count(run.name) == 1 else _Run(f"{run.name} ({run.what})", run.what, run.artifact, run.on)
@@ -208,8 +208,8 @@ def _layers(
     progress: Callable[[str], None],
 ) -> list[Layer]:
     """Every kernel's output, in the order of the network; one sample after the other, for they may be large."""
-    steps = artifact.report["layers"]
-    differing = {step["name"]: dict.fromkeys((run.name for run in runs), 0) for step in steps}
+    steps = artifact.report.layers
+    differing = {step.name: dict.fromkeys((run.name for run in runs), 0) for step in steps}
     for number, (sample, feed) in enumerate(zip(samples, feeds, strict=True)):
         progress(f"layers of sample {number + 1} of {len(samples)}")
         values = {name: value.numpy() for name, value in artifact.values(sample).items()}
@@ -219,10 +219,7 @@ def _layers(
             for name, made in run.artifact.trace(feed, run.on).items():
                 differing[name][run.name] += _count_differing(made, values[name])
     sqnr = {} if compared is None else compared.layers()
-    return [
-        Layer(step["name"], step["operator"], step["module"], sqnr.get(step["name"]), differing[step["name"]])
-        for step in steps
-    ]
+    return [Layer(step.name, step.operator, step.module, sqnr.get(step.name), differing[step.name]) for step in steps]
 
 
 def _count_differing(made: bytes, value: ArrayType) -> int:
@@ -270,7 +267,7 @@ class _Compared:
             self.inputs.append([self._input(position, value) for position, value in enumerate(sample)])
             self.outputs.append([output.numpy() for output in self.floats.outputs(self.inputs[-1])])
         found = [list(output.shape) for output in self.outputs[0]]
-        wanted = [tensor["model_shape"] for tensor in self.artifact.report["outputs"]]
+        wanted = [list(tensor.model_shape) for tensor in self.artifact.report.outputs]
         if found != wanted:
             raise CortadoError(
                 f"the float model gives outputs of shapes {found}, the one in {self.artifact.folder} {wanted}"

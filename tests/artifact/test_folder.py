@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cortado.artifact.folder import locked, write_folder
 from cortado.artifact.opened import REFERENCE, Artifact
+from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError
 
-Parts = tuple[dict[str, str | bytes], dict[str, object]]
+Parts = tuple[dict[str, str | bytes], Report]
 Make = Callable[[str], Parts]
 
 
@@ -26,7 +28,7 @@ def parts(tiny_artifact: Artifact) -> Make:
     def make(mark: str) -> Parts:
         names = (REFERENCE, "README.md")
         files: dict[str, str | bytes] = {name: (tiny_artifact.folder / name).read_bytes() for name in names}
-        report = {**tiny_artifact.report, "notes": [mark]}
+        report = replace(tiny_artifact.report, notes=(mark,))
         return {**files, f"kernels/{mark}.txt": mark}, report
 
     return make
@@ -35,10 +37,10 @@ def parts(tiny_artifact: Artifact) -> Make:
 def mark_of(folder: Path) -> str:
     """Which model a folder holds, whole."""
     artifact = Artifact.open(folder)
-    (mark,) = artifact.report["notes"]
+    (mark,) = artifact.report.notes
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert found == {*artifact.report["artifacts"], "report.json"}
-    return str(mark)
+    assert found == {*artifact.report.artifacts, "report.json"}
+    return mark
 
 
 def kill_at(event: int, work: Callable[[], None]) -> bool:

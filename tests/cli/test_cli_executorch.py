@@ -35,8 +35,9 @@ def test_the_real_runtime_gives_the_references_bits(
 @pytest.mark.host
 def test_the_figures_of_a_run_are_those_of_the_pte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(folder / "ds_cnn.pte")]) == 0
-    out, pte = capsys.readouterr().out, Artifact.open(folder).report["pte"]
-    assert f".pte {pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes" in out
+    out, pte = capsys.readouterr().out, Artifact.open(folder).report.pte
+    assert pte is not None
+    assert f".pte {pte.bytes:,} bytes, arena {pte.arena_bytes:,} bytes" in out
     assert "RAM" not in out
     assert "flash" not in out
 

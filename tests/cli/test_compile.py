@@ -94,7 +94,7 @@ def test_several_targets_from_one_calibration(run: Run, folder: Path) -> None:
     assert done.code == 0, done.err
     assert [report["target"] for report in done.json] == ["cortex-m4", "cortex-m55+nomve"]
     for report in done.json:
-        assert Artifact.open(folder / "several" / report["target"]).report == report
+        assert Artifact.open(folder / "several" / report["target"]).report.to_json() == report
     assert done.err.count("quantize") == 1
 
 
@@ -142,8 +142,8 @@ def test_default_output_and_old_spellings(run: Run, folder: Path) -> None:
     done = run("compile", *arguments, "--target", "cortex-m3")
     assert done.code == 0, done.err
     artifact = Artifact.open(folder / "build" / "My Model v1.2-b")
-    assert artifact.report["model"] == "My Model v1.2-b"
-    assert artifact.report["prefix"].isidentifier()
+    assert artifact.report.model == "My Model v1.2-b"
+    assert artifact.report.prefix.isidentifier()
 
 
 @pytest.mark.host
@@ -159,14 +159,16 @@ def test_options_change_the_bundle_and_not_the_result(
         assert done.code == 0, done.err
         results.append(done.json["outputs"])
     assert results[0] == results[1]
-    assert Artifact.open(tmp_path / "out").report["options"][options[0].removeprefix("--")] == options[1]
+    assert Artifact.open(tmp_path / "out").report.to_json()["options"][options[0].removeprefix("--")] == options[1]
 
 
 def test_random_calibration_is_marked(run: Run, folder: Path) -> None:
     done = run("compile", TINY, "--calibration", "random", "-t", "cortex-m3", "-o", folder / "random")
     assert done.code == 0, done.err
     assert "results are meaningless" in done.out
-    assert Artifact.open(folder / "random").report["calibration"]["data"] == "random"
+    calibration = Artifact.open(folder / "random").report.calibration
+    assert calibration is not None
+    assert calibration.data == "random"
 
 
 def test_what_a_users_file_prints_stays_out_of_the_json(run: Run, folder: Path) -> None:
@@ -189,7 +191,7 @@ def test_compiling_again_replaces_the_model_and_keeps_the_link(run: Run, folder:
     assert compile_tiny(run, "-t", "cortex-m3", "-o", link, "--name", "newer").code == 0
     assert link.is_symlink()
     found = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
-    assert found == {REPORT, *Artifact.open(place).report["artifacts"]}
+    assert found == {REPORT, *Artifact.open(place).report.artifacts}
     assert not any(name.startswith("older") for name in found)
     hidden = [path.name for path in (*place.iterdir(), *folder.iterdir()) if path.name.startswith(".")]
     assert hidden == []

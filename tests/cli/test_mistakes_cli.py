@@ -240,7 +240,7 @@ def test_every_product_is_counted(tiny: Model) -> None:
     x = torch.randn(1, 3, 8, 8)
     model = prepare(Products(), (x,), [(x,)], name="products")
     for linear in LinearWeights:
-        report = model.compile("cortex-m4", Options(linear=linear)).report()
-        counts = [layer["macs"] for layer in report["layers"] if layer["macs"]]
+        report = model.compile("cortex-m4", Options(linear=linear)).report
+        counts = [layer.macs for layer in report.layers if layer.macs]
         assert counts == [8 * 8 * 8 * 27, 8 * 8 * 8 * 9, 8 * 8 * 8 * 4 * 4, 4 * 4 * 256, 16 * 5]
-        assert report["macs"] == sum(counts)
+        assert report.macs == sum(counts)

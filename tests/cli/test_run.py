@@ -47,7 +47,8 @@ def test_inputs_and_outputs_as_files(run: Run, two: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(first, second)
         assert first.dtype == np.float32
         assert first.shape == tuple(real.shape)
-        scale = Artifact.open(two).report["outputs"][number]["scale"]
+        scale = Artifact.open(two).report.outputs[number].scale
+        assert scale is not None
         # The model's own layout and its own numbers, up to quantization.
         np.testing.assert_allclose(first, real.numpy().clip(first.min(), first.max()), atol=4 * scale)
 
@@ -59,9 +60,9 @@ def test_codes_in_real_numbers_out(run: Run, tiny_artifact: Artifact, tmp_path: 
     done = run("run", tiny_artifact.folder, "--on=host", "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy")
     assert done.code == 0, done.err
     expected = tiny_artifact.reference([[codes]])[1][0][0]
-    tensor = tiny_artifact.report["outputs"][0]
-    scale = np.float32(tensor["scale"])
-    real = (expected.astype(np.float32) - np.float32(tensor["zero_point"])) * scale
+    tensor = tiny_artifact.report.outputs[0]
+    scale = np.float32(tensor.scale)
+    real = (expected.astype(np.float32) - np.float32(tensor.zero_point)) * scale
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), real)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "y.npy"]
 

@@ -132,7 +132,9 @@ def test_compile_without_a_compiler(run: Run, here: Path, monkeypatch: pytest.Mo
     done = compile_tiny(run, "-t", "cortex-m4", "-o", "out")
     assert done.code == 0, done.err
     assert "bytes of constants + code (unknown without arm-none-eabi-gcc)" in done.out
-    assert Artifact.open(here / "out").report["flash"]["code_bytes"] is None
+    flash = Artifact.open(here / "out").report.flash
+    assert flash is not None
+    assert flash.code_bytes is None
 
 
 # ---- damaged and changed artifacts --------------------------------------------------------------------------------
@@ -146,7 +148,7 @@ def model(here: Path, tiny_artifact: Artifact) -> Path:
 
 
 def test_every_file_is_checked(run: Run, model: Path, tiny_artifact: Artifact) -> None:
-    for name in tiny_artifact.report["artifacts"]:
+    for name in tiny_artifact.report.artifacts:
         original = (model / name).read_bytes()
         (model / name).write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
         one_sentence(run("run", "model", "--on", "host"), f"model/{name} is not the file that was compiled")
@@ -161,8 +163,8 @@ def test_every_file_is_checked(run: Run, model: Path, tiny_artifact: Artifact) -
     [
         ("", "can't be read"),
         ("{", "can't be read"),
-        ("[]", "is not a report of Cortado's (a list); compile the model again"),
-        ("{}", "is not a report of Cortado's (no 'model', or not a str)"),
+        ("[]", "is not a report of Cortado's (it is a list, expected an object (Report)); compile the model again"),
+        ("{}", "is not a report of Cortado's (cortado_version is missing, expected a text); compile the model again"),
     ],
 )
 def test_a_report_that_is_none(run: Run, model: Path, text: str, message: str) -> None:

@@ -166,14 +166,15 @@ def test_a_trace_is_every_layer_in_every_schedule(
     feeds, _ = artifact.reference([sample])
     values = artifact.values(sample)
     layers = artifact.trace(feeds[0], "host")
-    assert list(layers) == [layer["name"] for layer in artifact.report["layers"]]
+    assert list(layers) == [layer.name for layer in artifact.report.layers]
     partial = False
     for name, made in layers.items():
         wanted = values[name].numpy().reshape(images, -1)
         found = np.frombuffer(made, dtype=wanted.dtype).reshape(images, -1)
         np.testing.assert_array_equal(found, wanted[:, : found.shape[1]])
         partial = partial or found.size < wanted.size
-    cascade = max(map(len, artifact.report["schedule"]["stages"])) > 1
+    assert artifact.report.schedule is not None
+    cascade = max(map(len, artifact.report.schedule.stages)) > 1
     assert partial == cascade == (images == 1 and optimize is not Optimize.TIME)
 
 
@@ -330,8 +331,9 @@ def test_samples_lie_along_the_first_dimension_or_one_more(tiny_artifact: Artifa
 
 
 def test_every_input_has_as_many_samples(tiny_artifact: Artifact, tmp_path: Path) -> None:
-    (tensor,) = tiny_artifact.report["inputs"]
-    two = replace(tiny_artifact, report={**tiny_artifact.report, "inputs": [tensor, {**tensor, "name": "y"}]})
+    (tensor,) = tiny_artifact.report.inputs
+    inputs = (tensor, replace(tensor, name="y"))
+    two = replace(tiny_artifact, report=replace(tiny_artifact.report, inputs=inputs))
     x, y = np.zeros((2, 1, 6, 6), np.float32), np.ones((3, 1, 6, 6), np.float32)
     np.savez(tmp_path / "same.npz", y=y[:2], x=x)
     samples = two.read_samples(tmp_path / "same.npz")
@@ -383,6 +385,7 @@ def test_a_pte_in_float_may_be_close() -> None:
 
 
 def test_a_model_without_a_bundle_is_refused(tiny_artifact: Artifact) -> None:
-    alone = replace(tiny_artifact, report={**tiny_artifact.report, "bundle_missing": ["cumsum at model.py:7"]})
+    report = replace(tiny_artifact.report, bundle_missing=("cumsum at model.py:7",))
+    alone = replace(tiny_artifact, report=report)
     with pytest.raises(CortadoError, match=r"holds no C bundle.*`cortado run .* --on executorch`(.|\n)*cumsum at"):
         validate(alone, [alone.example()])

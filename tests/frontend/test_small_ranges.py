@@ -41,7 +41,7 @@ def test_activations_of_tiny_values_keep_their_signal(size: float, tmp_path: Pat
     assert compiled.graph is not None
     pairs = [(model(*batch).detach(), reference_outputs(compiled.graph, batch)[0]) for batch in batches]
     assert decibels(pairs) > 25
-    assert compiled.report()["warnings"] == []
+    assert compiled.report.warnings == ()
     assert compiled.save(tmp_path / "tiny").run([[batches[0][0].numpy()]], "host").bit_exact
 
 
@@ -91,9 +91,9 @@ def test_an_output_without_signal_is_warned_about() -> None:
     with pytest.warns(CortadoWarning, match=r"lost: output 1 \('relu.*'\) keeps nothing of its signal") as caught:
         compiled = prepared.compile("cortex-m4")
     assert len(caught) == 1
-    warnings = compiled.report()["warnings"]
+    warnings = compiled.report.warnings
     assert [str(item.message) for item in caught] == [f"lost: {text}" for text in warnings]
-    assert "keeps nothing of its signal" in build_page({**compiled.report()}).replace("&#x27;", "'")
+    assert "keeps nothing of its signal" in build_page(compiled.report).replace("&#x27;", "'")
 
 
 MODEL_FILE = """

@@ -15,10 +15,10 @@ import cortado
 from cortado.api import Model, prepare
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import Artifact
+from cortado.artifact.report import PteReport
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend import zoo
-from cortado.pte.info import IoQParams
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes
 from helpers.cli import Run
@@ -109,18 +109,20 @@ def test_the_reference_is_close_to_the_float_model(compiled: Compile, samples: S
     model, artifact = zoo.get("ds_cnn").build(), compiled("cortex-m4")
     with torch.no_grad():
         expected = np.array([model(torch.from_numpy(sample[0])).numpy() for sample in samples])
-    tensor = artifact.report["outputs"][0]
+    tensor = artifact.report.outputs[0]
+    assert tensor.scale is not None
+    assert tensor.zero_point is not None
     codes = np.array([sample[0] for sample in artifact.reference(samples)[1]])
-    found = (codes.astype(np.float64) - tensor["zero_point"]) * tensor["scale"]
+    found = (codes.astype(np.float64) - tensor.zero_point) * tensor.scale
     assert 10 * np.log10((expected**2).sum() / ((found - expected) ** 2).sum()) > 20
 
 
 @pytest.mark.host
 def test_int8_inputs_are_the_codes_themselves(compiled: Compile, samples: Samples) -> None:
     artifact = compiled("cortex-m4")
-    tensor = artifact.report["inputs"][0]
-    codes = np.clip(np.rint(samples[0][0] / np.float32(tensor["scale"])) + tensor["zero_point"], -128, 127)
-    real = (codes.astype(np.float32) - tensor["zero_point"]) * np.float32(tensor["scale"])
+    tensor = artifact.report.inputs[0]
+    codes = np.clip(np.rint(samples[0][0] / np.float32(tensor.scale)) + tensor.zero_point, -128, 127)
+    real = (codes.astype(np.float32) - tensor.zero_point) * np.float32(tensor.scale)
     from_codes, from_real = artifact.run([[codes.astype(np.int8)], [real]], "host").result.samples
     np.testing.assert_array_equal(from_codes[0], from_real[0])
 
@@ -131,14 +133,13 @@ def test_int8_inputs_are_the_codes_themselves(compiled: Compile, samples: Sample
 @pytest.mark.parametrize("target", BOARDS)
 def test_only_integer_operators(compiled: Compile, target: str) -> None:
     report = compiled(target).report
-    assert report["operators"] == OPERATORS
-    assert report["float_operators"] == []
-    assert report["portable_operators"] == []
+    assert report.operators == OPERATORS
+    assert (report.float_operators, report.portable_operators) == ((), ())
 
 
 def test_report_keys_are_a_contract(compiled: Compile) -> None:
     """Later versions add keys; they never rename these."""
-    report = compiled("cortex-m55").report
+    report = compiled("cortex-m55").report.to_json()
     assert (report["target"], report["model"]) == ("cortex-m55", "ds_cnn")
     assert set(report["memory"]) >= {"arena_bytes", "scratch_bytes", "lower_bound_bytes", "optimal"}
     assert set(report["flash"]) >= {"weights_bytes", "code_bytes"}
@@ -156,17 +157,17 @@ def test_pte_can_be_read(compiled: Compile, target: str) -> None:
     forward = info.method("forward")
     assert forward is not None
     assert {use.name.removesuffix(".out"): use.count for use in forward.operators} == OPERATORS
-    assert forward.arena_bytes == artifact.report["pte"]["arena_bytes"]
-    assert info.size == artifact.report["pte"]["bytes"]
+    assert artifact.report.pte == PteReport(bytes=info.size, arena_bytes=forward.arena_bytes)
     assert all(constant.uses for constant in info.constants), "a constant that nothing reads"
     shapes = [[port.tensor.shape for port in ports if port.tensor] for ports in (forward.inputs, forward.outputs)]
     assert shapes == [[(1, 1, 49, 10)], [(1, 12)]]
     assert info.metadata is not None
     assert info.metadata.target == target
     assert info.metadata.version == cortado.__version__
-    ports = [artifact.report[kind][0] for kind in ("inputs", "outputs")]
-    expected = [(IoQParams(port["scale"], port["zero_point"]),) for port in ports]
-    assert [info.metadata.inputs, info.metadata.outputs] == expected
+    ports = (*artifact.report.inputs, *artifact.report.outputs)
+    for qparams, port in zip((*info.metadata.inputs, *info.metadata.outputs), ports, strict=True):
+        assert qparams is not None
+        assert (qparams.scale, qparams.zero_point) == (port.scale, port.zero_point)
 
 
 def test_a_bundle_says_no_to_a_smaller_core(compiled: Compile, tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_the_api_of_the_readme(tmp_path: Path) -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(1, 5),) for _ in range(8)]
     result = cortado.compile(Scorer(), batches[0], target="cortex-m55", calibration=batches)
-    assert result.report()["model"] == "scorer"
+    assert result.report.model == "scorer"
     assert result.run(*batches[1], on="host").bit_exact
     artifact = result.save(tmp_path / "a folder")
     moved = shutil.move(artifact.folder, tmp_path / "elsewhere")

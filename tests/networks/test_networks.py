@@ -110,8 +110,8 @@ def test_integers_are_as_accurate_as_the_quantized_float_graph(name: str) -> Non
 def test_compiles_for(name: str, target: str) -> None:
     """The C bundle and, for the networks that were measured on ExecuTorch, the .pte: the same integer kernels."""
     compiled = prepared(name).compile(from_target_string(target))
-    report = compiled.report()
-    assert report["bundle_missing"] == report["float_operators"] == []
+    report = compiled.report
+    assert (report.bundle_missing, report.float_operators) == ((), ())
     assert compiled.pte is not None or name not in NODES
     assert compiled.planned is not None
     assert compiled.graph is not None

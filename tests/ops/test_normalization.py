@@ -73,7 +73,7 @@ def model_of(name: str) -> tuple[nn.Module, list[tuple[Tensor]]]:
 def test_in_integers_and_close(name: str, tmp_path: Path) -> None:
     model, batches = model_of(name)
     compiled = api.prepare(model, batches[0], batches, name="model").compile(M4)
-    assert compiled.report()["float_operators"] == []
+    assert compiled.report.float_operators == ()
     assert compiled.graph is not None
     found = torch.cat([reference_outputs(compiled.graph, batch)[0].flatten() for batch in batches])
     wanted = torch.cat([model(*batch).detach().flatten() for batch in batches])
@@ -85,7 +85,7 @@ def test_in_integers_and_close(name: str, tmp_path: Path) -> None:
     if name == "attention":
         assert artifact.run(samples[:1], "executorch").bit_exact
     else:
-        assert "cortado::normalize exists in the C bundle only" in compiled.report()["pte_missing"][0]
+        assert "cortado::normalize exists in the C bundle only" in compiled.report.pte_missing[0]
 
 
 @pytest.mark.qemu
@@ -318,7 +318,7 @@ def test_normalized_images_on_boards(target: str, tmp_path: Path) -> None:
 def test_in_float_in_the_pte_where_that_is_allowed(name: str, tmp_path: Path) -> None:
     model, batches = model_of(name)
     compiled = api.prepare(model, batches[0], batches, name="model").compile(M4, Options(allow_float=True))
-    kept = [item["operator"].split(".")[1] for item in compiled.report()["float_operators"]]
+    kept = [item.operator.split(".")[1] for item in compiled.report.float_operators]
     assert kept[0] == name.replace(" ", "_")
     assert kept[1:] == (["clamp"] if name == "group norm" else [])  # the relu that was its bound
     assert compiled.graph is not None

@@ -256,10 +256,10 @@ def test_layouts_of_a_residual_chain_are_chosen_in_linear_work(monkeypatch: pyte
 def test_the_report_says_what_the_searches_cost() -> None:
     sample = (torch.ones(1, 2),)
     compiled = api.compile(nn.Linear(2, 2), sample, "cortex-m4", [sample], name="tiny")
-    search = compiled.report()["memory"]["search"]
+    assert compiled.report.memory is not None
+    search = compiled.report.memory.search
     assert set(search) == {"orders", "stages", "offsets"}
-    assert all(set(one) == {"work", "bound", "exhausted"} for one in search.values())
-    assert not any(one["exhausted"] or one["work"] > one["bound"] for one in search.values())
+    assert not any(one.exhausted or one.work > one.bound for one in search.values())
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.float32])

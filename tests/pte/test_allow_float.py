@@ -164,7 +164,7 @@ def fresh(kind: type[nn.Module]) -> Tensor:
 
 
 def listed(compiled: Compiled) -> list[str]:
-    return [item["operator"] for item in compiled.report()["float_operators"]]
+    return [item.operator for item in compiled.report.float_operators]
 
 
 # ---- in C only -----------------------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def listed(compiled: Compiled) -> list[str]:
 def test_without_the_flag_there_is_no_pte_and_no_float(kind: type[nn.Module]) -> None:
     compiled = quantized(kind).compile(TARGET)
     assert compiled.pte is None
-    assert compiled.report()["float_operators"] == []
-    assert "C bundle only" in compiled.report()["pte_missing"][0]
+    assert compiled.report.float_operators == ()
+    assert "C bundle only" in compiled.report.pte_missing[0]
 
 
 @pytest.mark.host
@@ -190,13 +190,14 @@ def test_without_the_flag_there_is_no_pte_and_no_float(kind: type[nn.Module]) ->
 def test_what_only_c_can_stays_float_in_the_pte(kind: type[nn.Module], operators: list[str], exact: bool) -> None:
     model = quantized(kind)
     compiled, plain = model.compile(TARGET, ALLOWED), model.compile(TARGET)
-    report = compiled.report()
+    report = compiled.report
     assert listed(compiled) == operators
-    assert report["pte_missing"] == report["bundle_missing"] == []
-    item = report["float_operators"][0]
-    assert f"{Path(__file__).name}:" in item["source"]
-    assert "C bundle only" in item["reason"]
-    assert set(item["kernels"]) <= set(report["portable_operators"])
+    assert report.pte_missing == report.bundle_missing == ()
+    item = report.float_operators[0]
+    assert item.source is not None
+    assert f"{Path(__file__).name}:" in item.source
+    assert "C bundle only" in item.reason
+    assert set(item.kernels) <= set(report.portable_operators)
     assert compiled.bundle is not None
     assert plain.bundle is not None
     assert compiled.bundle.files == plain.bundle.files  # the C bundle is what it was: all integer
@@ -228,11 +229,11 @@ def test_what_only_c_can_stays_float_in_the_pte(kind: type[nn.Module], operators
 def test_what_has_no_integer_operator_stays_float(kind: type[nn.Module], operators: list[str], tmp_path: Path) -> None:
     model = quantized(kind)
     compiled = model.compile(TARGET, ALLOWED)
-    report = compiled.report()
+    report = compiled.report
     assert listed(compiled) == operators
-    assert (compiled.bundle, compiled.planned, report["memory"], report["flash"]) == (None, None, None, None)
-    assert len(report["bundle_missing"]) == 1
-    assert "no integer operator" in report["bundle_missing"][0]
+    assert (compiled.bundle, compiled.planned, report.memory, report.flash) == (None, None, None, None)
+    assert len(report.bundle_missing) == 1
+    assert "no integer operator" in report.bundle_missing[0]
     checked = compiled.run(fresh(kind), on="executorch")
     assert checked.right
     with torch.no_grad():
@@ -243,7 +244,7 @@ def test_what_has_no_integer_operator_stays_float(kind: type[nn.Module], operato
         assert np.abs(found - want.numpy()).max() <= 0.03 * np.abs(want.numpy()).max()
     artifact = compiled.save(tmp_path / "model")
     assert Artifact.open(artifact.folder).report == artifact.report
-    assert (artifact.folder / f"{report['prefix']}.pte").is_file()
+    assert (artifact.folder / f"{report.prefix}.pte").is_file()
     assert list(artifact.folder.rglob("*.c")) == []
     with pytest.raises(CortadoError, match=r"holds no C bundle, only a .pte"):
         artifact.run([[fresh(kind).numpy()]], "host")
@@ -278,7 +279,7 @@ def test_a_result_of_unknown_shape_is_an_error_before_anything_is_quantized() ->
 def test_indices_are_never_quantized() -> None:
     compiled = quantized(Place).compile(TARGET, ALLOWED)
     assert listed(compiled) == ["aten.argmax.default", "aten.reshape.default"]
-    assert "holds int64 values" in compiled.report()["float_operators"][1]["reason"]
+    assert "holds int64 values" in compiled.report.float_operators[1].reason
     checked = compiled.run(fresh(Place), on="executorch")
     assert checked.bit_exact
     assert checked.result.samples[0][0].dtype == np.int64

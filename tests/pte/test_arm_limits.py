@@ -380,7 +380,7 @@ def test_random_pads_and_convolutions(seed: int) -> None:
 def test_a_file_for_every_core_says_which_runtimes_refuse_it() -> None:
     """Only where the sizes differ: a pad needs no scratch on any core."""
     compiled = prepared("strided convolution").compile(ANY)
-    (said,) = compiled.data["pte_limits"]
+    (said,) = compiled.report.pte_limits
     assert "CORTEX_M_ENABLE_RUNTIME_CHECKS" in said
     assert emit_pte(lower(prepared("strided convolution"), MVE), from_target_string(MVE), {}).limits == ()
     assert emit_pte(lower(prepared("pad of a signal"), ANY), from_target_string(ANY), {}).limits == ()

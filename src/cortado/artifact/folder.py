@@ -18,10 +18,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from cortado.artifact.manifest import REPORT, digest, read_report, remember
+from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError
 
 STAGING = ".cortado-new-"  # how the folders begin in which new models are staged, behind the name of their own
@@ -71,7 +72,7 @@ def _files(folder: Path) -> Iterator[str]:
 def _manifest(folder: Path) -> tuple[str, ...]:
     """The files of the compiled model in a folder; none if there is no model in it."""
     try:
-        return (REPORT, *read_report(folder / REPORT)[0]["artifacts"])
+        return (REPORT, *read_report(folder / REPORT)[0].artifacts)
     except CortadoError:
         return ()
 
@@ -179,7 +180,7 @@ def _os_errors(folder: Path) -> Iterator[None]:
 # ---- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
+def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report) -> None:
     """Writes a compiled model, in place of an older one if there is one."""
     with locked(folder), _os_errors(folder):
         check_folder(folder)
@@ -221,7 +222,7 @@ def _exchange(new: Path, final: Path) -> None:
     os.rename(new, final)
 
 
-def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Mapping[str, Any]) -> None:
+def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report) -> None:
     digests = {}
     folder.mkdir()
     for name, content in files.items():
@@ -232,7 +233,8 @@ def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Mapping[s
         digests[name] = digest(data)
         if path.suffix == ".pte":
             remember(digests[name])  # it may be taken out of the folder
-    text = json.dumps({**report, "artifacts": dict(sorted(digests.items()))}, indent=2) + "\n"
+    whole = replace(report, artifacts=dict(sorted(digests.items())))
+    text = json.dumps(whole.to_json(), indent=2) + "\n"
     (folder / REPORT).write_text(text)
     remember(digest(text.encode()))
 

@@ -2,17 +2,18 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.manifest import REPORT, compare, digest, is_remembered, read_report
+from cortado.artifact.report import Report, TensorReport
 from cortado.base.arrays import ArrayType, in_order, read_arrays
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
@@ -104,7 +105,7 @@ class Artifact:
     """A compiled model on disk. `ours`: this installation wrote it; `trusted`: that, or the user vouches for it."""
 
     folder: Path
-    report: Mapping[str, Any]
+    report: Report
     trusted: bool = False
     ours: bool = False
 
@@ -126,19 +127,19 @@ class Artifact:
         ours = is_remembered(found)
         artifact = Artifact(folder, report, trusted=trust or ours, ours=ours)
         artifact.check_files()
-        compare(report, folder / (PTE_REFERENCE if report["bundle_missing"] else REFERENCE))
+        compare(report, folder / (PTE_REFERENCE if report.bundle_missing else REFERENCE))
         return artifact
 
     def check_files(self) -> None:
         """Every file is the one that was compiled, and there is no other that would be compiled with them."""
-        for name, expected in self.report["artifacts"].items():
+        for name, expected in self.report.artifacts.items():
             path = self.folder / name
             if not path.is_file():
                 raise CortadoError(f"{path} is missing; compile the model again")
             if digest(path.read_bytes()) != expected:
                 raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
         for path in bundle_sources(self.folder):
-            if path.relative_to(self.folder).as_posix() not in self.report["artifacts"]:
+            if path.relative_to(self.folder).as_posix() not in self.report.artifacts:
                 raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
 
     def check_trust(self) -> None:
@@ -166,11 +167,11 @@ class Artifact:
 
     @property
     def info(self) -> BundleInfo:
-        def tensors(kind: str) -> tuple[IO, ...]:
-            return tuple(IO(t["name"], tuple(t["shape"]), t["dtype"]) for t in self.report[kind])
+        def ports(tensors: Sequence[TensorReport]) -> tuple[IO, ...]:
+            return tuple(IO(tensor.name, tensor.shape, tensor.dtype.value) for tensor in tensors)
 
-        target = from_target_string(self.report["target"])
-        return BundleInfo(self.report["prefix"], target, tensors("inputs"), tensors("outputs"))
+        report = self.report
+        return BundleInfo(report.prefix, from_target_string(report.target), ports(report.inputs), ports(report.outputs))
 
     def for_target(self, target: CortexMTargetConfig) -> "Artifact":
         """The same files, to be built for this target; one that they were not compiled for is refused."""
@@ -180,12 +181,12 @@ class Artifact:
                 f"{self.folder} was compiled for {found.target_string}, expected {target.target_string}; "
                 f"compile it again with --target {target.target_string}, or with --target cortex-m for every core"
             )
-        return replace(self, report={**self.report, "target": target.target_string})
+        return replace(self, report=replace(self.report, target=target.target_string))
 
     def example(self) -> list[ArrayType]:
         """The input that `run` takes when none is given: the first of the calibration data."""
         arrays = read_arrays(self.folder / EXAMPLE)
-        return [arrays[tensor["name"]] for tensor in self.report["inputs"]]
+        return [arrays[tensor.name] for tensor in self.report.inputs]
 
     def read_samples(self, path: Path) -> Samples:
         """Samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
@@ -194,8 +195,8 @@ class Artifact:
 
     def samples(self, arrays: Sequence[ArrayType], names: Sequence[str]) -> Samples:
         """An array per input holds one sample, or several along the first dimension or along one more in front."""
-        if len(arrays) != len(self.report["inputs"]):
-            raise CortadoError(f"{len(arrays)} inputs were given, expected {len(self.report['inputs'])}")
+        if len(arrays) != len(self.report.inputs):
+            raise CortadoError(f"{len(arrays)} inputs were given, expected {len(self.report.inputs)}")
         named = list(zip(arrays, names, strict=True))
         groups = [self._split(position, array, name) for position, (array, name) in enumerate(named)]
         counts = {len(group) for group in groups}
@@ -213,8 +214,8 @@ class Artifact:
 
     def _split(self, position: int, array: ArrayType, name: str) -> list[ArrayType]:
         """[100, 3, 32, 32] and [100, 1, 3, 32, 32] are 100 inputs of a model for [1, 3, 32, 32]."""
-        tensor = self.report["inputs"][position]
-        wanted, found = tensor["model_shape"], list(array.shape)
+        tensor = self.report.inputs[position]
+        wanted, found = list(tensor.model_shape), list(array.shape)
         if found == wanted:
             return [array]
         if found[1:] == wanted:
@@ -222,13 +223,13 @@ class Artifact:
         if wanted and found and found[1:] == wanted[1:] and found[0] % wanted[0] == 0:
             return list(array.reshape(-1, *wanted))
         raise CortadoError(
-            f"{name} has shape {found}, expected {wanted} for input '{tensor['name']}', or several of that behind each "
+            f"{name} has shape {found}, expected {wanted} for input '{tensor.name}', or several of that behind each "
             "other"
         )
 
     def _read_ordered(self, path: Path) -> list[ArrayType]:
         """The arrays of a file in the order of the inputs."""
-        return in_order(read_arrays(path), [tensor["name"] for tensor in self.report["inputs"]], path)
+        return in_order(read_arrays(path), [tensor.name for tensor in self.report.inputs], path)
 
     def store_rules(self) -> StoreRules:
         """What every kernel call may write, as the compiler planned it."""
@@ -252,8 +253,8 @@ class Artifact:
         added to the compiler's (runner.RUNTIME_CHECKS builds the bundle with its checks).
         """
         for number, sample in enumerate(samples):
-            if len(sample) != len(self.report["inputs"]):
-                raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report['inputs'])}")
+            if len(sample) != len(self.report.inputs):
+                raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report.inputs)}")
             for position, value in enumerate(sample):
                 self.check_input(position, value, f"input {position} of sample {number}")
         if on == EXECUTORCH:
@@ -279,8 +280,8 @@ class Artifact:
 
     def check_bundle(self) -> None:
         """Raises if the model has calls that keep it from being a C bundle."""
-        if self.report["bundle_missing"]:
-            reasons = "\n  ".join(str(reason) for reason in self.report["bundle_missing"])
+        if self.report.bundle_missing:
+            reasons = "\n  ".join(self.report.bundle_missing)
             raise CortadoError(
                 f"{self.folder} holds no C bundle, only a .pte (run it with "
                 f"`cortado run {self.folder} --on executorch`):\n  {reasons}"
@@ -291,8 +292,8 @@ class Artifact:
         self.check_trust()
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte
 
-        if self.report["pte"] is None:
-            reasons = "; ".join(self.report["pte_missing"])
+        if self.report.pte is None:
+            reasons = "; ".join(self.report.pte_missing)
             raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
         feeds = [[self.as_float(i, x) for i, x in enumerate(sample)] for sample in samples]
         graph = self.pte_graph
@@ -300,8 +301,8 @@ class Artifact:
         for sample in feeds:
             values = self.values(sample, graph)
             expected.append([values[name].numpy() for name in graph.outputs])
-        tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report["float_operators"] else (0.0, 0)
-        found = run_pte(self.folder / f"{self.report['prefix']}.pte", feeds, temp_bytes=temp)
+        tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report.float_operators else (0.0, 0)
+        found = run_pte(self.folder / f"{self.report.prefix}.pte", feeds, temp_bytes=temp)
         return Checked(RunResult(EXECUTORCH, found), expected, real=True, tolerance=tolerance)
 
     def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
@@ -315,14 +316,12 @@ class Artifact:
     @cached_property
     def _portable(self) -> "Planned":
         """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
-        from cortado.options import Border, Optimize
         from cortado.plan.program import build_program
         from cortado.plan.schedule import schedule
 
-        options = self.report["options"]
-        target, border = self.info.target, Border(options["io"])
-        program = build_program(self.report["model"], self.graph, target, border, cores=(Core.PORTABLE,))
-        return schedule(program, Optimize(options["optimize"]))
+        target, options = self.info.target, self.report.options
+        program = build_program(self.report.model, self.graph, target, options.io, cores=(Core.PORTABLE,))
+        return schedule(program, options.optimize)
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:
         """Every layer's output for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
@@ -366,7 +365,7 @@ class Artifact:
     @cached_property
     def pte_graph(self) -> "LoweredGraph":
         """The lowered graph that the .pte was made from: one of its own if it has float operators."""
-        return self._graph(PTE_REFERENCE) if self.report["float_operators"] else self.graph
+        return self._graph(PTE_REFERENCE) if self.report.float_operators else self.graph
 
     def _graph(self, name: str) -> "LoweredGraph":
         from cortado.plan.lowered import from_bytes
@@ -393,10 +392,10 @@ class Artifact:
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
         arrays = read_arrays(self.folder / EXPECTED)
-        feed = [arrays.get(recorded_name("input", i)) for i, _ in enumerate(self.report["inputs"])]
-        expected = [arrays.get(recorded_name("output", i)) for i, _ in enumerate(self.report["outputs"])]
-        for tensor, array in zip([*self.report["inputs"], *self.report["outputs"]], [*feed, *expected], strict=True):
-            if array is None or list(array.shape) != tensor["shape"] or str(array.dtype) != tensor["dtype"]:
+        feed = [arrays.get(recorded_name("input", i)) for i, _ in enumerate(self.report.inputs)]
+        expected = [arrays.get(recorded_name("output", i)) for i, _ in enumerate(self.report.outputs)]
+        for tensor, array in zip([*self.report.inputs, *self.report.outputs], [*feed, *expected], strict=True):
+            if array is None or array.shape != tensor.shape or str(array.dtype) != tensor.dtype:
                 raise CortadoError(f"{self.folder / EXPECTED} doesn't fit the model; compile it again")
         return [[array for array in feed if array is not None]], [[array for array in expected if array is not None]]
 
@@ -405,46 +404,46 @@ class Artifact:
         feeds, expected = [], []
         for sample in samples:
             values = self.values(sample)
-            feeds.append([values[t["node"]].numpy() for t in self.report["inputs"]])
-            expected.append([values[t["node"]].numpy() for t in self.report["outputs"]])
+            feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
+            expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])
         return feeds, expected
 
     def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
         """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
         values = []
-        for tensor, codes in zip(self.report["outputs"], outputs, strict=True):
+        for tensor, codes in zip(self.report.outputs, outputs, strict=True):
             real = codes.astype(np.float32)
-            if tensor["scale"] is not None:
-                real = np.asarray((real - np.float32(tensor["zero_point"])) * np.float32(tensor["scale"]))
-            values.append(real.transpose([tensor["layout"].index(dim) for dim in range(real.ndim)]))
+            if tensor.scale is not None and tensor.zero_point is not None:
+                real = np.asarray((real - np.float32(tensor.zero_point)) * np.float32(tensor.scale))
+            values.append(real.transpose([tensor.layout.index(dim) for dim in range(real.ndim)]))
         return values
 
     def real_outputs(self, checked: Checked) -> dict[str, ArrayType]:
         """The outputs of a run as real numbers in the model's layout, by name; of several samples behind each other."""
         samples = [outputs if checked.real else self.real(outputs) for outputs in checked.result.samples]
-        names = [tensor["name"] for tensor in self.report["outputs"]]
+        names = [tensor.name for tensor in self.report.outputs]
         return {name: _joined([sample[i] for sample in samples]) for i, name in enumerate(names)}
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
-        tensor = self.report["inputs"][position]
-        if value.dtype == np.int8 and tensor["scale"] is not None:
-            steps = value.astype(np.float32) - np.float32(tensor["zero_point"])
-            return np.asarray(steps * np.float32(tensor["scale"]))  # numpy makes a scalar of an array of no dimensions
+        tensor = self.report.inputs[position]
+        if value.dtype == np.int8 and tensor.scale is not None and tensor.zero_point is not None:
+            steps = value.astype(np.float32) - np.float32(tensor.zero_point)
+            return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
         return value
 
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
-        tensor = self.report["inputs"][position]
-        if list(value.shape) != tensor["model_shape"]:
+        tensor = self.report.inputs[position]
+        if value.shape != tensor.model_shape:
             raise CortadoError(
-                f"{where} has shape {list(value.shape)}, expected {tensor['model_shape']} for input '{tensor['name']}'"
+                f"{where} has shape {list(value.shape)}, expected {list(tensor.model_shape)} for input '{tensor.name}'"
             )
-        allowed = {np.dtype(tensor["dtype"]): "the network's own type"}
-        if tensor["scale"] is not None:
+        allowed = {np.dtype(tensor.dtype.value): "the network's own type"}
+        if tensor.scale is not None:
             allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
         if value.dtype not in allowed:
             kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
-            raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor['name']}'")
+            raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor.name}'")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise CortadoError(f"{where} holds NaN or infinity; inputs must be finite")

@@ -1,145 +1,223 @@
-"""report.json: what was lowered, RAM, flash, cost. Its keys are a contract: later versions add, never rename."""
+"""report.json as a value. Its keys are a contract: later versions add, and never rename (docs/report.md)."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
 
-from cortado import __version__
-from cortado.base.target import CortexMTargetConfig
-from cortado.emit.c.bundle import Bundle
-from cortado.emit.pte.program import Pte
-from cortado.ir.op import registry
-from cortado.ir.portable import FloatOperator
-from cortado.memory.timeline import peak_buffers, timeline
-from cortado.options import Optimize, Options
-from cortado.plan.lowered import LoweredGraph, Value
-from cortado.plan.planned import Alternative, Planned
-from cortado.plan.program import Tensor
+from cortado.base import codec
+from cortado.base.codec import Limits, Matching, json_class, key
+from cortado.base.errors import CortadoError
+from cortado.base.names import NODE_NAME
+from cortado.options import Border, InputLayout, LinearWeights, Optimize
 
+SCHEMA_VERSION = 1
+"""Rises with a release that adds keys. A report without a version is older than the first."""
 
-@dataclass(frozen=True)
-class InC:
-    """A model as a C bundle: its plan, its files, and what is known of their sizes."""
-
-    planned: Planned
-    bundle: Bundle
-    code_bytes: int | None
-    single_targets: Mapping[str, int] | None
-    alternatives: Mapping[Optimize, Alternative]
+_MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
+Count = Annotated[int, Limits("a whole number from 0 to 2^53-1", 0, _MOST)]
+Size = Annotated[int, Limits("a whole number from 1 to 2^53-1", 1, _MOST)]
+ZeroPoint = Annotated[int, Limits("a whole number of 32 bits", -(2**31), 2**31 - 1)]
+Scale = Annotated[float, Limits("a number above 0", 0, above=True)]
+NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
+OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
+NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run
+Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{64}")]
 
 
-def build_report(
-    *,
-    name: str,
-    target: CortexMTargetConfig,
-    graph: LoweredGraph,
-    c: InC | None,
-    pte: Pte | None,
-    seconds: Mapping[str, float],
-    labels: Sequence[str] | None,
-    options: Options,
-    pte_missing: Sequence[str],
-    bundle_missing: Sequence[str],
-    float_operators: Sequence[FloatOperator],
-    warnings: Sequence[str],
-) -> dict[str, Any]:
-    """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
-    return {
-        "cortado_version": __version__,
-        "model": name,
-        "target": target.target_string,
-        "operators": _operators(graph),
-        "float_operators": [{**asdict(item), "kernels": list(item.kernels)} for item in float_operators],
-        "portable_operators": [] if pte is None else list(pte.portable_operators),
-        "options": {
-            "optimize": options.optimize.value,
-            "io": options.border.value,
-            "linear": options.linear.value,
-            "input_layout": options.input_layout.value,
-            "allow_float": options.allow_float,
-        },
-        **(_without_bundle(graph) if c is None else _with_bundle(c)),
-        "bundle_missing": list(bundle_missing),
-        "pte": None if pte is None else {"bytes": len(pte.data), "arena_bytes": pte.arena_bytes},
-        "pte_missing": list(pte_missing),
-        "pte_limits": [] if pte is None else list(pte.limits),
-        "notes": [],
-        "warnings": list(warnings),
-        "labels": None if labels is None else list(labels),
-        "compile_seconds": {phase: round(value, 3) for phase, value in seconds.items()},
-    }
+class DType(StrEnum):
+    """The type of an input's or output's values, as NumPy calls it."""
+
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BOOL = "bool"
 
 
-def _operators(graph: LoweredGraph) -> dict[str, int]:
-    """How often each operator is called; views cost nothing, and float calls have a list of their own."""
-    known = registry().operators
-    called = [call.operator for call in graph.calls if call.operator in known]
-    return dict(sorted(Counter(name for name in called if not known[name].view).items()))
+@json_class
+class FloatOperatorReport:
+    """A node that stays in float in the .pte."""
+
+    node: str = key("its name in the graph")
+    operator: str = key("what it calls, as in aten.cumsum.default")
+    module: str | None = key("the module of the model that it comes from")
+    source: str | None = key("the line in the user's file")
+    reason: str = key("why it can't run in integers")
+    kernels: tuple[str, ...] = key("the ExecuTorch kernels that it becomes")
 
 
-def _with_bundle(c: InC) -> dict[str, Any]:
-    planned, program, plan = c.planned, c.planned.program, c.planned.plan
-    return {
-        "memory": {
-            "arena_bytes": plan.peak,
-            "scratch_bytes": sum(step.scratch for step in program.steps),
-            "lower_bound_bytes": plan.lower_bound,
-            "optimal": plan.optimal,
-            "search": {name: asdict(spent) for name, spent in planned.spent.items()},
-            "peak_buffers": [{"name": b.name, "bytes": b.size} for b in peak_buffers(planned.problem, plan)],
-            "alternatives": {
-                optimize.value: {"arena_bytes": other.arena_bytes, "row_calls": other.row_calls}
-                for optimize, other in c.alternatives.items()
-            },
-            "single_targets": None if c.single_targets is None else dict(c.single_targets),
-            "timeline": _timeline(planned),
-        },
-        "schedule": {
-            "stages": [[step.name for step in stage.steps] for stage in program.stages],
-            "row_calls": planned.row_calls,
-        },
-        "flash": {"weights_bytes": c.bundle.weights_bytes, "code_bytes": c.code_bytes},
-        "macs": sum(step.macs for step in program.steps),
-        "layers": [
-            {"name": step.name, "operator": step.operator, "module": step.module, "macs": step.macs}
-            for step in program.steps
-        ],
-        "inputs": [_tensor(tensor) for tensor in program.inputs],
-        "outputs": [_tensor(tensor) for tensor in program.outputs],
-    }
+@json_class
+class OptionsReport:
+    """How the model was compiled."""
+
+    optimize: Optimize = key("what the schedule is good for")
+    io: Border = key("what the C bundle's inputs and outputs hold")
+    linear: LinearWeights = key("scales of linear layers' weights")
+    input_layout: InputLayout = key("the order of dimensions of inputs")
+    allow_float: bool = key("whether the .pte may hold float operators")
 
 
-def _without_bundle(graph: LoweredGraph) -> dict[str, Any]:
-    """The same keys where there is only a .pte: its inputs and outputs are the model's own."""
-    outputs = [(f"output{position}", node) for position, node in enumerate(graph.outputs)]
-    return {
-        **dict.fromkeys(("memory", "schedule", "flash", "macs")),
-        "layers": [],
-        "inputs": [_port(name, name, graph.values[name]) for name in graph.inputs],
-        "outputs": [_port(name, node, graph.values[node]) for name, node in outputs],
-    }
+@json_class
+class SearchReport:
+    """The work of one search, in what it looked at."""
+
+    work: Count = key("what it did")
+    bound: Count = key("what it may do at most")
+    exhausted: bool = key("it ended at its bound: better may exist")
 
 
-def _port(name: str, node: str, value: Value) -> dict[str, Any]:
-    layout = tuple(range(len(value.shape)))
-    return _tensor(Tensor(name, node, node, value.shape, str(value.dtype).removeprefix("torch."), None, layout))
+@json_class
+class PeakBufferReport:
+    """A buffer that lives when the arena is used to its peak."""
+
+    name: str = key("a layer for its output, a layer with .scratch behind it, or the node of an input")
+    bytes: Count = key("its size")
 
 
-def _timeline(planned: Planned) -> list[dict[str, Any]]:
-    """RAM over time: for each moment of the schedule, the bytes that live then."""
-    moments = timeline(planned.problem, planned.plan)
-    return [{"stage": moment.start[0], "position": moment.start[1], "bytes": moment.used} for moment in moments]
+@json_class
+class AlternativeReport:
+    """What a way to optimize gives."""
+
+    arena_bytes: Count = key("the arena")
+    row_calls: Count = key("kernel calls for one inference")
 
 
-def _tensor(tensor: Tensor) -> dict[str, Any]:
-    return {
-        "name": tensor.name,
-        "node": tensor.node,
-        "shape": list(tensor.shape),
-        "model_shape": [tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))],
-        "layout": list(tensor.layout),
-        "dtype": tensor.dtype,
-        "scale": None if tensor.qparams is None else tensor.qparams.scale,
-        "zero_point": None if tensor.qparams is None else tensor.qparams.zero_point,
-    }
+@json_class
+class MomentReport:
+    """A moment of an inference, from one birth or death of a buffer to the next."""
+
+    stage: Count = key("the stage that runs, counted from 0")
+    position: Count = key("the step of that stage, counted from 0")
+    bytes: Count = key("bytes of buffers that live")
+
+
+@json_class
+class MemoryReport:
+    """RAM of the C bundle."""
+
+    arena_bytes: Count = key("the arena: inputs, outputs and scratch are in it")
+    scratch_bytes: Count = key("scratch of all kernels together; they share it in the arena")
+    lower_bound_bytes: Count = key("proven: no plan of these stages needs less")
+    optimal: bool = key("the arena is as small as the lower bound")
+    search: Mapping[str, SearchReport] = key("what looking for the order of branches, stages and offsets cost")
+    peak_buffers: tuple[PeakBufferReport, ...] = key("what lives at the peak, lowest address first")
+    alternatives: Mapping[Optimize, AlternativeReport] = key("what each way to optimize gives")
+    single_targets: Mapping[str, Count] | None = key("the arena for each kind of core alone; null for a single core")
+    timeline: tuple[MomentReport, ...] = key("RAM over time")
+
+
+@json_class
+class ScheduleReport:
+    """The order of work in the C bundle."""
+
+    stages: tuple[tuple[str, ...], ...] = key("names of layers; those of one stage run row by row together")
+    row_calls: Count = key("kernel calls for one inference")
+
+
+@json_class
+class FlashReport:
+    """Flash of the C bundle."""
+
+    weights_bytes: Count = key("constants")
+    code_bytes: Count | None = key("code, as arm-none-eabi-gcc makes it; null without that compiler")
+
+
+@json_class
+class LayerReport:
+    """One kernel of the C bundle and its work."""
+
+    name: NodeName = key("its name in the lowered graph")
+    operator: OperatorName = key("what it computes")
+    module: str = key("the module of the model that it comes from; empty if none")
+    macs: Count = key("multiply-accumulates")
+
+
+@json_class
+class TensorReport:
+    """An input or output as the C bundle holds it; where there is none, as the .pte does."""
+
+    name: str = key("its name in the model; outputs are numbered")
+    node: NodeName = key("the value of the lowered graph that it holds")
+    shape: tuple[Size, ...] = key("its sizes as they lie in memory")
+    model_shape: tuple[Size, ...] = key("its sizes in the model")
+    layout: tuple[Count, ...] = key("the model's dimensions as they lie in memory: [0, 2, 3, 1] is NHWC")
+    dtype: DType = key("the type of its values")
+    scale: Scale | None = key("real value = scale * (code - zero_point); null where values are no codes")
+    zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes")
+
+
+@json_class
+class PteReport:
+    """The .pte."""
+
+    bytes: Count = key("size of the file")
+    arena_bytes: Count = key("the memory that its plan asks the runtime for")
+
+
+@json_class
+class CalibrationReport:
+    """The data that the model was calibrated with."""
+
+    data: str = key('what --calibration named, or "the model\'s own"')
+    batches: Count = key("how many inputs they were")
+
+
+@json_class
+class Report:
+    """What was compiled, and what it costs. `memory`, `schedule`, `flash` and `macs` are null without a C bundle."""
+
+    schema_version: Count = key("the version of this list of keys", default=0)
+    cortado_version: str = key("the Cortado that wrote the report")
+    model: str = key("the model's name")
+    target: str = key("what it was compiled for")
+    operators: Mapping[OperatorName, Count] = key("how often each operator is called; views don't count")
+    float_operators: tuple[FloatOperatorReport, ...] = key("what stays in float; empty without --allow-float")
+    portable_operators: tuple[str, ...] = key("ExecuTorch's portable kernels that the .pte calls")
+    options: OptionsReport = key("how it was compiled")
+    memory: MemoryReport | None = key("RAM of the C bundle")
+    schedule: ScheduleReport | None = key("the order of work in the C bundle")
+    flash: FlashReport | None = key("flash of the C bundle")
+    macs: Count | None = key("multiply-accumulates of one inference")
+    layers: tuple[LayerReport, ...] = key("the kernels in the order in which they run")
+    inputs: tuple[TensorReport, ...] = key("what the model reads")
+    outputs: tuple[TensorReport, ...] = key("what it gives")
+    bundle_missing: tuple[str, ...] = key("why there is no C bundle; empty if there is one")
+    pte: PteReport | None = key("the .pte, if there is one")
+    pte_missing: tuple[str, ...] = key("why there is no .pte; empty if there is one")
+    pte_limits: tuple[str, ...] = key("what an ExecuTorch runtime must know to run the .pte")
+    notes: tuple[str, ...] = key("anything else worth knowing")
+    warnings: tuple[str, ...] = key("what to look at: outputs that lose their signal in int8")
+    labels: tuple[str, ...] | None = key("names of a classifier's classes, where the model has them")
+    compile_seconds: Mapping[str, float] = key("CPU seconds of each phase; all else is the same in every compile")
+    prefix: str = key("the model's name in files and C symbols")
+    calibration: CalibrationReport | None = key("the calibration data; null if compiled in Python", default=None)
+    zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
+    artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
+
+    def to_json(self) -> dict[str, Any]:
+        """What report.json holds."""
+        data: dict[str, Any] = codec.to_json(self)
+        return data
+
+    @staticmethod
+    def from_json(data: Any, where: str) -> "Report":
+        """The report in a file that may be anybody's. One of an older version is one as long as no key is missing in it
+        but those with a default; a newer one is refused, for there may be more in it than this version understands."""
+        version = data.get("schema_version") if isinstance(data, dict) else None
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise CortadoError(
+                f"{where} was written by a newer Cortado (its schema_version is {version}, this one reads up to "
+                f"{SCHEMA_VERSION}): update Cortado, or compile the model again with this one"
+            )
+        try:
+            return codec.from_json(Report, data)
+        except CortadoError as error:
+            raise no_report(where, str(error)) from error
+
+
+def no_report(where: str, what: str) -> CortadoError:
+    return CortadoError(f"{where} is not a report of Cortado's ({what}); compile the model again")

@@ -17,6 +17,7 @@ _CMAKE_TARGETS = "all clean edit_cache help install package rebuild_cache"
 _RESERVED = frozenset(f"{_C_HEADERS} {_OWN} {_CMAKE_TARGETS}".split())
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 _.,:+()<>=\[\]-]")
 LONGEST_TEXT = 200
+NODE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
 
 def check_name(name: str) -> str:
@@ -39,7 +40,7 @@ def c_identifier(name: str) -> str:
 
 def is_node_name(name: object) -> bool:
     """Whether this can be the name of a node of a graph."""
-    return isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    return isinstance(name, str) and re.fullmatch(NODE_NAME, name) is not None
 
 
 def plain(text: str) -> str:

@@ -7,13 +7,14 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.cli.tables import Progress
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
+    from cortado.artifact.report import FloatOperatorReport, PteReport, Report
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.models import Source
 
@@ -31,10 +32,11 @@ def compile_command(arguments: argparse.Namespace) -> None:
     finally:
         progress.stop()
     reports = [report for _, report in done]
-    for text in dict.fromkeys(f"{report['model']}: {line}" for report in reports for line in report["warnings"]):
+    for text in dict.fromkeys(f"{report.model}: {line}" for report in reports for line in report.warnings):
         print(f"warning: {text}", file=sys.stderr)
     if arguments.json:
-        print(json.dumps(reports[0] if len(reports) == 1 else reports, indent=2))
+        data = [report.to_json() for report in reports]
+        print(json.dumps(data[0] if len(data) == 1 else data, indent=2))
     else:
         print("\n\n".join(_summary(folder, report) for folder, report in done))
 
@@ -50,7 +52,7 @@ def _model_spec(arguments: argparse.Namespace) -> str:
 
 def _compile_all(
     arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"], progress: Progress
-) -> list[tuple[Path, dict[str, Any]]]:
+) -> list[tuple[Path, "Report"]]:
     """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
     progress("load")
     from cortado.artifact.folder import locked
@@ -81,16 +83,15 @@ def _compile_source(
     options: "Options",
     targets: list["CortexMTargetConfig"],
     progress: Progress,
-) -> list[tuple[Path, dict[str, Any]]]:
+) -> list[tuple[Path, "Report"]]:
     from cortado.api import prepare
+    from cortado.artifact.report import CalibrationReport
     from cortado.frontend import zoo
     from cortado.frontend.models import load_calibration
 
     batches = load_calibration(arguments.calibration, source)
-    facts = {
-        "calibration": {"data": arguments.calibration or "the model's own", "batches": len(batches)},
-        "zoo": spec if spec in zoo.names() else None,
-    }
+    calibration = CalibrationReport(data=arguments.calibration or "the model's own", batches=len(batches))
+    network = spec if spec in zoo.names() else None
     model = prepare(source.model, source.example_inputs, batches, name=name, labels=source.labels, progress=progress)
     compiled: list[Compiled] = []
     for target in targets:
@@ -99,9 +100,9 @@ def _compile_source(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CortadoWarning)  # they are in the report, and told at the end
             result = model.compile(target, options, graphs)
-        compiled.append(replace(result, data={**result.data, **facts}))
+        compiled.append(replace(result, report=replace(result.report, calibration=calibration, zoo=network)))
     progress("write")
-    return [(folder, dict(item.save(folder).report)) for folder, item in zip(folders, compiled, strict=True)]
+    return [(folder, item.save(folder).report) for folder, item in zip(folders, compiled, strict=True)]
 
 
 def options_of(arguments: argparse.Namespace) -> "Options":
@@ -142,49 +143,47 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
             raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
 
 
-def _summary(folder: Path, report: dict[str, Any]) -> str:
-    pte = report["pte"]
+def _summary(folder: Path, report: "Report") -> str:
     rows = _bundle_rows(report)
-    if pte is not None:
-        rows.append((".pte", pte_size(pte)))
-    rows += [("no .pte", reason) for reason in report["pte_missing"]]
-    if report["pte_missing"]:
+    if report.pte is not None:
+        rows.append((".pte", pte_size(report.pte)))
+    rows += [("no .pte", reason) for reason in report.pte_missing]
+    if report.pte_missing:
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
-    rows += [("in float", _float_text(item)) for item in report["float_operators"]]
-    operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report["operators"].items())
+    rows += [("in float", _float_text(item)) for item in report.float_operators]
+    operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report.operators.items())
     rows.append(("operators", operators))
-    if report["calibration"]["data"] == "random":
+    if report.calibration is not None and report.calibration.data == "random":
         rows.append(("warning", "calibrated with random data: sizes and speed are real, results are meaningless"))
     rows.append(("written to", str(folder)))
     return "\n".join(f"{label:>11}  {text}" for label, text in rows)
 
 
-def _bundle_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
-    memory, flash = report["memory"], report["flash"]
-    title = f"{report['model']} for {report['target']}"
-    if memory is None:
-        return [("model", title), *(("no C bundle", reason) for reason in report["bundle_missing"])]
-    least = f"no plan of these stages can need less than {memory['lower_bound_bytes']:,}"
-    optimal = "no plan of these stages needs less" if memory["optimal"] else least
+def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
+    memory, flash = report.memory, report.flash
+    title = f"{report.model} for {report.target}"
+    if memory is None or flash is None:
+        return [("model", title), *(("no C bundle", reason) for reason in report.bundle_missing)]
+    least = f"no plan of these stages can need less than {memory.lower_bound_bytes:,}"
+    optimal = "no plan of these stages needs less" if memory.optimal else least
     return [
-        ("model", f"{title}, {report['macs']:,} multiply-accumulates"),
-        ("RAM", f"{memory['arena_bytes']:,} bytes of arena, inputs and outputs included ({optimal})"),
-        ("flash", f"{flash['weights_bytes']:,} bytes of constants + {_code(report)}"),
+        ("model", f"{title}, {report.macs:,} multiply-accumulates"),
+        ("RAM", f"{memory.arena_bytes:,} bytes of arena, inputs and outputs included ({optimal})"),
+        ("flash", f"{flash.weights_bytes:,} bytes of constants + {_code(report.target, flash.code_bytes)}"),
     ]
 
 
-def pte_size(pte: dict[str, Any]) -> str:
-    return f"{pte['bytes']:,} bytes, arena {pte['arena_bytes']:,} bytes"
+def pte_size(pte: "PteReport") -> str:
+    return f"{pte.bytes:,} bytes, arena {pte.arena_bytes:,} bytes"
 
 
-def _float_text(item: dict[str, Any]) -> str:
-    module = f" in module '{item['module']}'" if item["module"] else ""
-    source = f" at {item['source']}" if item["source"] else ""
-    return f"{item['operator']}{module}{source}, in the .pte: {item['reason']}"
+def _float_text(item: "FloatOperatorReport") -> str:
+    module = f" in module '{item.module}'" if item.module else ""
+    source = f" at {item.source}" if item.source else ""
+    return f"{item.operator}{module}{source}, in the .pte: {item.reason}"
 
 
-def _code(report: dict[str, Any]) -> str:
-    size = report["flash"]["code_bytes"]
+def _code(target: str, size: int | None) -> str:
     if size is None:
         return "code (unknown without arm-none-eabi-gcc)"
-    return f"{'at most ' if report['target'] == 'cortex-m' else ''}{size:,} bytes of code"
+    return f"{'at most ' if target == 'cortex-m' else ''}{size:,} bytes of code"

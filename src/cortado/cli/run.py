@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from cortado.cli.compile import pte_size
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact, Checked
+    from cortado.artifact.report import FlashReport, MemoryReport
     from cortado.base.target import CortexMTargetConfig
 
 
@@ -112,7 +114,7 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
 
 
 def _check_output(artifact: "Artifact", path: Path) -> None:
-    count = len(artifact.report["outputs"])
+    count = len(artifact.report.outputs)
     if path.suffix not in (".npy", ".npz"):
         raise CortadoError(f"can't write {path}: expected a .npy file, or .npz for several outputs")
     if path.suffix == ".npy" and count != 1:
@@ -137,7 +139,7 @@ def _write_outputs(path: Path, values: dict[str, Any]) -> None:
 def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> dict[str, Any]:
     return {
         "board": checked.result.on,
-        "target": artifact.report["target"],
+        "target": artifact.report.target,
         "samples": len(checked.expected),
         "bit_exact": checked.bit_exact,
         "instructions": checked.result.instructions,
@@ -150,25 +152,29 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
     from cortado.run.runner import EXECUTORCH
 
     result, report = checked.result, artifact.report
-    lines = [f"{report['model']} for {report['target']} on {result.on}"]
+    lines = [f"{report.model} for {report.target} on {result.on}"]
     count = len(checked.expected)
     for name, value in values.items():
         prefix = f"output {name}: " if len(values) > 1 else ""
         show = partial(_each, count) if count > 1 else _scores
-        lines += show(prefix, value, report["labels"])
+        lines += show(prefix, value, report.labels)
     lines.append(_verdict(checked))
-    if result.on == EXECUTORCH:
-        return "\n".join([*lines, f".pte {pte_size(report['pte'])}"])
-    stack = f" + {result.stack_bytes:,} of stack" if result.stack_bytes is not None else ""
-    code = report["flash"]["code_bytes"]
-    flash = report["flash"]["weights_bytes"] + (code or 0)
-    without = "" if code is not None else " without code"
-    lines.append(f"RAM {report['memory']['arena_bytes']:,} bytes{stack}, flash {flash:,} bytes{without}")
+    if result.on == EXECUTORCH and report.pte is not None:
+        lines.append(f".pte {pte_size(report.pte)}")
+    elif report.memory is not None and report.flash is not None:
+        lines.append(_sizes_text(report.memory, report.flash, result.stack_bytes))
     if result.instructions is not None:
-        per_mac = f", {result.instructions / report['macs']:.2f} per multiply-accumulate" if report["macs"] else ""
+        per_mac = f", {result.instructions / report.macs:.2f} per multiply-accumulate" if report.macs else ""
         first = " for the first sample" if count > 1 else ""
         lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact; instructions are not cycles)")
     return "\n".join(lines)
+
+
+def _sizes_text(memory: "MemoryReport", flash: "FlashReport", stack_bytes: int | None) -> str:
+    stack = f" + {stack_bytes:,} of stack" if stack_bytes is not None else ""
+    total = flash.weights_bytes + (flash.code_bytes or 0)
+    without = "" if flash.code_bytes is not None else " without code"
+    return f"RAM {memory.arena_bytes:,} bytes{stack}, flash {total:,} bytes{without}"
 
 
 def _verdict(checked: "Checked") -> str:
@@ -183,14 +189,14 @@ def _verdict(checked: "Checked") -> str:
     return f"{word}: within {found} of the largest output (expected {most})"
 
 
-def _each(count: int, prefix: str, value: Any, labels: list[str] | None) -> list[str]:
+def _each(count: int, prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
     """One line for each of several samples: its best class, or its range."""
     lines = [_scores(prefix, sample, labels) for sample in value.reshape(count, -1, *value.shape[1:])]
     best = [f" {line[1].split()[0]}" if len(line) > 1 else "" for line in lines]
     return [f"sample {number}: {line[0]}{score}" for number, (line, score) in enumerate(zip(lines, best, strict=True))]
 
 
-def _scores(prefix: str, value: Any, labels: list[str] | None) -> list[str]:
+def _scores(prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
     """The five best classes of a classifier, the range of anything else."""
     flat = value.reshape(-1).astype("float64")  # booleans can't be sorted by their negatives
     if value.ndim != 2 or value.shape[0] != 1 or flat.size < 2:

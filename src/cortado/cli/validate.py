@@ -40,8 +40,8 @@ def _validate_artifact(
 
     samples = [artifact.example()] if arguments.inputs is None else artifact.read_samples(arguments.inputs)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
-    require(tools if artifact.report["pte"] is None else (*tools, Tool.CXX))
-    spec = arguments.model or artifact.report.get("zoo")
+    require(tools if artifact.report.pte is None else (*tools, Tool.CXX))
+    spec = arguments.model or artifact.report.zoo
     progress = Progress()
     try:
         # A user's own file may print: standard output is for our result alone.
@@ -94,8 +94,8 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
             }
         )
     return {
-        "model": artifact.report["model"],
-        "target": artifact.report["target"],
+        "model": artifact.report.model,
+        "target": artifact.report.target,
         "float_model": spec,
         "samples": found.samples,
         "bit_exact": not found.problems(),
@@ -125,7 +125,7 @@ def _print_validation(artifact: "Artifact", found: "Validation", spec: str | Non
         rows = [_layer_cells(layer, names, "" if spec is None else "no twin") for layer in found.layers]
         show("values of each layer that are not the reference's", header, rows)
         print()
-    title = f"{report['model']} for {report['target']}, {found.samples} sample{'s' if found.samples > 1 else ''}"
+    title = f"{report.model} for {report.target}, {found.samples} sample{'s' if found.samples > 1 else ''}"
     given = "not given: name it with --model" if spec is None else spec
     rows = [[Text("float model"), Text(given)], *(_place_cells(place, found.samples) for place in found.places)]
     show(title, ("PLACE", "WHAT", "BIT-EXACT", "SQNR TO FLOAT", "SAME TOP-1", "INSTRUCTIONS"), rows)

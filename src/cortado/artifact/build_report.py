@@ -1,0 +1,200 @@
+"""The report of a compile: what was lowered, RAM, flash, cost."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cortado import __version__
+from cortado.artifact.report import (
+    SCHEMA_VERSION,
+    AlternativeReport,
+    DType,
+    FlashReport,
+    FloatOperatorReport,
+    LayerReport,
+    MemoryReport,
+    MomentReport,
+    OptionsReport,
+    PeakBufferReport,
+    PteReport,
+    Report,
+    ScheduleReport,
+    SearchReport,
+    TensorReport,
+)
+from cortado.base.errors import CortadoError
+from cortado.base.names import c_identifier
+from cortado.base.target import CortexMTargetConfig
+from cortado.emit.c.bundle import Bundle
+from cortado.emit.pte.program import Pte
+from cortado.ir.op import registry
+from cortado.ir.portable import FloatOperator
+from cortado.memory.timeline import peak_buffers, timeline
+from cortado.options import Optimize, Options
+from cortado.plan.lowered import LoweredGraph, Value
+from cortado.plan.planned import Alternative, Planned
+from cortado.plan.program import Program, Tensor
+
+
+@dataclass(frozen=True)
+class InC:
+    """A model as a C bundle: its plan, its files, and what is known of their sizes."""
+
+    planned: Planned
+    bundle: Bundle
+    code_bytes: int | None
+    single_targets: Mapping[str, int] | None
+    alternatives: Mapping[Optimize, Alternative]
+
+
+def build_report(
+    *,
+    name: str,
+    target: CortexMTargetConfig,
+    graph: LoweredGraph,
+    c: InC | None,
+    pte: Pte | None,
+    seconds: Mapping[str, float],
+    labels: Sequence[str] | None,
+    options: Options,
+    pte_missing: Sequence[str],
+    bundle_missing: Sequence[str],
+    float_operators: Sequence[FloatOperator],
+    warnings: Sequence[str],
+) -> Report:
+    """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
+    inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
+    return Report(
+        schema_version=SCHEMA_VERSION,
+        cortado_version=__version__,
+        model=name,
+        target=target.target_string,
+        operators=_operators(graph),
+        float_operators=tuple(_float_operator(item) for item in float_operators),
+        portable_operators=() if pte is None else tuple(pte.portable_operators),
+        options=_options(options),
+        memory=None if c is None else _memory(c),
+        schedule=None if c is None else _schedule(c.planned),
+        flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
+        macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
+        layers=() if c is None else _layers(c.planned.program),
+        inputs=tuple(_tensor(tensor) for tensor in inputs),
+        outputs=tuple(_tensor(tensor) for tensor in outputs),
+        bundle_missing=tuple(bundle_missing),
+        pte=None if pte is None else PteReport(bytes=len(pte.data), arena_bytes=pte.arena_bytes),
+        pte_missing=tuple(pte_missing),
+        pte_limits=() if pte is None else tuple(pte.limits),
+        notes=(),
+        warnings=tuple(warnings),
+        labels=None if labels is None else tuple(labels),
+        compile_seconds={phase: round(value, 3) for phase, value in seconds.items()},
+        prefix=c_identifier(name),
+        artifacts={},  # known when the files are written
+    )
+
+
+def _operators(graph: LoweredGraph) -> dict[str, int]:
+    """How often each operator is called; views cost nothing, and float calls have a list of their own."""
+    known = registry().operators
+    called = [call.operator for call in graph.calls if call.operator in known]
+    return dict(sorted(Counter(name for name in called if not known[name].view).items()))
+
+
+def _float_operator(item: FloatOperator) -> FloatOperatorReport:
+    return FloatOperatorReport(
+        node=item.node,
+        operator=item.operator,
+        module=item.module,
+        source=item.source,
+        reason=item.reason,
+        kernels=item.kernels,
+    )
+
+
+def _options(options: Options) -> OptionsReport:
+    return OptionsReport(
+        optimize=options.optimize,
+        io=options.border,
+        linear=options.linear,
+        input_layout=options.input_layout,
+        allow_float=options.allow_float,
+    )
+
+
+def _memory(c: InC) -> MemoryReport:
+    planned, plan = c.planned, c.planned.plan
+    buffers = peak_buffers(planned.problem, plan)
+    return MemoryReport(
+        arena_bytes=plan.peak,
+        scratch_bytes=sum(step.scratch for step in planned.program.steps),
+        lower_bound_bytes=plan.lower_bound,
+        optimal=plan.optimal,
+        search={
+            name: SearchReport(work=spent.work, bound=spent.bound, exhausted=spent.exhausted)
+            for name, spent in planned.spent.items()
+        },
+        peak_buffers=tuple(PeakBufferReport(name=buffer.name, bytes=buffer.size) for buffer in buffers),
+        alternatives={
+            optimize: AlternativeReport(arena_bytes=other.arena_bytes, row_calls=other.row_calls)
+            for optimize, other in c.alternatives.items()
+        },
+        single_targets=c.single_targets,
+        timeline=_timeline(planned),
+    )
+
+
+def _timeline(planned: Planned) -> tuple[MomentReport, ...]:
+    """RAM over time: for each moment of the schedule, the bytes that live then."""
+    moments = timeline(planned.problem, planned.plan)
+    return tuple(MomentReport(stage=at.start[0], position=at.start[1], bytes=at.used) for at in moments)
+
+
+def _schedule(planned: Planned) -> ScheduleReport:
+    stages = planned.program.stages
+    return ScheduleReport(
+        stages=tuple(tuple(step.name for step in stage.steps) for stage in stages), row_calls=planned.row_calls
+    )
+
+
+def _layers(program: Program) -> tuple[LayerReport, ...]:
+    return tuple(
+        LayerReport(name=step.name, operator=step.operator, module=step.module, macs=step.macs)
+        for step in program.steps
+    )
+
+
+def _ports(graph: LoweredGraph) -> tuple[list[Tensor], list[Tensor]]:
+    """Inputs and outputs where there is only a .pte: they are the model's own."""
+    outputs = [(f"output{position}", node) for position, node in enumerate(graph.outputs)]
+    return (
+        [_port(name, name, graph.values[name]) for name in graph.inputs],
+        [_port(name, node, graph.values[node]) for name, node in outputs],
+    )
+
+
+def _port(name: str, node: str, value: Value) -> Tensor:
+    layout = tuple(range(len(value.shape)))
+    return Tensor(name, node, node, value.shape, str(value.dtype).removeprefix("torch."), None, layout)
+
+
+def _tensor(tensor: Tensor) -> TensorReport:
+    return TensorReport(
+        name=tensor.name,
+        node=tensor.node,
+        shape=tensor.shape,
+        model_shape=tuple(tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape))),
+        layout=tensor.layout,
+        dtype=_dtype(tensor),
+        scale=None if tensor.qparams is None else tensor.qparams.scale,
+        zero_point=None if tensor.qparams is None else tensor.qparams.zero_point,
+    )
+
+
+def _dtype(tensor: Tensor) -> DType:
+    try:
+        return DType(tensor.dtype)
+    except ValueError:
+        raise CortadoError(
+            f"'{tensor.name}' holds {tensor.dtype} values, expected one of {', '.join(DType)}; convert it in the "
+            "model, as in x.float()"
+        ) from None

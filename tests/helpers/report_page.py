@@ -1,0 +1,58 @@
+"""docs/report.md, made from the JSON Schema of the report: one place says what a key means."""
+
+from typing import Any
+
+HEAD = """# report.json
+
+What a compile found out, for programs: `report.json` in the folder of a compiled model, what `cortado compile --json`
+prints, and `compiled.report` in Python:
+
+```python
+compiled.report.memory.arena_bytes
+compiled.report.to_json()["memory"]["arena_bytes"]   # what the file holds, as dictionaries and lists
+```
+
+[report.schema.json](report.schema.json) says the same as a JSON Schema (draft 2020-12), limits of the values included.
+Both are made from the classes in `src/cortado/artifact/report.py`; `make golden` writes them again.
+
+## The contract
+
+- Keys are added, never renamed or removed, and none changes its type or its meaning. A program that reads reports
+  ignores the keys that it doesn't know.
+- Every key below is in every report of this version, in this order; null or an empty list says that there is nothing to
+  say.
+- `schema_version` is {version}. It rises with a release of Cortado that adds keys.
+- Cortado reads reports of its own version and of older ones; a report without `schema_version` is older than the first.
+  A key that an older report lacks has its default if the schema names one, and is an error if not: compile the model
+  again. A newer report is refused: update Cortado, or compile the model again.
+- Whatever else doesn't fit is an error with exit code 2 that names the place, as in `inputs[0].scale`, what was found
+  and what was expected.
+- The same model, data and version give the same report but for `compile_seconds`.
+"""
+
+
+def page(schema: dict[str, Any], version: int) -> str:
+    classes = [schema, *schema["$defs"].values()]
+    return HEAD.replace("{version}", str(version)) + "".join(map(_class, classes))
+
+
+def _class(cls: dict[str, Any]) -> str:
+    rows = "".join(
+        f"| `{name}` | {_kind(item)} | {item['description']} |\n" for name, item in cls["properties"].items()
+    )
+    return f"\n## {cls['title']}\n\n{cls['description']}\n\n| key | type | meaning |\n|---|---|---|\n{rows}"
+
+
+def _kind(item: dict[str, Any]) -> str:
+    if "anyOf" in item:
+        return " or ".join(_kind(one) for one in item["anyOf"])
+    if "$ref" in item:
+        name = item["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in item:
+        return ", ".join(f"`{word}`" for word in item["enum"])
+    if item["type"] == "array":
+        return f"list of {_kind(item['items'])}"
+    if item["type"] == "object":
+        return f"object, of {_kind(item['additionalProperties'])}"
+    return str(item["type"])
