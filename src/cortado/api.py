@@ -40,7 +40,7 @@ from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.frontend.export import FloatRun, Inputs, Quantized, capture, check_batches, check_example, quantize
 from cortado.ir.portable import float_operators
-from cortado.options import InputLayout, Options
+from cortado.options import DEFAULTS, InputLayout, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
@@ -52,7 +52,6 @@ from cortado.run import runner
 
 Tensor = torch.Tensor
 Progress = Callable[[str], None]
-DEFAULTS = Options()
 
 
 @dataclass
@@ -189,9 +188,9 @@ class Model:
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
             float_operators=[] if programs.pte is None else float_operators(programs.pte),
-            warnings=kept.warnings,
+            warnings=(*self.quantized.warnings, *kept.warnings),
         )
-        for text in kept.warnings:
+        for text in report.warnings:
             warnings.warn(f"{self.name}: {text}", CortadoWarning, stacklevel=2)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
         return Compiled(
@@ -310,8 +309,10 @@ def prepare(
     name: str | None = None,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
+    options: Options = DEFAULTS,
 ) -> Model:
-    """Captures and quantizes a model: everything that doesn't depend on the target."""
+    """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
+    calibration count here."""
     clock = Clock(progress=progress)
     inputs = check_example(example_inputs)
     chosen = check_name(name or type(model).__name__.lower())
@@ -319,7 +320,7 @@ def prepare(
     with clock.phase("export"):
         captured = capture(model, inputs)
     with clock.phase("quantize"):
-        quantized = quantize(captured, inputs, batches)
+        quantized = quantize(captured, inputs, batches, options)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -339,7 +340,7 @@ def compile(
 ) -> Compiled:
     """A model for one target; `calibration` are a few typical inputs, each a tuple of tensors."""
     config = _config(target)  # before the seconds that quantization takes
-    return prepare(model, example_inputs, calibration, name).compile(config, options)
+    return prepare(model, example_inputs, calibration, name, options=options).compile(config, options)
 
 
 def _config(target: str | CortexMTargetConfig) -> CortexMTargetConfig:

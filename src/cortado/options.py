@@ -29,6 +29,14 @@ class LinearWeights(Enum):
     PER_TENSOR = "per-tensor"
 
 
+class CalibrationMethod(Enum):
+    """How the range of an activation is chosen from the calibration data."""
+
+    MSE = "mse"  # the least squared error of the values that were seen
+    PERCENTILE = "percentile"  # all but one value in ten thousand
+    MINMAX = "minmax"  # every value
+
+
 class InputLayout(Enum):
     """The order of dimensions of the .pte's inputs. (The C bundle's int8 inputs lie as the kernels read them.)"""
 
@@ -44,6 +52,8 @@ class Options:
     border: Border = Border.INT8
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
+    calibration_method: CalibrationMethod = CalibrationMethod.MINMAX
+    bias_correction: bool = False  # biases make up for what rounding does to the mean of a layer
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
@@ -51,7 +61,13 @@ class Options:
     flash_budget: int | None = None
 
     def __post_init__(self) -> None:
-        kinds = {"optimize": Optimize, "border": Border, "input_layout": InputLayout, "linear": LinearWeights}
+        kinds: dict[str, type[Enum]] = {
+            "optimize": Optimize,
+            "border": Border,
+            "input_layout": InputLayout,
+            "linear": LinearWeights,
+            "calibration_method": CalibrationMethod,
+        }
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
@@ -62,6 +78,8 @@ class Options:
             if value is not None and not isinstance(value, int):
                 raise CortadoError(f"{name}={value!r} is no number of bytes; expected an int, or None for no limit")
 
+
+DEFAULTS = Options()
 
 _UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 

@@ -118,6 +118,8 @@ def _options(options: Options) -> OptionsReport:
         linear=options.linear,
         input_layout=options.input_layout,
         allow_float=options.allow_float,
+        calibration_method=options.calibration_method,
+        bias_correction=options.bias_correction,
     )
 
 

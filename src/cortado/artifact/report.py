@@ -8,7 +8,7 @@ from cortado.base import codec
 from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.names import NODE_NAME
-from cortado.options import Border, InputLayout, LinearWeights, Optimize
+from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -59,6 +59,8 @@ class OptionsReport:
     linear: LinearWeights = key("scales of linear layers' weights")
     input_layout: InputLayout = key("the order of dimensions of inputs")
     allow_float: bool = key("whether the .pte may hold float operators")
+    calibration_method: CalibrationMethod = key("how ranges were chosen", default=CalibrationMethod.MINMAX)
+    bias_correction: bool = key("whether biases make up for rounding", default=False)
 
 
 @json_class

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 OPTIMIZE = ("ram", "balanced", "time")
 IO = ("int8", "float")
 LINEAR = ("per-channel", "per-tensor")
+CALIBRATION = ("minmax", "percentile", "mse")
 LAYOUTS = ("model", "nhwc")
 
 
@@ -87,6 +88,20 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         default="per-channel",
         help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
         "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
+    )
+    parser.add_argument(
+        "--calibration-method",
+        choices=CALIBRATION,
+        default="minmax",
+        help="the range of a tensor's codes: all values of the calibration data (minmax, the default), the least "
+        "squared error (mse), or all but one value in ten thousand (percentile). The last two leave out samples that "
+        "are unlike all others, and tell of them",
+    )
+    parser.add_argument(
+        "--bias-correction",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data",
     )
     parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"

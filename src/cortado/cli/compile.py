@@ -92,7 +92,15 @@ def _compile_source(
     batches = load_calibration(arguments.calibration, source)
     calibration = CalibrationReport(data=arguments.calibration or "the model's own", batches=len(batches))
     network = spec if spec in zoo.names() else None
-    model = prepare(source.model, source.example_inputs, batches, name=name, labels=source.labels, progress=progress)
+    model = prepare(
+        source.model,
+        source.example_inputs,
+        batches,
+        name=name,
+        labels=source.labels,
+        progress=progress,
+        options=options,
+    )
     compiled: list[Compiled] = []
     for target in targets:
         place = arguments.intermediates
@@ -106,7 +114,7 @@ def _compile_source(
 
 
 def options_of(arguments: argparse.Namespace) -> "Options":
-    from cortado.options import Border, InputLayout, LinearWeights, Optimize, Options, parse_bytes
+    from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, Options, parse_bytes
 
     ram, flash = arguments.ram_budget, arguments.flash_budget
     return Options(
@@ -114,6 +122,8 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         border=Border(arguments.io),
         input_layout=InputLayout(arguments.input_layout),
         linear=LinearWeights(arguments.linear),
+        calibration_method=CalibrationMethod(arguments.calibration_method),
+        bias_correction=arguments.bias_correction,
         bundleio=arguments.bundleio,
         etrecord=arguments.etrecord,
         allow_float=arguments.allow_float,

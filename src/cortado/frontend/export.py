@@ -23,6 +23,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
+from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
+from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
 from cortado.frontend.eager import Eager, RightKernels
@@ -31,6 +33,7 @@ from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeOb
 from cortado.frontend.writes import written
 from cortado.ir.graph import describe, lift
 from cortado.ops._float import constant_data
+from cortado.options import DEFAULTS, Options
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -60,6 +63,7 @@ class Quantized:
     converted: GraphModule
     example_inputs: Inputs
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
+    warnings: tuple[str, ...] = ()  # of the calibration data
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
@@ -275,25 +279,39 @@ def _check_tensor(where: str, value: Any, example: Tensor) -> None:
         raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
 
 
-def quantize(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
+def quantize(
+    captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], how: Options = DEFAULTS
+) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
     module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     canonicalize(module, example_inputs)
+    layers = give_biases(module) if how.bias_correction else {}
     with torch.no_grad(), _right_kernels(module):
         if not any(_same(example_inputs, batch) for batch in batches):
             captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
         prepared = _prepare(module)
+        observers = [item for item in prepared.modules() if isinstance(item, RangeObserver)]
+        float_model = Means(prepared, layers)
         for number, batch in enumerate(batches):
-            outputs = prepared(*batch)
+            for observer in observers:
+                observer.sample = number
+            outputs = float_model.run_sample(number, batch)
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))
-    for node in prepared.graph.nodes:
-        if node.op == "call_module":
-            _check_observer(prepared, node)
-    converted = convert_pt2e(prepared, fold_quantize=False)
-    return Quantized(converted=converted, example_inputs=tuple(example_inputs), checked=tuple(checked))
+        settled = settle(prepared, how.calibration_method)
+        for node in prepared.graph.nodes:
+            if node.op == "call_module":
+                _check_observer(prepared, node)
+        converted = convert_pt2e(prepared, fold_quantize=False)
+        if how.bias_correction:
+            usual = [number for number in range(len(batches)) if number not in settled.odd]
+            chosen = usual[: samples_to_correct(module.graph, layers)]
+            correct_biases(converted, float_model, {number: batches[number] for number in chosen})
+    return Quantized(
+        converted=converted, example_inputs=tuple(example_inputs), checked=tuple(checked), warnings=settled.warnings
+    )
 
 
 def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:

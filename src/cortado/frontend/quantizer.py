@@ -20,6 +20,7 @@ from torchao.quantization.pt2e.quantizer import (
 
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
+from cortado.frontend.ranges import Seen
 from cortado.ir.facts import Fact
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.op import Match, Pattern, Quantization, Role, SharedWith, find
@@ -38,10 +39,15 @@ Spec: TypeAlias = QuantizationSpecBase
 
 
 class RangeObserver(MinMaxObserver):
-    """The smallest and largest finite value seen.
+    """The smallest and largest finite value seen, and what each sample had of them.
 
     log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sample = 0  # the number of the calibration sample that is being run
+        self.seen: list[Seen] = []
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
         x = x_orig.detach()
@@ -55,7 +61,13 @@ class RangeObserver(MinMaxObserver):
             low, high = torch.aminmax(x)
         self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
         self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
+        self.seen.append(Seen.of(self.sample, x, float(low), float(high)))
         return x_orig
+
+    def set_range(self, low: float, high: float) -> None:
+        """What calibration makes of all that was seen."""
+        self.min_val.fill_(low)
+        self.max_val.fill_(high)
 
     @property
     def saw_finite(self) -> bool:

@@ -52,7 +52,8 @@ class Quantization:
 
     inputs: Mapping[str, Role]
     output: Role | SharedWith | QParams = Role.ACTIVATION
-    weight_axis: int = 0
+    weight_axis: int = 0  # of the output channels in the weights
+    channel_axis: int = 1  # of the output channels in the output
 
 
 class Lowering(Protocol):

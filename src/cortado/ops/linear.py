@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check_constants(bound) or Quantization(WEIGHTED)
+    return check_constants(bound) or Quantization(WEIGHTED, channel_axis=-1)
 
 
 def lower(lowering: Lowering) -> Node:

@@ -1,0 +1,104 @@
+"""The range of values that the 256 codes of a tensor stand for, chosen from what calibration samples had in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cortado.base.arrays import ArrayType
+from cortado.options import CalibrationMethod
+
+BINS = 512  # of one sample's histogram
+ALL_BINS = 1024  # of the histogram of all samples
+MOST_VALUES = 1 << 16  # of one sample's tensor that are looked at; of a larger one, values at equal distances
+CODES = 255  # steps between the smallest and the largest code
+PERCENTILE = 99.99
+ODD = 2.5  # times the range that nine of ten samples stay within
+TYPICAL = 0.9
+SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one sample had in a tensor: its smallest and largest value, and how the values between are spread."""
+
+    sample: int
+    low: float
+    high: float
+    counts: ArrayType
+
+    @staticmethod
+    def of(sample: int, values: torch.Tensor, low: float, high: float) -> "Seen":
+        flat = values.reshape(-1)
+        flat = flat[:: max(1, flat.numel() // MOST_VALUES) | 1]
+        spread = torch.histc(flat.to(torch.float32), BINS, low, high) if high > low else torch.tensor([flat.numel()])
+        return Seen(sample, low, high, spread.numpy().astype(np.int32))
+
+    @property
+    def range(self) -> float:
+        """Zero always has a code."""
+        return max(self.high, 0.0) - min(self.low, 0.0)
+
+    @property
+    def centers(self) -> ArrayType:
+        width = (self.high - self.low) / len(self.counts)
+        return self.low + width * (np.arange(len(self.counts)) + 0.5)
+
+
+def odd_samples(seen: Sequence[Seen]) -> dict[int, float]:
+    """Samples whose own range in this tensor is far beyond that of the others, and how many times it is theirs."""
+    ranges: dict[int, float] = {}
+    for one in seen:
+        ranges[one.sample] = max(ranges.get(one.sample, 0.0), one.range)
+    usual = float(np.quantile(list(ranges.values()), TYPICAL))
+    return {sample: size / usual for sample, size in ranges.items() if usual > 0.0 and size > ODD * usual}
+
+
+def choose_range(seen: Sequence[Seen], method: CalibrationMethod) -> tuple[float, float]:
+    """The ends of the range; zero lies within it."""
+    low, high = min(0.0, *(one.low for one in seen)), max(0.0, *(one.high for one in seen))
+    if method is CalibrationMethod.MINMAX or low == high:
+        return low, high
+    centers, counts = _histogram(seen, low, high)
+    if method is CalibrationMethod.PERCENTILE:
+        return _percentiles(centers, counts)
+    return _least_error(centers, counts, low, high)
+
+
+def _histogram(seen: Sequence[Seen], low: float, high: float) -> tuple[ArrayType, ArrayType]:
+    """All samples in one: each bin's values are taken to lie at its centre."""
+    values = np.concatenate([one.centers for one in seen])
+    weights = np.concatenate([one.counts for one in seen])
+    counts, edges = np.histogram(values, ALL_BINS, (low, high), weights=weights)
+    return (edges[1:] + edges[:-1]) / 2, counts
+
+
+def _percentiles(centers: ArrayType, counts: ArrayType) -> tuple[float, float]:
+    share = np.cumsum(counts) / counts.sum()
+    last = len(centers) - 1
+    low = centers[min(last, int(np.searchsorted(share, 1 - PERCENTILE / 100)))]
+    high = centers[min(last, int(np.searchsorted(share, PERCENTILE / 100)))]
+    return min(0.0, float(low)), max(0.0, float(high))
+
+
+def _least_error(centers: ArrayType, counts: ArrayType, low: float, high: float) -> tuple[float, float]:
+    """The ends that give the least squared error: a narrower range has finer steps and saturates more values.
+
+    Both ends move together first, then each alone.
+    """
+    filled = counts > 0
+    values, weights = centers[filled], counts[filled]
+    best = _best(values, weights, [(low * shrink, high * shrink) for shrink in SHRINKS])
+    best = _best(values, weights, [best, *((best[0], high * shrink) for shrink in SHRINKS)])
+    return _best(values, weights, [best, *((low * shrink, best[1]) for shrink in SHRINKS)])
+
+
+def _best(values: ArrayType, weights: ArrayType, ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    lows, highs = np.array(ends).T[:, :, None]
+    steps = (highs - lows) / CODES
+    zeros = np.round(-lows / steps)
+    codes = np.clip(np.round(values / steps) + zeros, 0, CODES)
+    errors = (((codes - zeros) * steps - values) ** 2 * weights).sum(axis=1)
+    low, high = ends[int(errors.argmin())]
+    return float(low), float(high)
