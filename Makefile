@@ -37,7 +37,7 @@ NETWORKS ?= 3000
 fuzz: setup test-tools
 	PYTHONPATH=tests $(BIN)/python -m fuzz --seed $(SEED) --networks $(NETWORKS)
 
-# Writes docs/testing.md from the last campaign.
+# Adds the last campaign to docs/testing.md.
 fuzz-page: setup
 	PYTHONPATH=tests $(BIN)/python -m fuzz --page
 

@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--boards", type=int, help="of these, on emulated boards (a tenth)")
     parser.add_argument("--ptes", type=int, help="of these, as a .pte (a third)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--page", action="store_true", help="only write docs/testing.md from the last campaign")
+    parser.add_argument("--page", action="store_true", help="only add the last campaign to docs/testing.md")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz", help="of the journal and the repros")
     chosen = parser.parse_args(arguments)
     if chosen.page:
@@ -45,11 +45,14 @@ def main(arguments: list[str]) -> int:
 
 
 def write_page(folder: Path) -> int:
-    """Numbers of the last campaign, without the times: those are this machine's."""
+    """Adds the numbers of the last campaign, without the times, which are this machine's; in place of those of the same
+    seeds."""
     found = json.loads((folder / "summary.json").read_text())
     kept = {key: value for key, value in found.items() if key != "seconds"}
-    (ROOT / SUMMARY).write_text(json.dumps(kept, indent=1) + "\n")
-    (ROOT / PAGE).write_text(page(kept))
+    before = json.loads((ROOT / SUMMARY).read_text())
+    campaigns = [*(one for one in before if one["seeds"][0] != kept["seeds"][0]), kept]
+    (ROOT / SUMMARY).write_text(json.dumps(campaigns, indent=1) + "\n")
+    (ROOT / PAGE).write_text(page(campaigns))
     return 0
 
 

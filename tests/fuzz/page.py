@@ -1,6 +1,7 @@
-"""docs/testing.md, from the summary of the last long campaign."""
+"""docs/testing.md, from the summaries of the long campaigns."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PAGE, SUMMARY = "docs/testing.md", "tests/fuzz/summary.json"
@@ -25,7 +26,7 @@ A network that Cortado refuses with a message counts as refused, not as checked;
 
     make fuzz                              # 3,000 networks from seed 0; stops and goes on where it was
     make fuzz SEED=50000 NETWORKS=500      # others
-    make fuzz-page                         # writes this page from the last campaign
+    make fuzz-page                         # adds the last campaign to this page
 
 The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, a line for each network; it starts anew when Cortado or the
 generator changes. What fails is made small and written to `build/fuzz/repro-KIND-SEED.py`, a program that exits 1 as
@@ -33,52 +34,73 @@ long as it fails. Hostile names and damaged folders are drawn by `tests/networks
 """
 
 
-def page(summary: Mapping[str, Any]) -> str:
-    return HEAD + "\n" + "\n".join(_counts(summary)) + "\n"
+Summary = Mapping[str, Any]
 
 
-def _counts(found: Mapping[str, Any]) -> list[str]:
-    first, last = found["seeds"]
-    boards = ", ".join(f"{name} {count:,}" for name, count in found["boards"].items())
-    low, middle, high = found["layers"]
-    fewest, half, most = found["calls"]
+def page(campaigns: Sequence[Summary]) -> str:
+    return HEAD + "\n" + "\n".join(_counts(campaigns)) + "\n"
+
+
+def _counts(campaigns: Sequence[Summary]) -> list[str]:
+    layers, calls = _spread([found["layers"] for found in campaigns]), _spread([found["calls"] for found in campaigns])
+    boards = sum((Counter(found["boards"]) for found in campaigns), Counter[str]())
+    refused = sum((Counter(found["refused"]) for found in campaigns), Counter[str]())
     return [
-        "## The last long campaign",
+        "## The long campaigns",
         "",
-        f"Seeds {first:,} to {last:,}. Layers: {low} to {high}, {middle} in the middle; calls of the lowered graph: "
-        f"{fewest} to {most}, {half} in the middle.",
+        f"Layers of a network: {layers}; calls of its lowered graph: {calls}. On boards: "
+        + ", ".join(f"{name} {count:,}" for name, count in sorted(boards.items()))
+        + ".",
         "",
-        "| networks | number |",
-        "|---|---|",
-        f"| drawn | {found['networks']:,} |",
-        f"| right on this machine, under sanitizers | {found['host']:,} |",
-        f"| right on boards, stores watched | {sum(found['boards'].values()):,} ({boards}) |",
-        f"| right on boards, disturbed by interrupts | {found['interrupts']:,} |",
-        f"| right as a `.pte` | {found['pte']:,} |",
-        f"| refused | {sum(found['refused'].values()):,} |",
-        f"| wrong | {len(found['bugs']):,} |",
+        "| seeds | drawn | right on this machine, under sanitizers | right on boards, stores watched "
+        "| right on boards, disturbed by interrupts | right as a `.pte` | refused | wrong |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_row(f"{found['seeds'][0]:,} to {found['seeds'][1]:,}", [found]) for found in campaigns),
+        _row("all", campaigns),
         "",
-        *_bugs(found),
-        "| claimed | met by the campaign | never |",
+        *_bugs(campaigns),
+        "| claimed | met by the campaigns | never |",
         "|---|---|---|",
-        *(_covered(name, found["coverage"][key]) for name, key in COVERED.items()),
+        *(_covered(name, [found["coverage"][key] for found in campaigns]) for name, key in COVERED.items()),
         "",
         "| why networks were refused | number |",
         "|---|---|",
-        *(f"| {why} | {count:,} |" for why, count in found["refused"].items()),
+        *(f"| {why} | {count:,} |" for why, count in refused.most_common()),
     ]
+
+
+def _row(name: str, campaigns: Sequence[Summary]) -> str:
+    numbers = [
+        sum(found["networks"] for found in campaigns),
+        sum(found["host"] for found in campaigns),
+        sum(sum(found["boards"].values()) for found in campaigns),
+        sum(found["interrupts"] for found in campaigns),
+        sum(found["pte"] for found in campaigns),
+        sum(sum(found["refused"].values()) for found in campaigns),
+        sum(len(found["bugs"]) for found in campaigns),
+    ]
+    return f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
+
+
+def _spread(found: Sequence[Sequence[int]]) -> str:
+    return f"{min(low for low, _, _ in found)} to {max(high for _, _, high in found)}"
 
 
 COVERED = {"aten overloads": "aten", "operators of the lowered graph": "operators", "kernel sources": "kernels"}
 
 
-def _covered(name: str, covered: Mapping[str, Any]) -> str:
-    never = ", ".join(f"`{item}`" for item in covered["never"]) or "-"
-    return f"| {covered['claimed']} {name} | {covered['met']} | {never} |"
+def _covered(name: str, campaigns: Sequence[Summary]) -> str:
+    """Claimed is what the last campaign knew."""
+    last = campaigns[-1]
+    missed = [item for item in last["never"] if not any(item in found["counts"] for found in campaigns)]
+    never = ", ".join(f"`{item}`" for item in missed) or "-"
+    return f"| {last['claimed']} {name} | {last['claimed'] - len(missed)} | {never} |"
 
 
-def _bugs(found: Mapping[str, Any]) -> list[str]:
-    if not found["bugs"]:
+def _bugs(campaigns: Sequence[Summary]) -> list[str]:
+    """`since` is written by hand, when it is known."""
+    bugs = [bug for found in campaigns for bug in found["bugs"]]
+    if not bugs:
         return []
-    lines = [f"- seed {bug['seed']}: {bug['kind']}: {bug['what'].splitlines()[0]}" for bug in found["bugs"]]
-    return ["What was wrong:", "", *lines, ""]
+    lines = [f"| {bug['seed']} | {bug['what'].splitlines()[0]} | {bug.get('since', 'open')} |" for bug in bugs]
+    return ["| seed | what was wrong | since |", "|---|---|---|", *lines, ""]

@@ -234,5 +234,5 @@ def test_interrupts_change_no_bit_of_the_zoo(name: str, target: str, tmp_path: P
 
 
 def test_the_page_of_counts_is_written_from_the_campaign(golden: Golden) -> None:
-    """docs/testing.md says what the last campaign's summary says; `make fuzz-page` writes both."""
+    """docs/testing.md says what the campaigns' summaries say; `make fuzz-page` writes both."""
     golden(ROOT / PAGE, page(json.loads((ROOT / SUMMARY).read_text())))
