@@ -193,9 +193,9 @@ CALL = r"(cortado_avg_pool2d_s8\w*\([^;]*;)"  # where tiny.c calls the pool
 @pytest.mark.parametrize(
     ("file", "pattern", "replacement", "wrong"),
     [
-        ("tiny_data.c", r"(weights\d+\[.*?)-127", r"\g<1>127", [CONV, POOL, LINEAR]),
+        ("tiny_data.c", r"(features_0_weights\[.*?)-127", r"\g<1>127", [CONV, POOL, LINEAR]),
         ("tiny.c", CALL, r"\1 out[0] = (int8_t)(out[0] ^ 64);", [POOL, LINEAR]),
-        ("tiny_data.c", r"(.*weights\d+\[.*?)-127", r"\g<1>127", [LINEAR]),
+        ("tiny_data.c", r"(classifier_weights\[.*?)-127", r"\g<1>127", [LINEAR]),
     ],
     ids=["weight", "code", "last weight"],
 )

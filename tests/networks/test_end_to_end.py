@@ -238,7 +238,7 @@ def test_two_compiles_are_byte_identical(compiled: Compile, tmp_path: Path, targ
 @pytest.mark.host
 def test_emitted_c_is_golden_and_runs(tiny: Model, tmp_path: Path, golden: Golden) -> None:
     artifact = tiny.compile(from_target_string("cortex-m0plus")).save(tmp_path / "tiny")
-    for name in ("tiny.h", "tiny.c", "tiny_data.c", "CMakeLists.txt"):
+    for name in ("tiny.h", "tiny.c", "tiny_data.h", "tiny_data.c", "CMakeLists.txt", "README.md"):
         golden(GOLDEN / "tiny" / name, (artifact.folder / name).read_text())
     assert artifact.run([artifact.example()], "host").bit_exact
 

@@ -18,6 +18,7 @@ _RESERVED = frozenset(f"{_C_HEADERS} {_OWN} {_CMAKE_TARGETS}".split())
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 _.,:+()<>=\[\]-]")
 LONGEST_TEXT = 200
 NODE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+LONGEST_PART = 40
 
 
 def check_name(name: str) -> str:
@@ -36,6 +37,14 @@ def c_identifier(name: str) -> str:
     if not re.match(r"[A-Za-z]", cleaned) or cleaned in _RESERVED:
         cleaned = f"model_{cleaned}"
     return cleaned
+
+
+def identifier_part(text: str) -> str:
+    """Any text inside a C identifier, behind a prefix of ours: letters, digits and underscores, perhaps none of them.
+
+    Of a long one its end, which tells the modules of a network apart.
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "_", text)[-LONGEST_PART:].strip("_")
 
 
 def is_node_name(name: object) -> bool:

@@ -124,6 +124,7 @@ class Array:
 
     data: np.ndarray[Any, np.dtype[Any]]
     align: int = 4
+    packed: tuple[int, ...] | None = None  # of a stream: the shape of the weights in it, among biases and factors
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ _IN_STREAM = frozenset({"in_offset", "weights", "bias", "multiplier", "shift"})
 def packed(fields: dict[str, Any], stream: np.ndarray[Any, Any]) -> dict[str, Any]:
     """A descriptor whose weights are a variant's stream, which holds biases and factors too."""
     kept = {name: value for name, value in fields.items() if name not in _IN_STREAM}
-    return {**kept, "weights": Array(stream)}
+    return {**kept, "weights": Array(stream, packed=fields["weights"].data.shape)}
 
 
 def without_vectors(core: Core) -> Core:

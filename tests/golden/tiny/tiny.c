@@ -1,4 +1,7 @@
-/* tiny for cortex-m0plus, written by Cortado 0.1.0. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tiny for cortex-m0plus, written by Cortado 0.1.0: the network as tables, and what runs them.
+ */
 #include "tiny.h"
 
 #include "cortado_run.h"
@@ -17,9 +20,10 @@
 #define CHECKED(...)
 #endif
 
-/* ---- kernels and layers ---- */
+/* ---- kernels: the steps call them by these functions, all of one type ---- */
 
-static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch, int32_t y)
+static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n,
+                                   void *scratch, int32_t y)
 {
     const cortado_conv2d_packed_t *L = layer;
     (void)n;
@@ -27,15 +31,8 @@ static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[]
     cortado_conv2d_s8__scalar(L, rows, out, scratch);
 }
 
-#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-static int32_t need_1(const void *layer)
-{
-    const cortado_conv2d_packed_t *L = layer;
-    return cortado_conv2d_s8__scalar_scratch(L);
-}
-#endif
-
-static void call_avg_pool2d_s8(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch, int32_t y)
+static void call_avg_pool2d_s8(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch,
+                               int32_t y)
 {
     const cortado_pool2d_t *L = layer;
     (void)n;
@@ -43,14 +40,26 @@ static void call_avg_pool2d_s8(const void *layer, const int8_t *const rows[], in
     cortado_avg_pool2d_s8(L, rows, out, scratch);
 }
 
-static void call_linear_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch, int32_t y)
+static void call_linear_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n,
+                                   void *scratch, int32_t y)
 {
     const cortado_conv1x1_packed_t *L = layer;
     (void)y;
     cortado_linear_s8__scalar(L, rows[0], out, n, scratch);
 }
 
-static const cortado_conv2d_packed_t layer0_0 = {
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+static int32_t need_conv2d_s8__scalar(const void *layer)
+{
+    const cortado_conv2d_packed_t *L = layer;
+    return cortado_conv2d_s8__scalar_scratch(L);
+}
+#endif
+
+/* ---- layers: what the kernels read beside their rows ---- */
+
+/* features.0: conv2d */
+static const cortado_conv2d_packed_t layer_features_0 = {
     .in_w = 6,
     .in_c = 1,
     .out_w = 6,
@@ -60,15 +69,16 @@ static const cortado_conv2d_packed_t layer0_0 = {
     .stride_w = 1,
     .pad_left = 1,
     .dilation_w = 1,
-    .zero = tiny_zero0,
+    .zero = tiny__features_0_zero,
     .groups = 1,
     .out_offset = -128,
     .act_min = -128,
     .act_max = 127,
-    .weights = tiny_weights1,
+    .weights = tiny__features_0_weights,
 };
 
-static const cortado_pool2d_t layer0_1 = {
+/* features.2: avg_pool2d */
+static const cortado_pool2d_t layer_features_2 = {
     .in_w = 6,
     .channels = 4,
     .out_w = 3,
@@ -81,41 +91,66 @@ static const cortado_pool2d_t layer0_1 = {
     .act_max = 127,
 };
 
-static const cortado_conv1x1_packed_t layer1_0 = {
+/* classifier: conv2d */
+static const cortado_conv1x1_packed_t layer_classifier = {
     .in_c = 36,
     .out_c = 3,
     .out_offset = 127,
     .act_min = -128,
     .act_max = 127,
-    .weights = tiny_weights2,
+    .weights = tiny__classifier_weights,
 };
 
-/* ---- steps ---- */
+/* ---- tables: cortado_run.h says what their members mean ---- */
 
+/* The operands of the steps, in the steps' order: where their rows lie, and which of them an output row reads. */
 static const cortado_port_t ports[] = {
-    {{.offset = AT(160u, 304u)}, 6, 6, 6, 2, 3, 1, 1, 1, 0, CORTADO_COMPLETE},
-    {{.offset = AT(96u, 224u)}, 24, 6, 2, 2, 2, 2, 1, 0, 0, 0},
-    {{.offset = AT(144u, 144u)}, 36, 1, 1, 1, 1, 1, 1, 0, 0, CORTADO_COMPLETE},
+    /* features.0 */
+    {.at.offset = AT(160u, 304u), .row_bytes = 6, .height = 6, .ring = 6, .lead = 2, .taps = 3, .stride = 1,
+     .dilation = 1, .pad = 1, .repeat = 0, .producer = CORTADO_COMPLETE},
+    /* features.2 */
+    {.at.offset = AT(96u, 224u), .row_bytes = 24, .height = 6, .ring = 2, .lead = 2, .taps = 2, .stride = 2,
+     .dilation = 1, .pad = 0, .repeat = 0, .producer = 0},
+    /* classifier */
+    {.at.offset = AT(144u, 144u), .row_bytes = 36, .height = 1, .ring = 1, .lead = 1, .taps = 1, .stride = 1,
+     .dilation = 1, .pad = 0, .repeat = 0, .producer = CORTADO_COMPLETE},
 };
 
+/* A kernel each, over one tensor: its layer, where its output rows go and how many it makes. */
 static const cortado_step_t steps[] = {
-    /* quantized_conv2d_nhwc_default features.0 */ {call_conv2d_s8__scalar, &layer0_0, AT(96u, 224u), 24, AT(0u, 16u), 6, 6, 2, 0, 1, 1 CHECKED("quantized_conv2d_nhwc_default (cortex_m::quantized_conv2d_nhwc)", 96, need_1)},
-    /* quantized_avg_pool2d_nhwc_default features.2 */ {call_avg_pool2d_s8, &layer0_1, AT(144u, 144u), 12, 0, 3, 3, 3, 1, 1, 1 CHECKED("quantized_avg_pool2d_nhwc_default (cortex_m::quantized_avg_pool2d_nhwc)", 0, NULL)},
-    /* quantized_conv2d_nhwc_default_1 classifier */ {call_linear_s8__scalar, &layer1_0, AT(0u, 16u), 3, 0, 1, 1, 1, 2, 1, 1 CHECKED("quantized_conv2d_nhwc_default_1 (cortex_m::quantized_conv2d_nhwc)", 0, NULL)},
+    /* features.0: conv2d */
+    {.call = call_conv2d_s8__scalar, .layer = &layer_features_0,
+     .out_offset = AT(96u, 224u), .out_row_bytes = 24, .scratch_offset = AT(0u, 16u), .n = 6, .rows = 6,
+     .out_ring = 2, .port = 0, .ports = 1, .group = 1
+     CHECKED(.name = "features.0: conv2d", .scratch_bytes = 96, .scratch_need = need_conv2d_s8__scalar)},
+    /* features.2: avg_pool2d */
+    {.call = call_avg_pool2d_s8, .layer = &layer_features_2,
+     .out_offset = AT(144u, 144u), .out_row_bytes = 12, .scratch_offset = 0, .n = 3, .rows = 3, .out_ring = 3,
+     .port = 1, .ports = 1, .group = 1
+     CHECKED(.name = "features.2: avg_pool2d", .scratch_bytes = 0, .scratch_need = NULL)},
+    /* classifier: conv2d */
+    {.call = call_linear_s8__scalar, .layer = &layer_classifier,
+     .out_offset = AT(0u, 16u), .out_row_bytes = 3, .scratch_offset = 0, .n = 1, .rows = 1, .out_ring = 1, .port = 2,
+     .ports = 1, .group = 1
+     CHECKED(.name = "classifier: conv2d", .scratch_bytes = 0, .scratch_need = NULL)},
 };
 
+/* Steps that run row by row together. */
 static const cortado_stage_t stages[] = {
-    {0, 1, 2},
-    {2, 1, 1},
+    /* features.0 to features.2, row by row together */
+    {.first = 0, .images = 1, .steps = 2},
+    /* classifier */
+    {.first = 2, .images = 1, .steps = 1},
 };
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+/* The buffers in the arena, for the guards around them. */
 static const cortado_guarded_t guarded[] = {
-    {"quantized_conv2d_nhwc_default", 224, 48, 0, 0},
-    {"quantized_conv2d_nhwc_default.scratch", 16, 96, 0, 0},
-    {"quantize_per_tensor_default_5", 304, 36, 0, 0},
-    {"quantized_avg_pool2d_nhwc_default", 144, 36, 0, 1},
-    {"quantized_conv2d_nhwc_default_1", 16, 3, 1, 1},
+    {.name = "quantized_conv2d_nhwc_default", .offset = 224, .size = 48, .first = 0, .last = 0},
+    {.name = "quantized_conv2d_nhwc_default.scratch", .offset = 16, .size = 96, .first = 0, .last = 0},
+    {.name = "quantize_per_tensor_default_5", .offset = 304, .size = 36, .first = 0, .last = 0},
+    {.name = "quantized_avg_pool2d_nhwc_default", .offset = 144, .size = 36, .first = 0, .last = 1},
+    {.name = "quantized_conv2d_nhwc_default_1", .offset = 16, .size = 3, .first = 1, .last = 1},
 };
 #endif
 
@@ -129,13 +164,13 @@ int8_t *tiny_input(void *arena, int i)
     if (arena == NULL || (unsigned)i >= TINY_INPUTS) {
         return NULL;
     }
-    return (int8_t *) ((uint8_t *)arena + offsets[i]);
+    return (int8_t *)((uint8_t *)arena + offsets[i]);
 }
 
 int tiny_run(void *arena)
 {
-    cortado_state_t state[2];
-    const int8_t *rows[3];
+    cortado_state_t state[2]; /* of the longest stage */
+    const int8_t *rows[3]; /* of the widest step */
     if (arena == NULL || (uintptr_t)arena % TINY_ARENA_ALIGN != 0) {
         return 1;
     }
@@ -151,7 +186,7 @@ const int8_t *tiny_output(const void *arena, int i)
     if (arena == NULL || (unsigned)i >= TINY_OUTPUTS) {
         return NULL;
     }
-    return (const int8_t *) ((const uint8_t *)arena + offsets[i]);
+    return (const int8_t *)((const uint8_t *)arena + offsets[i]);
 }
 
 void *tiny_default_arena(void)
@@ -166,16 +201,13 @@ void *tiny_default_arena(void)
 void tiny_quantize_input(void *arena, int i, const float *values)
 {
     if (arena != NULL && i == 0) {
-        uint8_t *at = (uint8_t *)arena + AT(160u, 304u);
-        cortado_quantize_f32_s8(values, (int8_t *) at, 36, 0.00784313772f, -1);
+        cortado_quantize_f32_s8(values, (int8_t *)arena + AT(160u, 304u), 36, 0.00784313772f, -1);
     }
 }
 
 void tiny_dequantize_output(const void *arena, int i, float *values)
 {
     if (arena != NULL && i == 0) {
-        const uint8_t *at = (const uint8_t *)arena + AT(0u, 16u);
-        cortado_dequantize_s8_f32((const int8_t *) at, values, 3, 0.00114761048f, 127);
+        cortado_dequantize_s8_f32((const int8_t *)arena + AT(0u, 16u), values, 3, 0.00114761048f, 127);
     }
 }
-

@@ -1,4 +1,7 @@
-/* tiny for cortex-m0plus, written by Cortado 0.1.0. */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tiny for cortex-m0plus, written by Cortado 0.1.0: its sizes, its inputs and outputs, and how it is run.
+ */
 #ifndef TINY_H
 #define TINY_H
 
@@ -8,7 +11,11 @@
 extern "C" {
 #endif
 
+/* Of the Cortado that wrote this; as a number, 10000 * major + 100 * minor + patch. */
+#define TINY_VERSION "0.1.0"
+#define TINY_VERSION_NUMBER 100
 #define TINY_TARGET "cortex-m0plus"
+
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define TINY_ARENA_BYTES 356
 #else
@@ -18,16 +25,20 @@ extern "C" {
 #define TINY_INPUTS 1
 #define TINY_OUTPUTS 1
 
-/* TINY_INPUT0: x, int8, [1, 1, 6, 6] as in the model */
+/* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
+ * number SCALE * (q - ZERO_POINT). */
+
+/* x: int8, [1, 1, 6, 6] as in the model */
 #define TINY_INPUT0_BYTES 36
 #define TINY_INPUT0_SHAPE {1, 1, 6, 6}
-#define TINY_INPUT0_LAYOUT {0, 1, 2, 3} /* the model's dimensions in this order */
+#define TINY_INPUT0_LAYOUT {0, 1, 2, 3}
 #define TINY_INPUT0_SCALE 0.00784313772f
 #define TINY_INPUT0_ZERO_POINT (-1)
-/* TINY_OUTPUT0: output0, int8, [1, 3] as in the model */
+
+/* output0: int8, [1, 3] as in the model */
 #define TINY_OUTPUT0_BYTES 3
 #define TINY_OUTPUT0_SHAPE {1, 3}
-#define TINY_OUTPUT0_LAYOUT {0, 1} /* the model's dimensions in this order */
+#define TINY_OUTPUT0_LAYOUT {0, 1}
 #define TINY_OUTPUT0_SCALE 0.00114761048f
 #define TINY_OUTPUT0_ZERO_POINT (127)
 

@@ -1,7 +1,7 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
+from cortado.emit.c.text import listed
 from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row
-from cortado.ir.op import Kernel
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -22,25 +22,27 @@ _NAMES = {
 }
 
 
-def call_function(name: str, kernel: Kernel) -> str:
+def call_function(name: str, struct: str | None, call: CCall) -> str:
     """The function of a step that makes this kernel call."""
-    used = _operands(kernel.call) | ({Operand.LAYER} if kernel.struct else set())
+    head = f"static void {name}("
+    parameters = listed((_DECLARED[operand] for operand in Operand), indent=len(head))
+    used = {operand for argument in call.arguments for operand in _read(argument)}
+    used |= {Operand.LAYER} if struct else set()
     unused = "".join(f"    (void){_NAMES[operand]};\n" for operand in Operand if operand not in used)
-    parameters = ", ".join(_DECLARED[operand] for operand in Operand)
-    return f"static void {name}({parameters})\n{{\n{_binding(kernel)}{unused}    {call_text(kernel.call)};\n}}\n"
+    return f"{head}{parameters})\n{{\n{_binding(struct)}{unused}    {call_text(call)};\n}}\n"
 
 
-def need_function(name: str, kernel: Kernel, need: CCall) -> str:
+def need_function(name: str, struct: str | None, call: CCall) -> str:
     """The function of the checks build that works out a kernel's scratch from its layer."""
-    return f"static int32_t {name}(const void *layer)\n{{\n{_binding(kernel)}    return {call_text(need)};\n}}"
+    return f"static int32_t {name}(const void *layer)\n{{\n{_binding(struct)}    return {call_text(call)};\n}}\n"
 
 
 def call_text(call: CCall) -> str:
     return f"{call.function}({', '.join(map(_text, call.arguments))})"
 
 
-def _binding(kernel: Kernel) -> str:
-    return f"    const {kernel.struct} *L = layer;\n" if kernel.struct else ""
+def _binding(struct: str | None) -> str:
+    return f"    const {struct} *L = layer;\n" if struct else ""
 
 
 def _text(argument: Argument) -> str:
@@ -62,12 +64,8 @@ def _text(argument: Argument) -> str:
     return str(argument)
 
 
-def _operands(call: CCall) -> set[Operand]:
-    """The parameters that a call reads."""
-    return {operand for argument in call.arguments for operand in _read(argument)}
-
-
 def _read(argument: Argument) -> set[Operand]:
+    """The parameters that an argument reads."""
     match argument:
         case Operand():
             return {argument}

@@ -1,46 +1,24 @@
 """The constants of a bundle: MODEL_data.h and MODEL_data.c."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cortado.base.target import Core
+from cortado.emit.c.text import Names, Piece, comment, core_macro, guarded
 from cortado.ir.op import Array
 from cortado.plan.program import Tensor
 
-# How the C preprocessor tells the cores apart.
-_CORE_MACRO = f"""#if defined(__ARM_FEATURE_MVE)
-#define CORTADO_CORE {int(Core.MVE)}
-#elif defined(__ARM_FEATURE_DSP)
-#define CORTADO_CORE {int(Core.DSP)}
-#elif defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
-#define CORTADO_CORE {int(Core.SMALL)}
-#else
-#define CORTADO_CORE {int(Core.LONG)}
-#endif
-"""
-
-
 C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
 
-
-@dataclass
-class Piece:
-    """A piece of C that only some cores compile."""
-
-    name: str
-    text: str
-    cores: set[Core] = field(default_factory=set)
-
-
-def guarded_by_cores(text: str, cores: Iterable[Core], every: frozenset[Core]) -> str:
-    """Text that all cores of the bundle compile stands as it is."""
-    if set(cores) >= every:
-        return text
-    test = " || ".join(f"CORTADO_CORE == {int(core)}" for core in sorted(cores))
-    return f"#if {test}\n{text.rstrip()}\n#endif\n"
+# How the C preprocessor tells the cores apart, the most capable first.
+_CORE_TESTS = {
+    Core.MVE: "defined(__ARM_FEATURE_MVE)",
+    Core.DSP: "defined(__ARM_FEATURE_DSP)",
+    Core.SMALL: "defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)",
+}
 
 
 @dataclass(frozen=True)
@@ -49,47 +27,96 @@ class Constant:
 
     name: str
     bytes: int
+    step: str  # the first that reads it, by its name in the lowered graph
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads an array: a step, what the step is called, as which field of which kernel's layer."""
+
+    step: str
+    label: str
+    field: str
+    kernel: str
 
 
 @dataclass
 class _Stored:
-    """An array of MODEL_data.c and the cores that read it."""
+    """An array of MODEL_data.c, the cores that have it and the steps that read it."""
 
     name: str
     array: Array
     cores: set[Core]
+    readers: list[Reader]
+
+    @property
+    def declaration(self) -> str:
+        data = self.array.data
+        return f"const {C_TYPES[str(data.dtype)]} {self.name}[{data.size}]"
+
+    @property
+    def definition(self) -> str:
+        placed = f"__attribute__((aligned({self.array.align}))) CORTADO_WEIGHTS"
+        return f"{comment(self._about)}\n{self.declaration}\n    {placed} = {{\n{_numbers(self.array.data)}\n}};\n"
+
+    @property
+    def _about(self) -> str:
+        """Which layer it belongs to, its shape and how it is packed."""
+        first = self.readers[0]
+        shape = self.array.packed or self.array.data.shape
+        text = f"{first.label}: {first.field} {''.join(f'[{size}]' for size in shape)}"
+        text += ", packed with biases and factors" if self.array.packed else ""
+        others = list(dict.fromkeys(reader.label for reader in self.readers[1:] if reader.label != first.label))
+        return f"{text} for {first.kernel}{_also(others)}"
+
+
+def _also(labels: Sequence[str], most: int = 4) -> str:
+    """The other layers that read an array; of many, the first."""
+    if not labels:
+        return ""
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return f"; also {', '.join(labels[:most])}{more}"
 
 
 class Arrays:
     """The constants of a bundle, each stored once."""
 
-    def __init__(self, name: str, cores: frozenset[Core]) -> None:
-        self.name = name
+    def __init__(self, prefix: str, cores: frozenset[Core]) -> None:
+        self.prefix = prefix
         self.every = cores
+        self.names = Names()
         self.seen: dict[tuple[str, bytes, int], _Stored] = {}
 
-    def add(self, array: Array, hint: str, cores: Iterable[Core]) -> str:
+    def add(self, array: Array, wanted: str, reader: Reader, cores: Iterable[Core]) -> str:
+        """The name of an array, of `wanted` and the model's name if it is new."""
         data = np.ascontiguousarray(array.data)
         key = (str(data.dtype), data.tobytes(), array.align)
         if key not in self.seen:
-            self.seen[key] = _Stored(f"{self.name}_{hint}{len(self.seen)}", Array(data, array.align), set())
+            # Two underscores: no module of the model `net` makes it a name of the model `net_large`.
+            name = self.names.new(f"{self.prefix}__{wanted}")
+            self.seen[key] = _Stored(name, Array(data, array.align, array.packed), set(), [])
         self.seen[key].cores.update(cores)
+        self.seen[key].readers.append(reader)
         return self.seen[key].name
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        return tuple(Constant(stored.name, stored.array.data.nbytes) for stored in self.seen.values())
+        return tuple(
+            Constant(stored.name, stored.array.data.nbytes, stored.readers[0].step) for stored in self.seen.values()
+        )
 
     @property
     def total_bytes(self) -> int:
         """What one core's build holds; of several, the most."""
-        return max(sum(c.array.data.nbytes for c in self.seen.values() if core in c.cores) for core in self.every)
+        return max(sum(s.array.data.nbytes for s in self.seen.values() if core in s.cores) for core in self.every)
 
     def header(self) -> str:
-        guard = f"{self.name.upper()}_DATA_H"
-        body = "\n".join(guarded_by_cores(_declared(c), c.cores, self.every) for c in self.seen.values())
-        core_macro = _CORE_MACRO if len(self.every) > 1 else ""
-        return f"""/* Constants of {self.name}. */
+        guard = f"{self.prefix.upper()}_DATA_H"
+        pieces = [Piece(f"extern {stored.declaration};", stored.cores) for stored in self.seen.values()]
+        return f"""/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The constants of {self.prefix}, for {self.prefix}.c.
+ */
 #ifndef {guard}
 #define {guard}
 
@@ -97,7 +124,6 @@ class Arrays:
 
 #include "cortado_endian.h"
 
-{core_macro}
 /* Where constants and the default arena are placed: define these to put them in sections of your own. */
 #ifndef CORTADO_WEIGHTS
 #define CORTADO_WEIGHTS
@@ -106,30 +132,40 @@ class Arrays:
 #define CORTADO_ARENA
 #endif
 
-{body}
+{_core_macros() if len(self.every) > 1 else ""}{guarded(pieces, self.every)}
 
-#endif
+#endif /* {guard} */
 """
 
     def source(self) -> str:
-        parts = [f'#include "{self.name}_data.h"\n']
-        for constant in self.seen.values():
-            data = constant.array.data
-            placement = f"__attribute__((aligned({constant.array.align}))) CORTADO_WEIGHTS"
-            kind = C_TYPES[str(data.dtype)]
-            text = f"const {kind} {constant.name}[{data.size}] {placement} = {{\n{_numbers(data)}\n}};\n"
-            parts.append(guarded_by_cores(text, constant.cores, self.every))
-        return "\n".join(parts)
+        pieces = [Piece(stored.definition, stored.cores) for stored in self.seen.values()]
+        return f"""/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The constants of {self.prefix}. The license is that of the text around them; the numbers are the model's own.
+ */
+#include "{self.prefix}_data.h"
+
+{guarded(pieces, self.every)}"""
 
 
-def _declared(constant: _Stored) -> str:
-    data = constant.array.data
-    return f"extern const {C_TYPES[str(data.dtype)]} {constant.name}[{data.size}];"
+def _core_macros() -> str:
+    """CORTADO_CORE, for a bundle that different cores compile differently."""
+    numbers = "\n".join(f"#define {core_macro(core)} {int(core)}" for core in (*_CORE_TESTS, Core.LONG))
+    tests = "\n#elif ".join(f"{test}\n#define CORTADO_CORE {core_macro(core)}" for core, test in _CORE_TESTS.items())
+    return f"""/* The kind of core that this is compiled for: each has kernels, layers and constants of its own. */
+{numbers}
+#if {tests}
+#else
+#define CORTADO_CORE {core_macro(Core.LONG)}
+#endif
+
+"""
 
 
 _BYTE_TEXTS = [str(value) for value in (*range(128), *range(-128, 0))]  # by the byte that holds an int8
-_NUMBERS_A_LINE = 32
-_NUMBERS_A_PIECE = 1 << 16  # turned into text at once: a list of texts takes twenty times the memory of the text
+_NUMBERS_A_LINE = {"int8": 16, "uint8": 16, "int16": 12, "int32": 8, "float32": 6}
+# Turned into text at once, whole lines of any type: a list of texts takes twenty times the memory of the text.
+_NUMBERS_A_PIECE = 3 << 16
 
 
 def _numbers(data: np.ndarray[Any, np.dtype[Any]]) -> str:
@@ -146,12 +182,12 @@ def _lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
         texts = [float_text(float(value)) for value in piece]
     else:
         texts = [int_text(value) for value in piece.tolist()]
-    starts = range(0, len(texts), _NUMBERS_A_LINE)
-    return ",\n".join(",".join(texts[start : start + _NUMBERS_A_LINE]) for start in starts)
+    count = _NUMBERS_A_LINE[str(piece.dtype)]
+    return ",\n".join(f"    {','.join(texts[start : start + count])}" for start in range(0, len(texts), count))
 
 
 def int_text(value: int) -> str:
-    return "(-2147483647 - 1)" if value == -(2**31) else str(value)
+    return "INT32_MIN" if value == -(2**31) else str(value)
 
 
 def float_text(value: float) -> str:

@@ -1,5 +1,6 @@
 """MODEL.h: sizes, shapes, scales, and the functions of the bundle."""
 
+import textwrap
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.data import float_text
+from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 from cortado.plan.segments import ALIGNMENT
@@ -20,20 +22,24 @@ def pointer_type(tensors: Iterable[Tensor]) -> str:
     return "int8_t *" if kinds == {"int8"} else "void *"
 
 
-def _tensor_macros(prefix: str, number: int, tensor: Tensor) -> str:
-    tag = f"{prefix}{number}"
+def _tensor_macros(tag: str, tensor: Tensor) -> str:
     size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
     shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # {} initialises no C array: a number is an array of 1
     lines = [
-        f"/* {tag}: {plain(tensor.name)}, {tensor.dtype}, {order(tensor)} */",
+        comment(f"{tensor_name(tensor)}: {tensor.dtype}, {order(tensor)}"),
         f"#define {tag}_BYTES {size}",
         f"#define {tag}_SHAPE {{{', '.join(map(str, shape))}}}",
-        f"#define {tag}_LAYOUT {{{', '.join(map(str, layout))}}} /* the model's dimensions in this order */",
+        f"#define {tag}_LAYOUT {{{', '.join(map(str, layout))}}}",
     ]
     if tensor.qparams is not None:
         lines.append(f"#define {tag}_SCALE {float_text(tensor.qparams.scale)}")
         lines.append(f"#define {tag}_ZERO_POINT ({tensor.qparams.zero_point})")
     return "\n".join(lines)
+
+
+def tensor_name(tensor: Tensor) -> str:
+    """An input's or output's name for people."""
+    return plain(tensor.name)[:LONGEST_TITLE]
 
 
 def order(tensor: Tensor) -> str:
@@ -47,15 +53,8 @@ def order(tensor: Tensor) -> str:
 
 def header_text(planned: Planned) -> str:
     """MODEL.h: sizes, shapes, scales, and the functions of the bundle."""
-    program = planned.program
-    name = c_identifier(program.name)
-    upper = name.upper()
-    tensors = "\n".join(
-        _tensor_macros(f"{upper}_{kind}", number, tensor)
-        for kind, group in (("INPUT", program.inputs), ("OUTPUT", program.outputs))
-        for number, tensor in enumerate(group)
-    )
-    return f"""{banner(program)}
+    upper = c_identifier(planned.program.name).upper()
+    return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
 #ifndef {upper}_H
 #define {upper}_H
 
@@ -65,7 +64,29 @@ def header_text(planned: Planned) -> str:
 extern "C" {{
 #endif
 
+{_facts(planned, upper)}
+{_functions(planned.program)}
+#ifdef __cplusplus
+}}
+#endif
+
+#endif /* {upper}_H */
+"""
+
+
+def _facts(planned: Planned, upper: str) -> str:
+    """The macros: version, target, arena, and every input and output."""
+    program = planned.program
+    tensors = "\n\n".join(
+        _tensor_macros(f"{upper}_{kind}{number}", tensor)
+        for kind, group in (("INPUT", program.inputs), ("OUTPUT", program.outputs))
+        for number, tensor in enumerate(group)
+    )
+    return f"""/* Of the Cortado that wrote this; as a number, 10000 * major + 100 * minor + patch. */
+#define {upper}_VERSION "{__version__}"
+#define {upper}_VERSION_NUMBER {_version_number(__version__)}
 #define {upper}_TARGET "{program.target.target_string}"
+
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}
 #else
@@ -75,16 +96,26 @@ extern "C" {{
 #define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
-{tensors}
+/* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
+ * number SCALE * (q - ZERO_POINT). */
 
-/* Where input i is written to, before {name}_run. NULL if there is no such input, or no arena. */
+{tensors}
+"""
+
+
+def _functions(program: Program) -> str:
+    name = c_identifier(program.name)
+    aligned = f"aligned to {name.upper()}_ARENA_ALIGN bytes"
+    before = comment(f"Where input i is written to, before {name}_run. NULL if there is no such input, or no arena.")
+    after = comment(f"Where output i lies, after {name}_run. NULL if there is no such output, or no arena.")
+    return f"""{before}
 {pointer_type(program.inputs)}{name}_input(void *arena, int i);
 
 /* Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if the arena is NULL or not
- * aligned to {upper}_ARENA_ALIGN bytes. */
+ * {aligned}. */
 int {name}_run(void *arena);
 
-/* Where output i lies, after {name}_run. NULL if there is no such output, or no arena. */
+{after}
 const {pointer_type(program.outputs)}{name}_output(const void *arena, int i);
 
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
@@ -95,14 +126,16 @@ void *{name}_default_arena(void);
  * nothing. Linked only if used. */
 void {name}_quantize_input(void *arena, int i, const float *values);
 void {name}_dequantize_output(const void *arena, int i, float *values);
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif /* {upper}_H */
 """
 
 
-def banner(program: Program) -> str:
-    return f"/* {plain(program.name)} for {program.target.target_string}, written by Cortado {__version__}. */"
+def banner(program: Program, what: str) -> str:
+    """The first comment of a file."""
+    made = f"{plain(program.name)} for {program.target.target_string}, written by Cortado {__version__}"
+    lines = textwrap.wrap(f"{made}: {what}.", WIDTH - len(" * "))
+    return "\n * ".join(["/* SPDX-License-Identifier: Apache-2.0\n *", *lines]) + "\n */"
+
+
+def _version_number(version: str) -> int:
+    major, minor, patch = (int(part) for part in version.split(".")[:3])
+    return 10000 * major + 100 * minor + patch

@@ -1,5 +1,6 @@
 """README.md of a bundle, for the firmware engineer."""
 
+import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy as np
 from cortado.base.names import c_identifier, plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.data import C_TYPES, c_type
-from cortado.emit.c.header import order
+from cortado.emit.c.header import order, tensor_name
+from cortado.emit.c.text import WIDTH, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 
@@ -21,6 +23,10 @@ def _core_flags(target: CortexMTargetConfig) -> str:
 def _is_scores(tensor: Tensor) -> bool:
     """Whether an output looks like one number for each of several classes."""
     return tensor.dtype in C_TYPES and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,6 @@ class _Readme:
         return self.name.upper()
 
     def text(self) -> str:
-        name, upper = self.name, self.upper
         return f"""# {plain(self.program.name)} for {self.program.target.target_string}
 
 | memory | bytes |
@@ -50,20 +55,56 @@ class _Readme:
 | constants (flash) | {self.constants} |
 
 {self._example()}
-With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`.
-Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
-`-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`.
-Both kinds of files need the core's flags, {_core_flags(self.program.target)}; with CMake the `.S` files get them from
-`CMAKE_ASM_FLAGS`.
+{self._building()}
 
-`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its inputs. It returns
-0; or 1, having done nothing, if the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes. `{name}_input` and
-`{name}_output` return NULL for a tensor that there is not.
+{self._running()}
 
 ## Inputs and outputs
 
 {self._tensor_table()}
+
+## How it runs
+
+{self._tables()}
+
+## License
+
+{self._license()}
 """
+
+    def _building(self) -> str:
+        name, flags = self.name, _core_flags(self.program.target)
+        cmake = f"With CMake: `add_subdirectory({name})`, then `target_link_libraries(firmware {name}::{name})`."
+        return f"""{_paragraph(cmake)}
+Without: compile every `.c` and `.S` file of this folder and of `kernels/src` with
+`-I. -Ikernels/include {" ".join(BUNDLE_FLAGS)}`;
+or put the files of `kernels/` beside those of this folder, and `-I.` will do.
+Both kinds of files need the core's flags, {flags};
+with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
+
+    def _running(self) -> str:
+        name = self.name
+        return _paragraph(
+            f"`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its "
+            "inputs. It returns 0; or 1, having done nothing, if the arena is NULL or not aligned to "
+            f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that there "
+            "is not."
+        )
+
+    def _tables(self) -> str:
+        return _paragraph(
+            f"`{self.name}.c` holds the network as constant tables: steps, each a kernel with its layer and its "
+            "operands, in stages that run row by row together. `kernels/src/cortado_run.c` is the loop that walks "
+            "them, in the same order on every run: it knows rows and rings, and nothing of networks. Built with "
+            "`-DCORTADO_ENABLE_RUNTIME_CHECKS`, every buffer has guard bytes around it, which are looked at after "
+            "every kernel call (`kernels/include/cortado_run.h`); the arena is then larger."
+        )
+
+    def _license(self) -> str:
+        return _paragraph(
+            "The code is under the Apache License 2.0 ([LICENSE](LICENSE)), the kernels and what was written for this "
+            f"network alike. The numbers in `{self.name}_data.c` are the model's own: Cortado claims nothing of them."
+        )
 
     def _example(self) -> str:
         """A function around the network: the best class of a classifier, all outputs of anything else."""
@@ -90,7 +131,7 @@ Both kinds of files need the core's flags, {_core_flags(self.program.target)}; w
 
 static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));
 
-{head}({", ".join(parameters)})
+{head}({listed(parameters, indent=len(head) + 1)})
 {{
 {body}
 }}
@@ -113,17 +154,19 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         """Type, order and meaning of every input and output, as the header's macros say them."""
         groups = (("INPUT", self.program.inputs), ("OUTPUT", self.program.outputs))
         tensors = [(f"{kind}{i}", tensor) for kind, group in groups for i, tensor in enumerate(group)]
-        rows = [f"| {tag} | {plain(tensor.name)} | {tensor.dtype} | {order(tensor)} |" for tag, tensor in tensors]
+        rows = [f"| {tag} | {tensor_name(tensor)} | {tensor.dtype} | {order(tensor)} |" for tag, tensor in tensors]
         text = "| | name | type | shape and order |\n|---|---|---|---|\n" + "\n".join(rows)
         coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
         if not coded:
             return text
         tag = f"{self.upper}_{coded[0]}"
-        return f"""{text}
-
-An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the others.
-`{self.name}_quantize_input` and `{self.name}_dequantize_output` convert whole tensors of type int8: the numbers and not
-the order of dimensions. Values lie in the same order before and after, the one of the table."""
+        meaning = _paragraph(
+            f"An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the "
+            f"others. `{self.name}_quantize_input` and `{self.name}_dequantize_output` convert whole tensors of type "
+            "int8: the numbers and not the order of dimensions. Values lie in the same order before and after, the one "
+            "of the table."
+        )
+        return f"{text}\n\n{meaning}"
 
 
 def readme_text(planned: Planned, constants: int) -> str:

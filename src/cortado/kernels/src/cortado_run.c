@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop that walks a network's tables. It decides nothing that the compiler has not: which row of which step comes
+ * next follows from the rows that are there, so every run makes the same calls in the same order.
+ */
 #include "cortado_run.h"
 
 /* True when every input row that output row y of this step needs has been made. */

@@ -1,0 +1,190 @@
+"""What the steps of a bundle call and with which descriptors, for every core."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cortado.base.errors import CortadoError
+from cortado.base.target import Core
+from cortado.emit.c.calls import call_function, need_function
+from cortado.emit.c.data import Arrays, Reader, float_text, int_text
+from cortado.emit.c.text import Names, Piece, comment, label, listed, title
+from cortado.ir.c_call import CCall
+from cortado.ir.op import Array, Field, Kernel, Layer
+from cortado.plan.program import Step
+
+# What descriptors hold in 16 bits and a model's author chooses.
+_SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
+
+
+@dataclass(frozen=True)
+class StepInC:
+    """The C expressions of a step; where cores differ, one is a macro that stands for each core's."""
+
+    call: str
+    layer: str
+    scratch_bytes: str
+    scratch_need: str
+    constants: tuple[str | None, ...]  # for each operand, the array it lies in; None: it is in the arena
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """The step whose constants are being written: its name in C, its kernel, and the cores they are for."""
+
+    step: Step
+    name: str
+    kernel: str
+    cores: Collection[Core]
+
+    def reader(self, field: str) -> Reader:
+        return Reader(step=self.step.name, label=label(self.step), field=field, kernel=self.kernel)
+
+
+class Functions:
+    """Static functions of MODEL.c, one for each descriptor and call."""
+
+    def __init__(self, write: Callable[[str, str | None, CCall], str]) -> None:
+        self.write = write
+        self.names = Names()
+        self.pieces: dict[str, Piece] = {}
+        self._known: dict[tuple[str | None, CCall], str] = {}
+
+    def add(self, wanted: str, struct: str | None, call: CCall, core: Core) -> str:
+        key = (struct, call)
+        if key not in self._known:
+            name = self.names.new(wanted)
+            self._known[key] = name
+            self.pieces[name] = Piece(self.write(name, struct, call))
+        self.pieces[self._known[key]].cores.add(core)
+        return self._known[key]
+
+
+class Layers:
+    """Collects the descriptors, constants, functions and kernel sources of a bundle, step by step."""
+
+    def __init__(self, prefix: str, cores: frozenset[Core]) -> None:
+        self.cores = cores
+        self.names = Names()
+        self.arrays = Arrays(prefix, cores)
+        self.calls = Functions(call_function)
+        self.needs = Functions(need_function)
+        self.descriptors: list[Piece] = []
+        self.macros: list[Piece] = []  # for what differs between the cores
+        self.sources: set[str] = set()
+
+    def add(self, step: Step) -> StepInC:
+        name = self.names.of_step(step)
+        layers: dict[Core, str] = {}
+        for kernel, cores in _distinct(step.kernels):
+            layers |= dict.fromkeys(cores, self._descriptor(_Owner(step, name, kernel.call.function, cores), kernel))
+        kernels = step.kernels.items()
+        self.sources |= {source for kernel in step.kernels.values() for source in kernel.sources}
+        return StepInC(
+            call=self._by_core(f"CALL_{name}", {core: self._call(kernel, core) for core, kernel in kernels}),
+            layer=self._by_core(f"LAYER_{name}", layers),
+            scratch_bytes=self._by_core(f"SCRATCH_{name}", {core: str(kernel.scratch) for core, kernel in kernels}),
+            scratch_need=self._by_core(f"NEED_{name}", {core: self._need(kernel, core) for core, kernel in kernels}),
+            constants=self._operands(_Owner(step, name, next(iter(step.kernels.values())).call.function, self.cores)),
+        )
+
+    def _call(self, kernel: Kernel, core: Core) -> str:
+        return self.calls.add(f"call_{_symbol(kernel)}", kernel.struct, kernel.call, core)
+
+    def _need(self, kernel: Kernel, core: Core) -> str:
+        if not kernel.scratch or kernel.scratch_check is None:
+            return "NULL"
+        return self.needs.add(f"need_{_symbol(kernel)}", kernel.struct, kernel.scratch_check, core)
+
+    def _operands(self, owner: _Owner) -> tuple[str | None, ...]:
+        sources = [port.source for port in owner.step.inputs]
+        return tuple(self._array(owner, "operand", at) if isinstance(at, Array) else None for at in sources)
+
+    def _by_core(self, macro: str, texts: Mapping[Core, str]) -> str:
+        """One text where all cores agree, else a macro that stands for each core's."""
+        if len(set(texts.values())) == 1:
+            return next(iter(texts.values()))
+        for text in dict.fromkeys(texts.values()):
+            cores = {core for core in texts if texts[core] == text}
+            self.macros.append(Piece(f"#define {macro} {text}", cores))
+        return macro
+
+    def _descriptor(self, owner: _Owner, kernel: Kernel) -> str:
+        """Every core calls its own by the same name: a build has one of them."""
+        if kernel.struct is None:
+            return "NULL"
+        return self._constant(owner, Layer(kernel.struct, kernel.fields), comment(title(owner.step)) + "\n")
+
+    def _constant(self, owner: _Owner, layer: Layer, head: str = "") -> str:
+        """A descriptor, after those it points to."""
+        texts = {key: self._field(owner, key, value) for key, value in layer.fields.items()}
+        fields = ",\n".join(f"    .{key} = {text}" for key, text in texts.items())
+        text = f"{head}static const {layer.struct} layer_{owner.name} = {{\n{fields},\n}};\n"
+        self.descriptors.append(Piece(text, set(owner.cores)))
+        return f"&layer_{owner.name}"
+
+    def _field(self, owner: _Owner, key: str, value: Field) -> str:
+        if value is None:
+            return "NULL"
+        if isinstance(value, Array):
+            return self._array(owner, key, value)
+        if isinstance(value, tuple):
+            items = [
+                self._constant(replace(owner, name=f"{owner.name}__{key}{number}"), item)
+                if isinstance(item, Layer)
+                else str(item)
+                for number, item in enumerate(value)
+            ]
+            return "{" + listed(items, indent=len(f"    .{key} = {{")) + "}"
+        if key in _SHORT_FIELDS:
+            fits(int(value), 15, key)
+        return float_text(value) if isinstance(value, float) else int_text(int(value))
+
+    def _array(self, owner: _Owner, key: str, array: Array) -> str:
+        return self.arrays.add(array, f"{owner.name}_{key}", owner.reader(key), owner.cores)
+
+
+def fits(value: int, bits: int, what: str) -> int:
+    """A number of the tables, which have small fields to be small."""
+    if not 0 <= value < 1 << bits:
+        raise CortadoError(f"{what} needs {value}, and the C bundle's tables hold at most {(1 << bits) - 1}")
+    return value
+
+
+def _symbol(kernel: Kernel) -> str:
+    return kernel.call.function.removeprefix("cortado_")
+
+
+def _distinct(kernels: Mapping[Core, Kernel]) -> list[tuple[Kernel, list[Core]]]:
+    """The kernels of a step that are not the same, each with the cores that have it."""
+    found: list[tuple[Kernel, list[Core]]] = []
+    for core, kernel in kernels.items():
+        same = next((cores for other, cores in found if _same(other, kernel)), None)
+        if same is None:
+            found.append((kernel, [core]))
+        else:
+            same.append(core)
+    return found
+
+
+def _same(a: Kernel, b: Kernel) -> bool:
+    return a is b or (
+        (a.call, a.sources, a.struct) == (b.call, b.sources, b.struct) and _same_fields(a.fields, b.fields)
+    )
+
+
+def _same_fields(a: Mapping[str, Field], b: Mapping[str, Field]) -> bool:
+    return all(_same_field(a[key], b[key]) for key in a)
+
+
+def _same_field(a: Field, b: Field) -> bool:
+    if isinstance(a, Array) and isinstance(b, Array):
+        return a.data.dtype == b.data.dtype and np.array_equal(a.data, b.data)
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        pairs = list(zip(a, b, strict=True))
+        return all(
+            _same_fields(x.fields, y.fields) if isinstance(x, Layer) and isinstance(y, Layer) else x == y
+            for x, y in pairs
+        )
+    return a == b

@@ -1,0 +1,209 @@
+"""MODEL.c: kernel calls, layers, the tables that cortado_run.c walks, and the functions of MODEL.h."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cortado.base.names import c_identifier
+from cortado.base.numerics import QParams
+from cortado.base.target import Core, CortexM
+from cortado.emit.c.data import float_text
+from cortado.emit.c.header import banner, pointer_type
+from cortado.emit.c.layers import Layers
+from cortado.emit.c.tables import Tables, at
+from cortado.emit.c.text import guarded, listed
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program, Tensor
+from cortado.plan.segments import ALIGNMENT
+
+# What the float helpers need, linked only if they are.
+FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "dequantize_s8_f32.c"})
+
+
+@dataclass(frozen=True)
+class Source:
+    """MODEL.c of a planned program."""
+
+    planned: Planned
+    layers: Layers
+    tables: Tables
+
+    @property
+    def program(self) -> Program:
+        return self.planned.program
+
+    @property
+    def name(self) -> str:
+        return c_identifier(self.program.name)
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    def text(self) -> str:
+        parts = [self._head(), self._kernels(), self._tables(), self._network(), self._float_helpers()]
+        return "\n".join(parts)
+
+    def _head(self) -> str:
+        return f"""{banner(self.program, "the network as tables, and what runs them")}
+#include "{self.name}.h"
+
+#include "cortado_run.h"
+#include "{self.name}_data.h"
+
+{_isa_guard(self.program)}
+/* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define AT(release, checked) checked
+#define CHECKED(...) , __VA_ARGS__
+#else
+#define AT(release, checked) release
+#define CHECKED(...)
+#endif
+"""
+
+    def _kernels(self) -> str:
+        every = self.layers.cores
+        needs = guarded(self.layers.needs.pieces.values(), every)
+        checked = f"#ifdef CORTADO_ENABLE_RUNTIME_CHECKS\n{needs}#endif\n\n" if needs else ""
+        return f"""/* ---- kernels: the steps call them by these functions, all of one type ---- */
+
+{guarded(self.layers.calls.pieces.values(), every)}
+{checked}/* ---- layers: what the kernels read beside their rows ---- */
+
+{guarded(self.layers.descriptors, every)}{self._macros()}"""
+
+    def _macros(self) -> str:
+        if not self.layers.macros:
+            return ""
+        text = guarded(self.layers.macros, self.layers.cores)
+        return f"\n/* What each kind of core calls, and the scratch it needs. */\n{text}"
+
+    def _tables(self) -> str:
+        return f"""/* ---- tables: cortado_run.h says what their members mean ---- */
+
+/* The operands of the steps, in the steps' order: where their rows lie, and which of them an output row reads. */
+static const cortado_port_t ports[] = {{
+{self.tables.ports}
+}};
+
+/* A kernel each, over one tensor: its layer, where its output rows go and how many it makes. */
+static const cortado_step_t steps[] = {{
+{self.tables.steps}
+}};
+
+/* Steps that run row by row together. */
+static const cortado_stage_t stages[] = {{
+{self.tables.stages}
+}};
+
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+/* The buffers in the arena, for the guards around them. */
+static const cortado_guarded_t guarded[] = {{
+{self.tables.guarded}
+}};
+#endif
+
+static const cortado_program_t program = {{steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0])}};
+"""
+
+    def _network(self) -> str:
+        widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
+        longest = max((len(stage.steps) for stage in self.program.stages), default=1)
+        return f"""/* ---- the network ---- */
+
+{self._accessor("input", self.program.inputs, const="")}
+int {self.name}_run(void *arena)
+{{
+    cortado_state_t state[{longest}]; /* of the longest stage */
+    const int8_t *rows[{widest}]; /* of the widest step */
+    if (arena == NULL || (uintptr_t)arena % {self.upper}_ARENA_ALIGN != 0) {{
+        return 1;
+    }}
+    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
+        cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
+    }}
+    return 0;
+}}
+
+{self._accessor("output", self.program.outputs, const="const ")}
+void *{self.name}_default_arena(void)
+{{
+    static union {{
+        uint8_t bytes[{self.upper}_ARENA_BYTES];
+        uint64_t align;
+    }} arena __attribute__((aligned({ALIGNMENT}))) CORTADO_ARENA;
+    return &arena;
+}}
+"""
+
+    def _accessor(self, verb: str, tensors: Sequence[Tensor], const: str) -> str:
+        """MODEL_input and MODEL_output: an offset table into the arena."""
+        head = "    static const uint32_t offsets[] = {"
+        offsets = listed((at(self.planned, tensor.buffer) for tensor in tensors), indent=len(head))
+        pointer = pointer_type(tensors)
+        return f"""{const}{pointer}{self.name}_{verb}({const}void *arena, int i)
+{{
+{head}{offsets}}};
+    if (arena == NULL || (unsigned)i >= {self.upper}_{verb.upper()}S) {{
+        return NULL;
+    }}
+    return ({const}{pointer})(({const}uint8_t *)arena + offsets[i]);
+}}
+"""
+
+    def _float_helpers(self) -> str:
+        return "\n".join(
+            (
+                self._float_helper(
+                    "quantize_input(void *arena, int i, const float *values)",
+                    self.program.inputs,
+                    lambda place, size, q: f"cortado_quantize_f32_s8(values, (int8_t *)arena + {place}, {size}, {q});",
+                ),
+                self._float_helper(
+                    "dequantize_output(const void *arena, int i, float *values)",
+                    self.program.outputs,
+                    lambda place, size, q: (
+                        f"cortado_dequantize_s8_f32((const int8_t *)arena + {place}, values, {size}, {q});"
+                    ),
+                ),
+            )
+        )
+
+    def _float_helper(self, head: str, tensors: Sequence[Tensor], call: Callable[[str, int, str], str]) -> str:
+        """A function that does something to one int8 tensor, by its number; for any other it does nothing."""
+        cases = [
+            f"    if (arena != NULL && i == {number}) {{\n"
+            f"        {call(at(self.planned, tensor.buffer), int(np.prod(tensor.shape)), _arguments(tensor.qparams))}\n"
+            "    }"
+            for number, tensor in enumerate(tensors)
+            if tensor.qparams is not None
+        ]
+        body = "\n".join(cases) or "    (void)arena;\n    (void)i;\n    (void)values;"
+        return f"void {self.name}_{head}\n{{\n{body}\n}}\n"
+
+
+def _arguments(qparams: QParams) -> str:
+    return f"{float_text(qparams.scale)}, {qparams.zero_point}"
+
+
+def _isa_guard(program: Program) -> str:
+    """Refuses to compile for an instruction set that the plan and the packed weights don't cover."""
+    tests = {Core.DSP: "defined(__ARM_FEATURE_DSP)", Core.MVE: "defined(__ARM_FEATURE_MVE)"}
+    if program.cores == (Core.PORTABLE,):
+        return ""
+    wanted = ["defined(__arm__)", *(tests[core] for core in program.cores if core in tests and len(program.cores) == 1)]
+    small = "(defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__))"
+    if program.cores == (Core.SMALL,):
+        wanted.append(small)
+    if program.cores == (Core.LONG,):
+        wanted.append(f"!{small}")
+    target = program.target.target_string
+    advice = f"this bundle was planned for {target}; compile it for that core, or run cortado for this one"
+    if program.target.cpu is CortexM.ANY:
+        advice = "compile it for a Cortex-M core; `cortado run --on host` runs it on this machine"
+    return f"""#if !({" && ".join(wanted)})
+#error "{advice}"
+#endif
+"""

@@ -1,0 +1,133 @@
+"""The tables of MODEL.c that cortado_run.c walks: operands, steps, stages, and guarded buffers of the checks build."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cortado.base.names import c_string
+from cortado.emit.c.layers import Layers, StepInC, fits
+from cortado.emit.c.text import LONGEST_TITLE, comment, designated, label, listed, title
+from cortado.plan.planned import GUARD_BYTES, Planned
+from cortado.plan.program import Port, Stage, Step, Walk
+from cortado.plan.segments import scratch_name
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The rows of each table as text. A network of views only has one empty row in each of the first three."""
+
+    ports: str
+    steps: str
+    stages: str
+    guarded: str
+
+
+def at(planned: Planned, buffer: str) -> str:
+    """A buffer's offset in both builds."""
+    return f"AT({planned.plan.offsets[buffer]}u, {planned.checked.offsets[buffer] + GUARD_BYTES}u)"
+
+
+def build_tables(planned: Planned, layers: Layers) -> Tables:
+    """`layers` collects what the rows name."""
+    ports: list[str] = []
+    steps: list[str] = []
+    stages: list[str] = []
+    first_port = first_step = 0
+    for number, stage in enumerate(planned.program.stages):
+        producers = {step.output: position for position, step in enumerate(stage.steps)}
+        for position, step in enumerate(stage.steps):
+            in_c = layers.add(step)
+            rows = planned.rows_needed(number, position)
+            steps.append(_titled(title(step), [_step(planned, step, in_c, rows, first_port)]))
+            ports.append(_titled(label(step), _ports(planned, step, in_c, producers)))
+            first_port += len(step.inputs)
+        stages.append(_stage(stage, first_step))
+        first_step += len(stage.steps)
+    return Tables(
+        ports="\n".join(ports) or _row({"row_bytes": 0}),
+        steps="\n".join(steps) or _row({"rows": 0}),
+        stages="\n".join(stages) or _row({"images": 0}),
+        guarded=_guarded(planned),
+    )
+
+
+def _titled(text: str, rows: Sequence[str]) -> str:
+    return "\n".join([f"    {comment(text, indent=4)}", *rows])
+
+
+def _row(values: Mapping[str, object]) -> str:
+    return f"    {{{listed(designated(values), indent=5)}}},"
+
+
+def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> str:
+    accumulates = step.kind is Walk.ACCUMULATE
+    kernel = {"call": in_c.call, "layer": in_c.layer}
+    numbers = {
+        "out_offset": at(planned, step.output),
+        "out_row_bytes": step.row_bytes,
+        "scratch_offset": at(planned, scratch_name(step)) if step.scratch else 0,
+        "n": step.n,
+        "rows": fits(rows, 16, step.name),
+        "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
+        "port": fits(port, 16, "the program"),
+        "ports": len(step.inputs),
+        "group": 0 if accumulates else step.group,
+    }
+    checked = {"name": c_string(title(step)), "scratch_bytes": in_c.scratch_bytes, "scratch_need": in_c.scratch_need}
+    lines = [
+        f"{listed(designated(kernel), indent=5)},",
+        listed(designated(numbers), indent=5),
+        f"CHECKED({listed(designated(checked), indent=13)})",
+    ]
+    return "    {" + "\n     ".join(lines) + "},"
+
+
+def _ports(planned: Planned, step: Step, in_c: StepInC, producers: Mapping[str, int]) -> list[str]:
+    pairs = zip(step.inputs, in_c.constants, strict=True)
+    return [_port(planned, port, constant, step.group, producers) for port, constant in pairs]
+
+
+def _port(planned: Planned, port: Port, constant: str | None, group: int, producers: Mapping[str, int]) -> str:
+    rule = port.rule
+    if isinstance(port.source, str):
+        place: dict[str, object] = {"at.offset": at(planned, port.source)}
+        ring = planned.ring_rows(port.source, port.height)
+        producer = str(producers.get(port.source, "CORTADO_COMPLETE"))
+    else:
+        place = {"at.constant": constant}
+        ring, producer = port.height, "CORTADO_CONSTANT"
+    numbers = {
+        "row_bytes": port.row_bytes,
+        "height": fits(port.height, 16, "a row count"),
+        "ring": fits(ring, 16, "a row count"),
+        "lead": fits(rule.span + group - 1, 15, "a window") - rule.pad,
+        "taps": fits(rule.taps, 8, "a window"),
+        "stride": fits(rule.stride, 8, "a window"),
+        "dilation": fits(rule.dilation, 8, "a window"),
+        "pad": fits(rule.pad, 8, "a window"),
+        "repeat": rule.repeat.bit_length() - 1,
+        "producer": producer,
+    }
+    return _row({**place, **numbers})
+
+
+def _stage(stage: Stage, first: int) -> str:
+    names = [label(step) for step in stage.steps]
+    text = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}, row by row together"
+    return _titled(text, [_row({"first": first, "images": stage.steps[0].images, "steps": len(stage.steps)})])
+
+
+def _guarded(planned: Planned) -> str:
+    """The buffers of the checks build."""
+    rows = [
+        _row(
+            {
+                "name": c_string(buffer.name[:LONGEST_TITLE]),
+                "offset": planned.checked.offsets[buffer.name] + GUARD_BYTES,
+                "size": buffer.size,
+                "first": buffer.start[0],
+                "last": buffer.end[0] - (buffer.end[1] == 0),
+            }
+        )
+        for buffer in planned.problem.buffers
+    ]
+    return "\n".join(rows)

@@ -1,0 +1,97 @@
+"""C text that fits the page: names, comments and lists of at most 120 columns."""
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from cortado.base.names import identifier_part, plain
+from cortado.base.target import Core
+from cortado.plan.program import Step
+
+WIDTH = 120
+LONGEST_TITLE = 80
+
+
+def operation(step: Step) -> str:
+    """What a step computes, without what ExecuTorch's names say of every operator: conv2d."""
+    return step.operator.rpartition("::")[2].removeprefix("quantized_").removesuffix("_nhwc")
+
+
+def label(step: Step) -> str:
+    """What a step is called in comments: the module it comes from, or what it computes."""
+    return plain(step.module or operation(step))[:LONGEST_TITLE]
+
+
+def title(step: Step) -> str:
+    """The module first, as in `features.0: conv2d`."""
+    return plain(f"{step.module}: {operation(step)}" if step.module else operation(step))[:LONGEST_TITLE]
+
+
+class Names:
+    """C names, each given once: the second features_0 is features_0_2."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def new(self, wanted: str) -> str:
+        name, number = wanted, 1
+        while name in self.taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.taken.add(name)
+        return name
+
+    def of_step(self, step: Step) -> str:
+        return self.new(identifier_part(step.module) or identifier_part(operation(step)) or "step")
+
+
+def comment(text: str, indent: int = 0) -> str:
+    """A comment on as many lines as it takes."""
+    lines = textwrap.wrap(text, WIDTH - indent - len("/*  */"))
+    return "/* " + f"\n{' ' * indent} * ".join(lines) + " */"
+
+
+def listed(items: Iterable[str], indent: int) -> str:
+    """Items with commas between them, as many to a line as fit; the first line is indented already."""
+    lines: list[str] = []
+    for item in items:
+        if lines and indent + len(lines[-1]) + len(f", {item})}},") <= WIDTH:  # and what may close the list
+            lines[-1] += f", {item}"
+        else:
+            lines.append(item)
+    return f",\n{' ' * indent}".join(lines)
+
+
+def designated(values: Mapping[str, object]) -> list[str]:
+    """The initializers of a structure's members."""
+    return [f".{name} = {value}" for name, value in values.items()]
+
+
+@dataclass
+class Piece:
+    """A piece of C that only some cores compile."""
+
+    text: str
+    cores: set[Core] = field(default_factory=set)
+
+
+def guarded(pieces: Iterable[Piece], every: frozenset[Core]) -> str:
+    """What all cores of the bundle compile, then between #if and #endif what only some of them do."""
+
+    def order(piece: Piece) -> tuple[bool, list[Core]]:
+        return not piece.cores >= every, sorted(piece.cores)
+
+    parts = []
+    for (partly, cores), group in groupby(sorted(pieces, key=order), key=order):
+        text = "\n".join(piece.text for piece in group)
+        parts.append(f"#if {_test(cores)}\n{text.rstrip()}\n#endif\n" if partly else text)
+    return "\n".join(parts)
+
+
+def core_macro(core: Core) -> str:
+    return f"CORTADO_CORE_{core.name}"
+
+
+def _test(cores: Sequence[Core]) -> str:
+    return " || ".join(f"CORTADO_CORE == {core_macro(core)}" for core in cores)

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The constants of tiny, for tiny.c.
+ */
+#ifndef TINY_DATA_H
+#define TINY_DATA_H
+
+#include <stdint.h>
+
+#include "cortado_endian.h"
+
+/* Where constants and the default arena are placed: define these to put them in sections of your own. */
+#ifndef CORTADO_WEIGHTS
+#define CORTADO_WEIGHTS
+#endif
+#ifndef CORTADO_ARENA
+#define CORTADO_ARENA
+#endif
+
+extern const int8_t tiny__features_0_zero[1];
+extern const int8_t tiny__features_0_weights[96];
+extern const int8_t tiny__classifier_weights[144];
+
+#endif /* TINY_DATA_H */
