@@ -15,7 +15,7 @@ again. [CONTRIBUTING.md](../CONTRIBUTING.md) says which of them to run when.
 | folder beside these | what it holds |
 |---|---|
 | `models` | models as a user's files |
-| `golden` | graphs and C as they must come out |
+| `golden` | graphs before and after each pass, and C, as they must come out |
 | `reports` | report.json as each version of it was written, which stays readable |
 | `conformance` | layers recorded from CMSIS-NN, [how](conformance/README.md) |
 | `fuzz` | the campaign of random networks, [docs/testing.md](../docs/testing.md) |

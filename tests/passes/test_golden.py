@@ -1,0 +1,312 @@
+"""Each pass on its own: tiny models, the graph before and after as golden files, and both of them executed."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from cortado.base.target import from_target_string
+from cortado.frontend.export import Quantized, capture, quantize
+from cortado.ir.graph import outputs
+from cortado.options import LinearWeights
+from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
+from cortado.passes.clean_up import CleanUp
+from cortado.passes.fold_qparams import FoldQParams
+from cortado.passes.fuse_activations import FuseActivations
+from cortado.passes.lower import Lower
+from cortado.passes.move_transposes import MoveTransposes
+from cortado.passes.verify import Level
+from cortado.plan.lowered import lowered_graph, reference_outputs
+from helpers.golden import Golden
+from helpers.graphs import graph_text, run_real
+from helpers.paths import GOLDEN
+from helpers.single import Function, tensors
+from models.tiny import dyadic
+
+FOLDER = GOLDEN / "passes"
+M4 = from_target_string("cortex-m4")
+Forward = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and the pass it is for. Weights and inputs are exact in float32: the same graph on every machine."""
+
+    of: type[CortexMPass]
+    forward: Forward
+    shapes: tuple[tuple[int, ...], ...]
+    parts: dict[str, Tensor | nn.Module]
+    linear: LinearWeights
+
+    @property
+    def name(self) -> str:
+        return self.forward.__name__.replace("_", "-")
+
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(dyadic(*shape, unit=2.0 ** -(4 + number)) for number, shape in enumerate(self.shapes))
+
+    def quantized(self) -> Quantized:
+        model = Function(self.forward, **self.parts).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(dyadic(*parameter.shape, unit=2.0**-6))
+        return quantize(capture(model, self.inputs()), self.inputs(), [self.inputs()])
+
+
+CASES: list[Case] = []
+
+
+def case(
+    of: type[CortexMPass],
+    *shapes: tuple[int, ...],
+    linear: LinearWeights = LinearWeights.PER_CHANNEL,
+    **parts: Tensor | nn.Module,
+) -> Callable[[Forward], Forward]:
+    def note(forward: Forward) -> Forward:
+        CASES.append(Case(of, forward, shapes, parts, linear))
+        return forward
+
+    return note
+
+
+IMAGE = (1, 2, 4, 4)
+ROW = (1, 4)
+
+
+def weights(*sizes: int) -> Tensor:
+    return torch.empty(sizes)  # gets its numbers with the layers'
+
+
+# ---- fold-qparams --------------------------------------------------------------------------------------------------
+
+
+@case(FoldQParams, IMAGE, conv=nn.Conv2d(2, 3, 1))
+def weights_per_channel(m: Any, x: Tensor) -> Tensor:
+    """Weights and bias become integers with a scale for each output channel."""
+    return m.conv(x)
+
+
+@case(FoldQParams, ROW, ROW)
+def one_scale_for_both(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """What minimum compares has one scale, so no rescaling stays."""
+    return torch.minimum(x, y)
+
+
+@case(FoldQParams, ROW, ROW)
+def another_scale(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """A sigmoid has a scale of its own: a quantize stays in front of cat, as the change of scale that it is."""
+    return torch.cat([torch.sigmoid(x), y * -8.0], 1)
+
+
+@case(FoldQParams, ROW, c=weights(4))
+def a_constant_operand(m: Any, x: Tensor) -> Tensor:
+    """A constant that is an operand becomes codes with one scale."""
+    return x + m.c
+
+
+@case(FoldQParams, ROW)
+def a_call_in_float(m: Any, x: Tensor) -> Tensor:
+    """No integer operator takes cumsum: its borders stay, and lower will refuse it."""
+    return torch.relu(torch.cumsum(x, 1))
+
+
+# ---- fuse-activations ----------------------------------------------------------------------------------------------
+
+
+@case(FuseActivations, IMAGE, conv=nn.Conv2d(2, 2, 3))
+def relu_behind_a_convolution(m: Any, x: Tensor) -> Tensor:
+    """The relu becomes the convolution's bounds."""
+    return torch.relu(m.conv(x))
+
+
+@case(FuseActivations, ROW, layer=nn.Linear(4, 2))
+def relu6_behind_a_linear_layer(m: Any, x: Tensor) -> Tensor:
+    """Both bounds."""
+    return nn.functional.relu6(m.layer(x))
+
+
+@case(FuseActivations, ROW, ROW)
+def clamp_of_a_sum(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Any clamp between two numbers."""
+    return torch.clamp(x + y, -0.5, 0.25)
+
+
+@case(FuseActivations, ROW, layer=nn.Linear(4, 4))
+def two_readers(m: Any, x: Tensor) -> Tensor:
+    """The result holds what was there before the relu too, so the relu stays."""
+    y = m.layer(x)
+    return torch.cat([torch.relu(y), y], 1)
+
+
+@case(FuseActivations, IMAGE)
+def no_kernel_that_clamps(m: Any, x: Tensor) -> Tensor:
+    """A pool has no bounds: the relu stays, and becomes a table."""
+    return torch.relu(nn.functional.max_pool2d(x, 2))
+
+
+# ---- lower ---------------------------------------------------------------------------------------------------------
+
+
+@case(Lower, IMAGE, conv=nn.Conv2d(2, 3, 3, padding=1))
+def convolution(m: Any, x: Tensor) -> Tensor:
+    """NHWC inside, with a transpose at each side; weights OHWI; factors for each channel."""
+    return torch.relu(m.conv(x))
+
+
+@case(Lower, IMAGE, conv=nn.Conv2d(2, 2, 3, groups=2))
+def depthwise_convolution(m: Any, x: Tensor) -> Tensor:
+    """An operator of its own."""
+    return m.conv(x)
+
+
+@case(Lower, ROW, layer=nn.Linear(4, 2))
+def linear_per_channel(m: Any, x: Tensor) -> Tensor:
+    """A convolution over one pixel: that operator has factors for each channel."""
+    return m.layer(x)
+
+
+@case(Lower, ROW, linear=LinearWeights.PER_TENSOR, layer=nn.Linear(4, 2))
+def linear_per_tensor(m: Any, x: Tensor) -> Tensor:
+    """The linear operator, which has one factor for all channels."""
+    return m.layer(x)
+
+
+@case(Lower, (2, 3))
+def a_transpose_of_the_models_own(m: Any, x: Tensor) -> Tensor:
+    """Data movement is exact."""
+    return x.t()
+
+
+@case(Lower, ROW)
+def a_function_of_one_element(m: Any, x: Tensor) -> Tensor:
+    """A table of 256 entries."""
+    return torch.abs(x)
+
+
+@case(Lower, ROW, ROW)
+def change_of_scale(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """The quantize that fold-qparams left becomes a table, and is one with the sigmoid's."""
+    return torch.cat([torch.sigmoid(x), y * -8.0], 1)
+
+
+# ---- move-transposes -----------------------------------------------------------------------------------------------
+
+
+@case(MoveTransposes, IMAGE, first=nn.Conv2d(2, 3, 1), second=nn.Conv2d(3, 2, 1))
+def cancel_between_kernels(m: Any, x: Tensor) -> Tensor:
+    """What one convolution transposes back, the next transposes again: neither stays."""
+    return m.second(m.first(x))
+
+
+@case(MoveTransposes, IMAGE, conv=nn.Conv2d(2, 2, 3, padding=1))
+def move_past_tables_to_the_borders(m: Any, x: Tensor) -> Tensor:
+    """A table takes any order; beside an input or output a transpose costs the C bundle nothing."""
+    return torch.abs(m.conv(torch.abs(x)))
+
+
+@case(MoveTransposes, IMAGE, conv=nn.Conv2d(2, 3, 3), layer=nn.Linear(12, 2))
+def into_constants(m: Any, x: Tensor) -> Tensor:
+    """Flattened pixels in another order are other columns of the weights."""
+    return m.layer(m.conv(x).flatten(1))
+
+
+@case(MoveTransposes, IMAGE, conv=nn.Conv2d(2, 2, 1), c=weights(1, 2, 4, 4))
+def constant_operands_are_laid_anew(m: Any, x: Tensor) -> Tensor:
+    """The sum works in the convolution's order, and its constant is stored in it."""
+    return m.conv(x) + m.c
+
+
+@case(MoveTransposes, ROW, first=nn.Linear(4, 3), second=nn.Linear(3, 2))
+def views_of_views(m: Any, x: Tensor) -> Tensor:
+    """To a row and back to a pixel: nothing is left between the layers."""
+    return m.second(m.first(x))
+
+
+# ---- clean-up ------------------------------------------------------------------------------------------------------
+
+
+@case(CleanUp, ROW, layer=nn.Linear(4, 2))
+def constants_nothing_reads(m: Any, x: Tensor) -> Tensor:
+    """The float weights and their scales go."""
+    return m.layer(x)
+
+
+@case(CleanUp, ROW, first=nn.Linear(4, 4), second=nn.Linear(4, 4))
+def equal_constants(m: Any, x: Tensor) -> Tensor:
+    """Two layers with the same weights hold them once."""
+    return m.second(m.first(x))
+
+
+@case(CleanUp, ROW, layer=nn.Linear(4, 2))
+def equal_calls(m: Any, x: Tensor) -> Tensor:
+    """The same layer on the same input is computed once."""
+    return torch.cat([m.layer(x), m.layer(x)], 1)
+
+
+@case(CleanUp, IMAGE)
+def a_table_that_changes_nothing(m: Any, x: Tensor) -> Tensor:
+    """A relu of what is not negative any more."""
+    return torch.relu(nn.functional.max_pool2d(torch.relu(x), 2))
+
+
+@case(CleanUp, ROW, c=weights(*ROW))
+def calls_on_constants(m: Any, x: Tensor) -> Tensor:
+    """The constant gets its new shape now."""
+    return torch.stack([x, m.c])
+
+
+# ---- the tests -----------------------------------------------------------------------------------------------------
+
+
+def values(program: ExportedProgram, level: Level, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """What a graph computes."""
+    if level is Level.QUANTIZED:
+        return run_real(program, inputs)
+    return reference_outputs(lowered_graph(program), inputs)
+
+
+def steps(program: ExportedProgram) -> list[float]:
+    """The scales of the outputs of a lowered graph."""
+    return [float(node.kwargs["scale"]) for node in outputs(program)]  # type: ignore[arg-type]
+
+
+def equal(found: Sequence[Tensor], wanted: Sequence[Tensor], most: Sequence[float] | None = None) -> bool:
+    """The same numbers, or no further apart than one step of each."""
+    pairs = zip(found, wanted, most or [0.0] * len(found), strict=True)
+    return all(x.shape == y.shape and float((x - y).abs().max()) <= 1.001 * step for x, y, step in pairs)
+
+
+@pytest.mark.parametrize("chosen", CASES, ids=lambda chosen: f"{chosen.of.name}-{chosen.name}")
+def test_a_pass_on_its_own(chosen: Case, golden: Golden) -> None:
+    """The same values before and after; lower may round otherwise than float arithmetic, by one step."""
+    quantized, inputs = chosen.quantized(), chosen.inputs()
+    program, place = quantized.program(), PIPELINE.index(chosen.of)
+    assert equal(run_real(program, inputs), tensors(quantized.converted(*inputs)))  # the yardstick itself
+    CortexMPassManager(program, PIPELINE[:place], M4, linear=chosen.linear).transform()
+    before, wanted = graph_text(program, chosen.of is CleanUp), values(program, chosen.of.level_before, inputs)
+    CortexMPassManager(program, [chosen.of], M4, linear=chosen.linear).transform()
+    found = values(program, chosen.of.level_after, inputs)
+    about = inspect.cleandoc(chosen.forward.__doc__ or "")
+    text = f"{chosen.of.name}: {about}\n\n# before\n{before}\n# after\n{graph_text(program, chosen.of is CleanUp)}"
+    golden(FOLDER / chosen.of.name / f"{chosen.name}.txt", text)
+    assert equal(found, wanted, steps(program) if chosen.of is Lower else None)
+
+
+def test_every_pass_has_its_cases_and_every_file_its_case() -> None:
+    assert {cls for cls in PIPELINE if sum(chosen.of is cls for chosen in CASES) >= 4} == set(PIPELINE)
+    files = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.txt")}
+    assert files == {f"{chosen.of.name}/{chosen.name}.txt" for chosen in CASES}
+
+
+def test_something_happens_in_every_case() -> None:
+    """But for those that show what a pass leaves alone."""
+    idle = {"two-readers", "no-kernel-that-clamps"}
+    for chosen in CASES:
+        before, after = (FOLDER / chosen.of.name / f"{chosen.name}.txt").read_text().split("\n# after\n")
+        same = before.split("# before\n")[1] == after
+        assert same == (chosen.name in idle), chosen.name
