@@ -7,11 +7,11 @@ STAMP  := $(VENV)/.stamp
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 LINTED := src tests benchmarks tools
-UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py plan/test_schedule.py plan/test_branches.py \
+UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py passes/test_golden.py plan/test_schedule.py plan/test_branches.py \
            artifact/test_page.py artifact/test_report.py repository)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: setup demo check test test-all fuzz fuzz-page same lint golden clean python tools test-tools
+.PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -23,7 +23,10 @@ test: setup test-tools lint
 	$(PYTEST) -m "not slow"
 
 # Before every commit: linters, types and the unit tests that build no C and start no board.
-check: setup lint
+check: setup
+	@$(MAKE) --no-print-directory --output-sync -j 2 lint unit
+
+unit: setup
 	$(PYTEST) -m "not slow and not host and not qemu" $(UNIT)
 
 # The long campaigns too.

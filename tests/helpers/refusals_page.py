@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -40,7 +41,7 @@ class Refusal:
 
 
 def page() -> str:
-    found = list(refusals())
+    found = refusals()
     return HEAD + "".join(_section(kind, [item for item in found if item.kind is kind]) for kind in Kind)
 
 
@@ -59,12 +60,13 @@ def _title(file: Path) -> str:
     return ": ".join([f"`{file.relative_to(PACKAGE)}`", *([", ".join(f"`{name}`" for name in known)] if known else [])])
 
 
-def refusals() -> Iterator[Refusal]:
+@cache
+def refusals() -> tuple[Refusal, ...]:
     """In the order of files and lines."""
-    for folder in ("frontend", "ir", "ops", "passes"):
-        for file in sorted((PACKAGE / folder).rglob("*.py")):
-            if file.name != "_TEMPLATE.py":
-                yield from _refusals_of(file)
+    files = [
+        file for folder in ("frontend", "ir", "ops", "passes") for file in sorted((PACKAGE / folder).rglob("*.py"))
+    ]
+    return tuple(found for file in files if file.name != "_TEMPLATE.py" for found in _refusals_of(file))
 
 
 def _refusals_of(file: Path) -> Iterator[Refusal]:

@@ -7,6 +7,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -30,9 +31,14 @@ DOCUMENTS = [
 BINDING = "executorch.backends.cortex_m.library"
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path) -> Iterator[str]:
     """Every module a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -94,7 +100,7 @@ def test_operators_are_known_by_their_records() -> None:
     elsewhere = [path for path in SOURCES if path.parent.name != "ops"]
     no_ops = ROOT / "src" / "cortado" / "frontend" / "canonical.py"  # copies, conversions, dropouts: nobody's operators
     for path in elsewhere:
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = list(ast.walk(tree(path)))
         texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         assert not texts & set(registry().operators), path
         tables = [node for node in nodes if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict)]
@@ -106,7 +112,7 @@ def test_facts_about_nodes_have_their_keys_in_one_place() -> None:
     """A mistyped key would only be a fact that nobody knows: node.meta is read and written through ir.facts."""
 
     def looks_inside(path: Path) -> bool:
-        nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Subscript | ast.Attribute)]
+        nodes = [n for n in ast.walk(tree(path)) if isinstance(n, ast.Subscript | ast.Attribute)]
         return any(isinstance(node.value, ast.Attribute) and node.value.attr == "meta" for node in nodes)
 
     assert [module_name(path) for path in SOURCES if looks_inside(path)] == ["cortado.ir.facts"]

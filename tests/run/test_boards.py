@@ -7,6 +7,7 @@ import pytest
 
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
+from cortado.base.target import Machine
 from cortado.run import toolchain
 from cortado.run.board import Region, find_board
 from cortado.run.elf import Image, load_image
@@ -15,6 +16,11 @@ from cortado.run.harness import run_harness, run_host
 from cortado.run.qemu import BoardFaultError, run_elf
 from cortado.run.watch import Watch
 from helpers.boards import CORES, EXPECTED, HIDE, INPUTS, ONE_EACH, STORE_AT, STRICT, firmware, model, write
+
+
+def test_every_board_has_a_core_to_test_it_with() -> None:
+    assert {CORES[core][0] for core in ONE_EACH} == set(Machine)
+
 
 # ---- Running --------------------------------------------------------------------------------------------------------
 
