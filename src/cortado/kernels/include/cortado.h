@@ -330,7 +330,11 @@ void cortado_div_s8(const cortado_div_t *L, const int8_t *a, const int8_t *b, in
 
 /* Of raw int8 values: both operands and the output share scale and zero point. May be in place. */
 void cortado_minimum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_minimum_s8__dsp(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_minimum_s8__mve(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_maximum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_maximum_s8__dsp(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_maximum_s8__mve(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 
 /* Softmax over the last dimension, output scale 1/256 and zero point -128. Differences to the row's largest value
  * below diff_min (which is <= 0) give -128. May be in place. */
