@@ -444,6 +444,19 @@ void cortado_upsample_nearest_s8(const cortado_upsample_t *L, const int8_t *row,
 /* The same over `rows` consecutive input rows, each `factor_h` times. */
 void cortado_upsample_nearest_rows_s8(const cortado_upsample_t *L, const int8_t *in, int8_t *out, int32_t rows);
 
+/* Bilinear resizing: out = (sum over the four neighbours of weight * code + 2^21) >> 22. `rows` says for every output
+ * row where it lies among the input's, in steps of 1/2048, `columns` for every column; the weights are what is left
+ * between the neighbours. Where the fraction is 0 the next one is not read. */
+typedef struct {
+    int32_t images, in_h, in_w, channels, out_h, out_w;
+    int32_t shift_h; /* row by row: output row y reads only rows beside row y >> shift_h */
+    const int32_t *rows, *columns;
+} cortado_bilinear_t;
+
+/* One output row from the rows above, at and below y >> shift_h. */
+void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
+void cortado_upsample_bilinear_all_s8(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
+
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 
 /* out = clamp(round_half_even(x * (1.0f / scale)) + zero_point, -128, 127); NaN gives zero_point. */
