@@ -173,7 +173,16 @@ def draw_input(rng: Random) -> Shape:
 SHAPES: tuple[Shape, ...] = ((1, 4, 6, 8), (2, 4, 6), (4, 6), (6,), (1, 2, 3, 4, 2), (1, 4, 4, 4), (2, 4, 4))
 
 
-MANY = {"upsample": 40, "parts": 20, "reflect": 24, "dropout": 6, "alias": 8, "batch_norm": 5, "layer_norm": 5}
+MANY = {
+    "upsample": 40,
+    "upsample_linear": 16,
+    "parts": 20,
+    "reflect": 24,
+    "dropout": 6,
+    "alias": 8,
+    "batch_norm": 5,
+    "layer_norm": 5,
+}
 
 
 def draw_all(seed: int) -> Recipe:

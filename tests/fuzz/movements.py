@@ -198,6 +198,18 @@ def upsampled(x: Tensor, factors: list[int], exact: bool, sized: bool) -> Tensor
     return packet.default(x, sizes) if sized else packet.vec(x, None, [float(factor) for factor in factors])
 
 
+def resizing(rng: Random, shape: Shape) -> Options:
+    found = upsampling(rng, shape)
+    return dict(factors=found["factors"], sized=found["sized"], align=coin(rng))
+
+
+def resized(x: Tensor, factors: list[int], sized: bool, align: bool) -> Tensor:
+    """Linear between the elements, by aten's own names."""
+    packet = aten.upsample_linear1d if len(factors) == 1 else aten.upsample_bilinear2d
+    sizes = [side * factor + (side > 2) for side, factor in zip(x.shape[2:], factors, strict=True)]
+    return packet.default(x, sizes, align) if sized else packet.vec(x, None, align, [float(f) for f in factors])
+
+
 # ---- joins ---------------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +341,7 @@ MOVEMENTS: dict[str, Block] = {
     "constant_pad_nd": Block(any_shape, bordering, function(aten.constant_pad_nd.default)),
     "reflect": Block(rank(2, 3, 4, 5), reflecting, function(reflected), weight=2),
     "upsample": Block(rank(3, 4, 5), upsampling, function(upsampled), weight=4),
+    "upsample_linear": Block(rank(3, 4), resizing, function(resized), weight=2),
     "pixel_shuffle": unary(lambda x: functional.pixel_shuffle(x, 2), fours),
     "pixel_unshuffle": unary(lambda x: functional.pixel_unshuffle(x, 2), evens),
     "channel_shuffle": unary(lambda x: torch.channel_shuffle(x, 2), fours),

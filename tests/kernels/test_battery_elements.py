@@ -1,5 +1,6 @@
 """The battery for pools and for kernels element by element, on this machine and on every kind of emulated core."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -212,6 +213,8 @@ def test_one_value_for_each_channel(machine: Machine) -> None:
 def test_table_minimum_maximum(machine: Machine) -> None:
     draw, calls, outputs = Draw(11), Calls(), []
     table = draw.rng.integers(-128, 128, 256, np.int8)
+    sides = {"minimum": np.minimum, "maximum": np.maximum}
+    suffixes = [suffix for suffix in machine.suffixes if suffix in ("__dsp", "__mve")]
     for number, n in enumerate((*LENGTHS, 256, 300)):
         a, b = draw.rng.integers(-128, 128, (2, n), np.int8)
         if n == 256:
@@ -220,11 +223,12 @@ def test_table_minimum_maximum(machine: Machine) -> None:
             left, _, out = in_turn(calls, a, b, (0, 1, 3)[number % 3])
             calls.call(f"cortado_table_s8{suffix}", calls.array(table), left, out, n)
             outputs.append((out, table[a.astype(np.int64) + 128], f"table{suffix} of {n}"))
-        for name, function in (("minimum", np.minimum), ("maximum", np.maximum)):
+        for (name, function), suffix in itertools.product(sides.items(), ("", *suffixes)):
             left, right, out = in_turn(calls, a, b, number % PLACES)
-            calls.call(f"cortado_{name}_s8", left, right, out, n)
-            outputs.append((out, function(a, b), f"{name} of {n}"))
-    check(machine, calls, outputs, "cortado_table_s8", *mve(machine, "table_s8"))
+            calls.call(f"cortado_{name}_s8{suffix}", left, right, out, n)
+            outputs.append((out, function(a, b), f"{name}{suffix} of {n}"))
+    called = [f"cortado_{name}_s8{suffix}" for name in sides for suffix in suffixes]
+    check(machine, calls, outputs, "cortado_table_s8", *mve(machine, "table_s8"), *called)
 
 
 @pytest.mark.parametrize("machine", MACHINES)

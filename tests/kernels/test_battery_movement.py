@@ -15,11 +15,12 @@ from helpers.machines import MACHINES, ZEROS, Array, Draw, Machine, check, in_tu
 @pytest.mark.parametrize("machine", MACHINES)
 def test_data_movement(machine: Machine) -> None:
     draw, calls, outputs = Draw(13), Calls(), []
-    for case in (copy2d_case, transpose_case, pad_case, upsample_case):
+    for case in (copy2d_case, transpose_case, pad_case, upsample_case, bilinear_case, bilinear_rows_case):
         for number in range(12):
             out, expected = case(draw, calls)
             outputs.append((out, np.ascontiguousarray(expected), f"{case.__name__} {number}"))
-    names = ("copy2d", "transpose_s8", "pad_s8", "upsample_nearest_rows_s8")
+    resizing = ("upsample_nearest_rows_s8", "upsample_bilinear_all_s8", "upsample_bilinear_s8")
+    names = ("copy2d", "transpose_s8", "pad_s8", *resizing)
     check(machine, calls, outputs, *(f"cortado_{name}" for name in names))
 
 
@@ -70,6 +71,48 @@ def upsample_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
     out = calls.space(x.size * factors[0] * factors[1])
     calls.call("cortado_upsample_nearest_rows_s8", layer, calls.array(x), out, rows)
     return out, np.repeat(np.repeat(x, factors[0], 0), factors[1], 1)
+
+
+def bilinear(draw: Draw, calls: Calls, shift: int, places: list[Array]) -> tuple[Array, Ref, Array]:
+    """An image, the descriptor that resizes it, and the result; `places` in steps of 1/2048."""
+    images, (height, width) = draw.one(1, 2) if shift < 0 else 1, [int(p[-1] >> 11) + 1 for p in places]
+    x = draw.bytes(images, height, width, draw.one(1, 3, 16))
+    sums = x.astype(np.int64)
+    for axis, place in enumerate(places, start=1):
+        first, weight = place >> 11, (place & 2047).reshape(-1, *[1] * (3 - axis))
+        second = np.minimum(first + 1, x.shape[axis] - 1)
+        sums = sums.take(first, axis) * (2048 - weight) + sums.take(second, axis) * weight
+    rows, columns = (calls.array(place) for place in places)
+    layer = calls.struct(
+        "cortado_bilinear_t", images=images, in_h=height, in_w=width, channels=x.shape[3], out_h=len(places[0]),
+        out_w=len(places[1]), shift_h=max(shift, 0), rows=rows, columns=columns)  # fmt: skip
+    return x, layer, ((sums + (1 << 21)) >> 22).astype(np.int8)
+
+
+def bilinear_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    ends = [draw.one(0, 1, 4) << 11 for _ in range(2)]
+    between = [draw.rng.integers(0, end + 1, draw.one(1, 2, 9)) for end in ends]
+    places = [np.array([*np.sort(inner), end], np.int32) for inner, end in zip(between, ends, strict=True)]
+    x, layer, expected = bilinear(draw, calls, -1, places)
+    out = calls.space(expected.size)
+    calls.call("cortado_upsample_bilinear_all_s8", layer, calls.array(x), out)
+    return out, expected
+
+
+def bilinear_rows_case(draw: Draw, calls: Calls) -> tuple[Ref, Array]:
+    """By a power of two, without aligned corners: what PyTorch makes of a scale factor."""
+    height, factor = draw.one(1, 2, 5), draw.one(1, 2, 4)
+    rows = np.clip((np.arange(height * factor) * 2048 + 1024) // factor - 1024, 0, (height - 1) << 11)
+    columns = np.array([0, 700, 2048, 4096], np.int32)
+    x, layer, expected = bilinear(draw, calls, factor.bit_length() - 1, [rows.astype(np.int32), columns])
+    image, row = calls.array(x), x.shape[2] * x.shape[3]
+    out = calls.space(expected.size)
+    for y in range(height * factor):
+        beside = range(y // factor - 1, y // factor + 2)
+        taps = [image + place * row if 0 <= place < height else None for place in beside]
+        at = out + y * expected.shape[2] * expected.shape[3]
+        calls.call("cortado_upsample_bilinear_s8", layer, calls.pointers(taps), at, y)
+    return out, expected
 
 
 @pytest.mark.parametrize("machine", MACHINES)

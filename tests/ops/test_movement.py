@@ -197,6 +197,24 @@ def test_slice(data: Any) -> None:
     assert_exact(lambda x: torch.ops.aten.slice.Tensor(x, dim, start, 2**63 - 1, step), sizes)
 
 
+@settings(max_examples=20)
+@given(data=st.data())
+def test_interpolate_between(data: Any) -> None:
+    """A rounding of its own, so a step beside PT2E at most."""
+    spatial = data.draw(st.integers(1, 2))
+    sizes = tuple(data.draw(st.lists(st.integers(1, 6), min_size=spatial + 2, max_size=spatial + 2)))
+    how: dict[str, Any] = {"mode": ("linear", "bilinear")[spatial - 1], "align_corners": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        how["size"] = [data.draw(st.integers(1, 12)) for _ in range(spatial)]
+    else:
+        how["scale_factor"] = [data.draw(st.sampled_from([1.0, 2.0, 4.0, 3.0, 1.5])) for _ in range(spatial)]
+    model = Function(lambda self, x: functional.interpolate(x, **how))
+    found = lower(model, [sizes], batches=1)
+    assert found.operators.count("upsample_bilinear_nhwc") == 1
+    assert found.worst() <= 1.01
+    assert_near_the_model(found, model)
+
+
 @settings(max_examples=10)
 @given(data=st.data())
 def test_interpolate(data: Any) -> None:

@@ -4,7 +4,6 @@ import torch
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.op import Call, Kernel, Operator, Pattern, Rewrite
 from cortado.ops import _binary, minimum
 
@@ -16,10 +15,7 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_maximum_s8", (Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=("maximum_s8.c",),
-    )
+    return minimum.kernel_of("maximum", core)
 
 
 MAXIMUM = Operator(

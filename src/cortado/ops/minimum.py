@@ -34,11 +34,18 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
     return lowering.view(result, shape(lowering.bound.node))
 
 
+_FILES = {Core.DSP: "__dsp.c", Core.MVE: "__mve.S"}  # of the others, the portable one
+
+
+def kernel_of(name: str, core: Core) -> Kernel:
+    """minimum or maximum on one kind of core."""
+    file = f"{name}_s8{_FILES.get(core, '.c')}"
+    call = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
+    return Kernel(call=call, sources=(file,))
+
+
 def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(
-        call=CCall("cortado_minimum_s8", (Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=("minimum_s8.c",),
-    )
+    return kernel_of("minimum", core)
 
 
 def samples() -> Any:

@@ -330,7 +330,11 @@ void cortado_div_s8(const cortado_div_t *L, const int8_t *a, const int8_t *b, in
 
 /* Of raw int8 values: both operands and the output share scale and zero point. May be in place. */
 void cortado_minimum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_minimum_s8__dsp(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_minimum_s8__mve(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_maximum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_maximum_s8__dsp(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_maximum_s8__mve(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 
 /* Softmax over the last dimension, output scale 1/256 and zero point -128. Differences to the row's largest value
  * below diff_min (which is <= 0) give -128. May be in place. */
@@ -439,6 +443,19 @@ typedef struct {
 void cortado_upsample_nearest_s8(const cortado_upsample_t *L, const int8_t *row, int8_t *out);
 /* The same over `rows` consecutive input rows, each `factor_h` times. */
 void cortado_upsample_nearest_rows_s8(const cortado_upsample_t *L, const int8_t *in, int8_t *out, int32_t rows);
+
+/* Bilinear resizing: out = (sum over the four neighbours of weight * code + 2^21) >> 22. `rows` says for every output
+ * row where it lies among the input's, in steps of 1/2048, `columns` for every column; the weights are what is left
+ * between the neighbours. Where the fraction is 0 the next one is not read. */
+typedef struct {
+    int32_t images, in_h, in_w, channels, out_h, out_w;
+    int32_t shift_h; /* row by row: output row y reads only rows beside row y >> shift_h */
+    const int32_t *rows, *columns;
+} cortado_bilinear_t;
+
+/* One output row from the rows above, at and below y >> shift_h. */
+void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
+void cortado_upsample_bilinear_all_s8(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
 
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The smaller of each two values, with vector instructions.
+ *
+ *   void cortado_minimum_s8__mve(const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+ *
+ * Tile: 16 elements. Scratch: none.
+ *
+ *   r0 a   r1 b   r2 out   r3 n   q0, q1 values
+ */
+#include "cortado_asm.h"
+
+#if defined(__ARM_FEATURE_MVE)
+
+    function cortado_minimum_s8__mve
+    push    {r4, lr}
+    wlstp.8 lr, r3, .Lminimum_return
+    /* One turn: sixteen elements. */
+.Lminimum_sixteen:
+    vldrb.8 q0, [r0], #16
+    vldrb.8 q1, [r1], #16
+    vmin.s8 q0, q0, q1
+    vstrb.8 q0, [r2], #16
+    letp    lr, .Lminimum_sixteen
+.Lminimum_return:
+    pop     {r4, pc}
+    .size   cortado_minimum_s8__mve, . - cortado_minimum_s8__mve
+#endif
+#if defined(__linux__) && defined(__ELF__)
+    .section .note.GNU-stack, "", %progbits
+#endif
