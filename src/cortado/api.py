@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram
 from cortado.artifact.build_report import InC, build_report
+from cortado.artifact.checked import Checked
 from cortado.artifact.folder import write_folder
 from cortado.artifact.opened import (
     CHECKS,
@@ -26,7 +27,6 @@ from cortado.artifact.opened import (
     PTE_REFERENCE,
     REFERENCE,
     Artifact,
-    Checked,
     recorded_name,
 )
 from cortado.artifact.page import build_page

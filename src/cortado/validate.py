@@ -1,20 +1,20 @@
 """A compiled model everywhere it runs: float model, integer reference, C on this machine, boards, ExecuTorch."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import permutations
 
 import numpy as np
 import torch
 
-from cortado.artifact.opened import Artifact, Checked
+from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
-from cortado.base.errors import CortadoError
+from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
+from cortado.floats import float_inputs, float_outputs, one_thread
 from cortado.frontend.export import FloatModel
-from cortado.ir.graph import TO_NCHW
-from cortado.options import InputLayout
+from cortado.metrics import Error
 from cortado.plan.lowered import LoweredGraph
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import EXECUTORCH, HOST
@@ -92,21 +92,6 @@ class Validation:
 # ---- validating ---------------------------------------------------------------------------------------------------
 
 
-def float_model(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatModel:
-    """The float model behind an artifact; one with other inputs is refused."""
-    found = [list(value.shape) for value in example_inputs]
-    wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]
-    if found != wanted:
-        raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
-    return FloatModel(model, example_inputs)
-
-
-def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:
-    """An input as the float model takes it: the compiled one may take its images channels last."""
-    nhwc = artifact.report.options.input_layout is InputLayout.NHWC
-    return value.transpose(TO_NCHW) if nhwc and value.ndim == 4 else value
-
-
 @dataclass(frozen=True)
 class _Run:
     """A place to run in: the artifact built for one core, and where."""
@@ -117,6 +102,7 @@ class _Run:
     on: str | None
 
 
+@one_thread()
 def validate(
     artifact: Artifact,
     samples: Sequence[Sample],
@@ -124,21 +110,19 @@ def validate(
     targets: Sequence[CortexMTargetConfig] = (),
     floats: FloatModel | None = None,
     per_layer: bool = False,
-    progress: Callable[[str], None] = lambda phase: None,
+    progress: Progress = silent,
 ) -> Validation:
     """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own)."""
     artifact.check_bundle()
     runs = _runs(artifact, targets)
-    progress("reference")
-    feeds, expected = artifact.reference(samples)
+    feeds, expected = artifact.reference(samples, partial(progress, "reference", total=len(samples)))
     compared = None if floats is None else _Compared(artifact, floats)
     if compared is not None:
-        progress("float model")
-        compared.add(samples)
+        compared.add(samples, progress)
     places = [_reference(artifact, compared, expected)]
     for run in runs:
-        progress(run.name)
-        places.append(_place(run, samples, feeds, expected, compared))
+        progress(run.name, 0, len(samples))
+        places.append(_place(run, samples, feeds, expected, compared, progress))
     layers: list[Layer] = []
     if per_layer:
         faulted = {place.name for place in places if place.fault is not None}
@@ -178,22 +162,22 @@ def _place(
     feeds: Sequence[Sample],
     expected: Sequence[Sample],
     compared: "_Compared | None",
+    progress: Progress,
 ) -> Place:
     """One place. A fault of the firmware is a finding like any other."""
     try:
         if run.on == EXECUTORCH:
             checked = run.artifact.run(samples, run.on)
         else:
-            checked = Checked(run.artifact.execute(feeds, run.on), [list(sample) for sample in expected])
+            made = run.artifact.execute(feeds, run.on, progress=partial(progress, run.name, total=len(feeds)))
+            checked = run.artifact.checked(made, [list(sample) for sample in expected])
     except BoardFaultError as fault:
         return Place(run.name, run.what, fault=str(fault), exact=0)
-    found = checked.result.samples
-    outputs = found if checked.real else [run.artifact.real(sample) for sample in found]
     return Place(
         name=run.name,
         what=run.what,
         exact=checked.exact_samples,
-        fidelity=None if compared is None else compared.fidelity(outputs),
+        fidelity=None if compared is None else compared.fidelity(checked.values),
         instructions=checked.result.instructions,
         close=checked.right and not checked.bit_exact,
     )
@@ -205,13 +189,13 @@ def _layers(
     feeds: Sequence[Sample],
     runs: Sequence[_Run],
     compared: "_Compared | None",
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> list[Layer]:
     """Every kernel's output, in the order of the network; one sample after the other, for they may be large."""
     steps = artifact.report.layers
     differing = {step.name: dict.fromkeys((run.name for run in runs), 0) for step in steps}
     for number, (sample, feed) in enumerate(zip(samples, feeds, strict=True)):
-        progress(f"layers of sample {number + 1} of {len(samples)}")
+        progress("layers", number, len(samples))
         values = {name: value.numpy() for name, value in artifact.values(sample).items()}
         if compared is not None:
             compared.add_layers(number, values)
@@ -234,25 +218,6 @@ def _count_differing(made: bytes, value: ArrayType) -> int:
 
 
 @dataclass
-class _Ratio:
-    """Signal and noise, summed up over samples."""
-
-    signal: float = 0.0
-    noise: float = 0.0
-
-    def add(self, wanted: ArrayType, found: ArrayType) -> None:
-        exact = wanted.astype(np.float64)
-        self.signal += float((exact**2).sum())
-        self.noise += float(((exact - found.astype(np.float64)) ** 2).sum())
-
-    @property
-    def decibels(self) -> float | None:
-        if not self.signal:
-            return None
-        return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
-
-
-@dataclass
 class _Compared:
     """The float model's values, and how far others are from them."""
 
@@ -260,34 +225,23 @@ class _Compared:
     floats: FloatModel
     inputs: list[list[Tensor]] = field(default_factory=list)
     outputs: list[list[ArrayType]] = field(default_factory=list)
-    ratios: dict[str, dict[tuple[int, ...], _Ratio]] = field(default_factory=dict)  # by layer and order of dimensions
+    errors: dict[str, dict[tuple[int, ...], Error]] = field(default_factory=dict)  # by layer and order of dimensions
 
-    def add(self, samples: Sequence[Sample]) -> None:
-        for sample in samples:
-            self.inputs.append([self._input(position, value) for position, value in enumerate(sample)])
-            self.outputs.append([output.numpy() for output in self.floats.outputs(self.inputs[-1])])
-        found = [list(output.shape) for output in self.outputs[0]]
-        wanted = [list(tensor.model_shape) for tensor in self.artifact.report.outputs]
-        if found != wanted:
-            raise CortadoError(
-                f"the float model gives outputs of shapes {found}, the one in {self.artifact.folder} {wanted}"
-            )
-
-    def _input(self, position: int, value: ArrayType) -> Tensor:
-        real = self.artifact.as_float(position, value)
-        return torch.from_numpy(np.asarray(_model_order(self.artifact, real), order="C"))
+    def add(self, samples: Sequence[Sample], progress: Progress) -> None:
+        self.inputs += [float_inputs(self.artifact, sample) for sample in samples]
+        self.outputs += float_outputs(self.artifact, self.floats, self.inputs, progress)
 
     def fidelity(self, outputs: Sequence[Sample]) -> Fidelity:
-        ratio = _Ratio()
+        error = Error()
         same: list[bool] = []
         for wanted, found in zip(self.outputs, outputs, strict=True):
             best = True
             for a, b in zip(wanted, found, strict=True):
-                ratio.add(a, b)
+                error.add(a, b)
                 best = best and bool((_classes(a) == _classes(b)).all())
             same.append(best)
         classes = any(_classes(output).size for output in self.outputs[0])
-        return Fidelity(ratio.decibels, sum(same) if classes else None)
+        return Fidelity(error.decibels, sum(same) if classes else None)
 
     def add_layers(self, number: int, values: Mapping[str, ArrayType]) -> None:
         twins = self.floats.twins(self.inputs[number])
@@ -295,14 +249,15 @@ class _Compared:
             real = _real(self.artifact.graph, call.name, values[call.name])
             if real is not None and call.twin in twins:
                 twin = twins[call.twin].numpy()
-                orders = self.ratios.setdefault(call.name, {order: _Ratio() for order in _orders(twin, real)})
-                for order, ratio in orders.items():
-                    ratio.add(twin.transpose(order).reshape(real.shape), real)
+                orders = self.errors.setdefault(call.name, {order: Error() for order in _orders(twin, real)})
+                for order, error in orders.items():
+                    error.add(twin.transpose(order).reshape(real.shape), real)
 
     def layers(self) -> dict[str, float | None]:
         """Where two orders of a layer's dimensions give its shape, the one it lies in is the one that fits."""
-        best = {name: min(orders.values(), key=lambda r: r.noise) for name, orders in self.ratios.items() if orders}
-        return {name: ratio.decibels for name, ratio in best.items()}
+        found = {name: orders.values() for name, orders in self.errors.items() if orders}
+        best = {name: min(errors, key=lambda error: error.noise) for name, errors in found.items()}
+        return {name: error.decibels for name, error in best.items()}
 
 
 def _classes(output: ArrayType) -> ArrayType:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +76,7 @@ def test_compile_writes_a_summary_and_plain_progress(run: Run, folder: Path) -> 
     assert sorted(path.name for path in (folder / "graphs").iterdir())[0] == "01-fold-qparams.txt"
 
 
-def test_progress_on_a_terminal_is_a_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -84,9 +85,27 @@ def test_progress_on_a_terminal_is_a_status_line(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "stderr", terminal)
     progress = Progress()
     progress("quantize")
+    progress("host", 1200, 5000)
     progress.stop()
-    assert progress.status.status == "quantize ..."
+    (task,) = progress.bar.tasks
+    assert (task.description, task.completed, task.total, task.fields["count"]) == (
+        "host",
+        1200,
+        5000,
+        "1,200 of 5,000",
+    )
     assert " s] " not in terminal.getvalue()
+
+
+def test_progress_elsewhere_is_a_line_for_each_phase_and_now_and_then_one_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 1.0, 2.0, 13.0, 14.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
+    progress = Progress()
+    for done in (0, 64, 128, 192):
+        progress("host", done, 5000)
+    assert capsys.readouterr().err.splitlines() == ["[   1.0 s] host", "[  13.0 s] host, 128 of 5,000"]
 
 
 def test_several_targets_from_one_calibration(run: Run, folder: Path) -> None:

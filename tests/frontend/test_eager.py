@@ -15,13 +15,14 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from cortado.api import prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
+from cortado.floats import float_model
 from cortado.frontend import eager, export, writes
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.export import FloatModel, capture, quantize
 from cortado.frontend.models import load_model
 from cortado.frontend.quantizer import CortexMQuantizer
-from cortado.validate import float_model, validate
+from cortado.validate import validate
 from helpers.aliases import RIGHT, SHAPE
 from helpers.single import Function, lower
 

@@ -13,8 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from cortado.api import Compiled, Model, Options, prepare
+from cortado.artifact.checked import Checked
 from cortado.artifact.manifest import REPORT
-from cortado.artifact.opened import FLOAT_TOLERANCE, Artifact, Checked
+from cortado.artifact.opened import FLOAT_TOLERANCE, Artifact
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import from_target_string
 from cortado.cli.entry import main
@@ -314,7 +315,7 @@ def test_the_tolerance_is_for_float_operators_alone() -> None:
     want = np.array([1.0, -0.5], dtype=np.float32)
 
     def checked(change: float, tolerance: float) -> Checked:
-        return Checked(RunResult("executorch", [[want + np.float32(change)]]), [[want]], True, tolerance)
+        return Checked(RunResult("executorch", [[want + np.float32(change)]]), [[want]], [[want]], True, tolerance)
 
     assert checked(0, 0).right
     assert not checked(1e-6, 0).right

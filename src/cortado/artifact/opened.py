@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cortado.artifact.checked import Checked, Samples
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.manifest import REPORT, compare, digest, is_remembered, read_report
 from cortado.artifact.report import Report, TensorReport
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from cortado.plan.planned import Planned
 
 
-Samples = list[list[ArrayType]]
 REFERENCE, EXAMPLE, CHECKS = "reference.npz", "example.npz", "checks.json"
 PAGE = "report.html"
 EXPECTED = "expected.npz"  # what the bundle is fed for the example, and what it must give back
@@ -54,50 +54,6 @@ Two float libraries round differently in the last bit, and a quantize behind the
 def recorded_name(kind: str, position: int) -> str:
     """The name of an array in EXPECTED."""
     return f"{kind}{position}"
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A run and what the reference says it must give."""
-
-    result: RunResult
-    expected: list[list[ArrayType]]
-    real: bool = False  # the outputs are real numbers in the model's layout, not the bundle's codes
-    tolerance: float = 0.0  # as part of an output's largest magnitude; above zero only with float operators
-
-    @property
-    def exact_samples(self) -> int:
-        """How many samples gave just the expected bits."""
-        pairs = zip(self.result.samples, self.expected, strict=True)
-        return sum(all(np.array_equal(a, b) for a, b in zip(got, want, strict=True)) for got, want in pairs)
-
-    @property
-    def bit_exact(self) -> bool:
-        return self.exact_samples == len(self.expected)
-
-    @property
-    def right(self) -> bool:
-        """Bit-exact, or as close as two float libraries are."""
-        return self.bit_exact or (self.tolerance > 0 and self.difference <= self.tolerance)
-
-    @property
-    def difference(self) -> float:
-        """The largest difference of an output, as part of its largest magnitude."""
-        samples = zip(self.result.samples, self.expected, strict=True)
-        return max(_difference(a, b) for got, want in samples for a, b in zip(got, want, strict=True))
-
-
-def _joined(values: Sequence[ArrayType]) -> ArrayType:
-    """One sample's value as it is; those of several along the first dimension, numbers along a new one."""
-    if len(values) == 1:
-        return values[0]
-    return np.concatenate(values) if values[0].ndim else np.stack(values)
-
-
-def _difference(got: ArrayType, want: ArrayType) -> float:
-    apart = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
-    largest = np.abs(want.astype(np.float64)).max()
-    return float(apart / largest) if largest > 0 else float(apart > 0)
 
 
 @dataclass(frozen=True)
@@ -261,9 +217,12 @@ class Artifact:
             return self._run_on_executorch(samples)
         self.check_bundle()
         feeds, expected = self._recorded(samples) or self.reference(samples)
-        return Checked(
-            self.execute(feeds, on, stores=self.store_rules() if check_stores else None, flags=flags), expected
-        )
+        stores = self.store_rules() if check_stores else None
+        return self.checked(self.execute(feeds, on, stores=stores, flags=flags), expected)
+
+    def checked(self, result: RunResult, expected: Samples) -> Checked:
+        """A run of the bundle beside what the reference gives."""
+        return Checked(result, expected, values=[self.real(outputs) for outputs in result.samples])
 
     def execute(
         self,
@@ -272,11 +231,12 @@ class Artifact:
         *,
         stores: StoreRules | None = None,
         flags: Sequence[str] = (),
+        progress: Callable[[int], None] = lambda done: None,
     ) -> RunResult:
-        """Runs what `reference` says the bundle is fed, on this machine or on a board."""
+        """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran."""
         if on == HOST:
-            return self._run_on_host(feeds, flags)
-        return run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags)
+            return self._run_on_host(feeds, flags, progress)
+        return run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags, progress=progress)
 
     def check_bundle(self) -> None:
         """Raises if the model has calls that keep it from being a C bundle."""
@@ -303,15 +263,20 @@ class Artifact:
             expected.append([values[name].numpy() for name in graph.outputs])
         tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report.float_operators else (0.0, 0)
         found = run_pte(self.folder / f"{self.report.prefix}.pte", feeds, temp_bytes=temp)
-        return Checked(RunResult(EXECUTORCH, found), expected, real=True, tolerance=tolerance)
+        return Checked(RunResult(EXECUTORCH, found), expected, values=found, real=True, tolerance=tolerance)
 
-    def _run_on_host(self, feeds: Sequence[Sequence[ArrayType]], flags: Sequence[str]) -> RunResult:
+    def _run_on_host(
+        self,
+        feeds: Sequence[Sequence[ArrayType]],
+        flags: Sequence[str],
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> RunResult:
         self.check_trust()
         from cortado.emit.c.bundle import emit_c
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), emit_c(self._portable).files)
-            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags)
+            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags, progress=progress)
 
     @cached_property
     def _portable(self) -> "Planned":
@@ -377,12 +342,26 @@ class Artifact:
 
     def values(self, sample: Sequence[ArrayType], graph: "LoweredGraph | None" = None) -> dict[str, "torch.Tensor"]:
         """Every value of the lowered graph for one sample, computed by the exact integer reference."""
-        import torch
-
         from cortado.plan.lowered import run_reference
 
-        tensors = [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
-        return run_reference(self.graph if graph is None else graph, tensors)
+        return run_reference(self.graph if graph is None else graph, self._tensors(sample))
+
+    def _tensors(self, sample: Sequence[ArrayType]) -> list["torch.Tensor"]:
+        import torch
+
+        return [torch.from_numpy(np.asarray(self.as_float(i, x), order="C")) for i, x in enumerate(sample)]
+
+    def feed(self, sample: Sequence[ArrayType]) -> list[ArrayType]:
+        """What the bundle is fed for a sample: the reference as far as the inputs."""
+        from cortado.plan.lowered import run_reference
+
+        values = run_reference(self._entry, self._tensors(sample))
+        return [values[tensor.node].numpy() for tensor in self.report.inputs]
+
+    @cached_property
+    def _entry(self) -> "LoweredGraph":
+        """The calls that make the bundle's inputs of the model's."""
+        return self.graph.up_to([tensor.node for tensor in self.report.inputs])
 
     def _recorded(
         self, samples: Sequence[Sequence[ArrayType]]
@@ -399,10 +378,13 @@ class Artifact:
                 raise CortadoError(f"{self.folder / EXPECTED} doesn't fit the model; compile it again")
         return [[array for array in feed if array is not None]], [[array for array in expected if array is not None]]
 
-    def reference(self, samples: Sequence[Sequence[ArrayType]]) -> tuple[Samples, Samples]:
+    def reference(
+        self, samples: Sequence[Sequence[ArrayType]], progress: Callable[[int], None] = lambda done: None
+    ) -> tuple[Samples, Samples]:
         """(what the bundle is fed, what it must give back)."""
         feeds, expected = [], []
-        for sample in samples:
+        for number, sample in enumerate(samples):
+            progress(number)
             values = self.values(sample)
             feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
             expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])
@@ -417,12 +399,6 @@ class Artifact:
                 real = np.asarray((real - np.float32(tensor.zero_point)) * np.float32(tensor.scale))
             values.append(real.transpose([tensor.layout.index(dim) for dim in range(real.ndim)]))
         return values
-
-    def real_outputs(self, checked: Checked) -> dict[str, ArrayType]:
-        """The outputs of a run as real numbers in the model's layout, by name; of several samples behind each other."""
-        samples = [outputs if checked.real else self.real(outputs) for outputs in checked.result.samples]
-        names = [tensor.name for tensor in self.report.outputs]
-        return {name: _joined([sample[i] for sample in samples]) for i, name in enumerate(names)}
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""

@@ -12,7 +12,8 @@ from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
 
 if TYPE_CHECKING:
-    from cortado.artifact.opened import Artifact, Checked
+    from cortado.artifact.checked import Checked
+    from cortado.artifact.opened import Artifact
     from cortado.artifact.report import FlashReport, MemoryReport
     from cortado.base.target import CortexMTargetConfig
 
@@ -52,7 +53,8 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
     checked = artifact.run(samples, on)
-    values = artifact.real_outputs(checked)
+    names = [tensor.name for tensor in artifact.report.outputs]
+    values = dict(zip(names, checked.outputs, strict=True))
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
     print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))

@@ -7,28 +7,47 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+EVERY = 10.0  # seconds between two lines about the same phase, where there is no terminal
+
 
 class Progress:
-    """A status line on a terminal, plain lines otherwise; always on standard error."""
+    """A bar on a terminal, plain lines otherwise; always on standard error."""
 
     def __init__(self) -> None:
-        self.start = time.monotonic()
-        self.status: Any = None
+        self.start = self.said = time.monotonic()
+        self.phase = ""
+        self.bar: Any = None
         if sys.stderr.isatty():
             from rich.console import Console
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn
+            from rich.progress import Progress as Bar
 
-            self.status = Console(stderr=True).status("starting")
-            self.status.start()
+            columns = (
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[count]}"),
+            )
+            self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task("starting", total=None, count="")  # without a total, the bar only moves
+            self.bar.start()
 
-    def __call__(self, phase: str) -> None:
-        if self.status is not None:
-            self.status.update(f"{phase} ...")
-        else:
-            print(f"[{time.monotonic() - self.start:6.1f} s] {phase}", file=sys.stderr)
+    def __call__(self, phase: str, done: int = 0, total: int = 0) -> None:
+        """What is being done, and how many of how many samples are done where they are counted."""
+        count = f"{done:,} of {total:,}" if total else ""
+        if self.bar is not None:
+            self.bar.remove_task(self.task)
+            self.task = self.bar.add_task(phase, completed=done, total=total or None, count=count)
+            return
+        now = time.monotonic()
+        if phase != self.phase or now - self.said > EVERY:
+            text = f"{phase}, {count}" if count and phase == self.phase else phase
+            print(f"[{now - self.start:6.1f} s] {text}", file=sys.stderr)
+            self.phase, self.said = phase, now
 
     def stop(self) -> None:
-        if self.status is not None:
-            self.status.stop()
+        if self.bar is not None:
+            self.bar.stop()
 
 
 def decibels(value: float | None, missing: str) -> str:

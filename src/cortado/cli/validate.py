@@ -65,8 +65,8 @@ def _validate_artifact(
 
 
 def _float_model(artifact: "Artifact", spec: str) -> "FloatModel":
+    from cortado.floats import float_model
     from cortado.frontend.models import load_model
-    from cortado.validate import float_model
 
     source = load_model(spec)
     return float_model(artifact, source.model, source.example_inputs)

@@ -145,6 +145,11 @@ class Difference:
         return f"output {self.output} of {whose} {self.what}"
 
 
+def same_values(wanted: Sequence[Tensor], found: Sequence[Tensor]) -> bool:
+    """Whether outputs are the same but for rounding."""
+    return _first_difference(wanted, found, None) is None
+
+
 def _first_difference(
     wanted: Sequence[Tensor], found: Sequence[Tensor], moves: Sequence[Tensor] | None
 ) -> Difference | None:

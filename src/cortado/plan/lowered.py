@@ -5,7 +5,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -89,6 +89,15 @@ class LoweredGraph:
             for name in dict.fromkeys(call.refs(*call.arguments)):
                 found.setdefault(name, []).append(call)
         return found
+
+    def up_to(self, names: Sequence[str]) -> "LoweredGraph":
+        """The same graph with `names` as its outputs, and only the calls that these need."""
+        needed, calls = set(names), []
+        for call in reversed(self.calls):
+            if call.name in needed:
+                needed.update(call.refs(*call.arguments))
+                calls.append(call)
+        return replace(self, calls=tuple(reversed(calls)), outputs=tuple(names))
 
     def bound(self, call: LoweredCall) -> Call:
         """The call with constants as data and other tensors as shapes."""

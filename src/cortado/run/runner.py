@@ -1,8 +1,10 @@
 """Runs a compiled model: on this machine, on an emulated board; the same bundle, the same inputs, the same bits."""
 
+import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +20,14 @@ from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import run_harness, run_host, samples_per_boot
 from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
+from cortado.run.records import Said
 from cortado.run.watch import Call, StoreReport, StoreTable, Watch
 
 if TYPE_CHECKING:
     from cortado.emit.c.bundle import Bundle
 
 HOST = "host"
+GROUP = 64  # samples that one process on this machine runs: many enough to hide its start, few enough to show progress
 EXECUTORCH = "executorch"  # the .pte on the ExecuTorch runtime of this machine
 
 
@@ -292,18 +296,18 @@ def run_bundle(
     flags: Sequence[str] = (),
     stores: StoreRules | None = None,
     timeout: float | None = None,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> RunResult:
-    """Runs every sample, as many in one boot as the board has room for.
+    """Runs every sample, as many in one boot as the board has room for; on this machine, on all its cores.
 
     `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With `stores`, every store on the
-    emulated board is compared with the rules; the first stray one is an error.
+    emulated board is compared with the rules; the first stray one is an error. `progress` is told how many samples
+    are done.
     """
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     if board is None:
-        limit = _timeout(timeout, len(samples))
-        said = run_host(program, _feed(samples), len(samples), timeout=limit).said
-        return RunResult(HOST, split_outputs(said.outputs, info, len(samples)), trace=said.trace)
+        return _run_on_cores(program, info, samples, timeout, progress)
     machine, watch = find_board(board), Watch(count=True) if count else None
     if stores is not None:
         watch = stores.watch(load_image(program), count)
@@ -317,7 +321,33 @@ def run_bundle(
         if stores is not None and done.stores is not None:
             stores.check(done.stores)
         boots.append(done)
+        progress(start + len(group))
     return _result(board, boots, info, len(samples))
+
+
+def _run_on_cores(
+    program: Path,
+    info: BundleInfo,
+    samples: Sequence[Sequence[ArrayType]],
+    timeout: float | None,
+    progress: Callable[[int], None],
+) -> RunResult:
+    """One process after the other on each core of this machine, with a group of samples for each."""
+    cores = len(os.sched_getaffinity(0))
+    size = max(min(GROUP, -(-len(samples) // cores)), 1)
+    groups = [samples[start : start + size] for start in range(0, len(samples), size)]
+
+    def run(group: Sequence[Sequence[ArrayType]]) -> Said:
+        return run_host(program, _feed(group), len(group), timeout=_timeout(timeout, len(group))).said
+
+    outputs: list[list[ArrayType]] = []
+    traces = []
+    with ThreadPoolExecutor(cores) as pool:  # the threads only wait for their processes
+        for group, said in zip(groups, pool.map(run, groups), strict=True):
+            outputs += split_outputs(said.outputs, info, len(group))
+            traces.append(said.trace)
+            progress(len(outputs))
+    return RunResult(HOST, outputs, trace=b"".join(traces))
 
 
 def _feed(samples: Sequence[Sequence[ArrayType]]) -> bytes:

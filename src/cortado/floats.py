@@ -1,0 +1,108 @@
+"""The user's float model beside a compiled one: the same samples, in batches where it takes them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cortado.artifact.checked import Samples
+from cortado.artifact.opened import Artifact
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.progress import Progress, silent
+from cortado.frontend.eager import same_values
+from cortado.frontend.export import FloatModel
+from cortado.ir.graph import TO_NCHW
+from cortado.options import InputLayout
+
+Tensor = torch.Tensor
+Inputs = Sequence[Tensor]
+BATCH = 64  # samples that the float model runs at once
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Networks for microcontrollers have small layers: threads would wait for one another most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def float_model(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatModel:
+    """The float model behind an artifact; one with other inputs is refused."""
+    found = [list(value.shape) for value in example_inputs]
+    wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]
+    if found != wanted:
+        raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
+    return FloatModel(model, example_inputs)
+
+
+def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:
+    """An input as the float model takes it: the compiled one may take its images channels last."""
+    nhwc = artifact.report.options.input_layout is InputLayout.NHWC
+    return value.transpose(TO_NCHW) if nhwc and value.ndim == 4 else value
+
+
+def float_inputs(artifact: Artifact, sample: Sequence[ArrayType]) -> list[Tensor]:
+    """A sample as the float model takes it."""
+    real = [_model_order(artifact, artifact.as_float(position, value)) for position, value in enumerate(sample)]
+    return [torch.from_numpy(np.asarray(value, order="C")) for value in real]
+
+
+def float_outputs(
+    artifact: Artifact, floats: FloatModel, samples: Sequence[Inputs], progress: Progress = silent
+) -> Samples:
+    """What the float model gives for each sample; one whose outputs are not the artifact's is refused."""
+    outputs: Samples = []
+    runs = _Batches(floats, batched=_takes_single_samples(artifact))
+    for start in range(0, len(samples), BATCH):
+        progress("float model", start, len(samples))
+        made = runs.outputs(samples[start : start + BATCH])
+        outputs += [[value.numpy() for value in sample] for sample in made]
+        _check_shapes(artifact, outputs[0])
+    return outputs
+
+
+def _check_shapes(artifact: Artifact, outputs: Sequence[ArrayType]) -> None:
+    found = [list(output.shape) for output in outputs]
+    wanted = [list(tensor.model_shape) for tensor in artifact.report.outputs]
+    if found != wanted:
+        raise CortadoError(f"the float model gives outputs of shapes {found}, the one in {artifact.folder} {wanted}")
+
+
+def _takes_single_samples(artifact: Artifact) -> bool:
+    tensors = (*artifact.report.inputs, *artifact.report.outputs)
+    return all(tensor.model_shape[:1] == (1,) for tensor in tensors)
+
+
+@dataclass
+class _Batches:
+    """Runs samples together as long as that gives what they give one by one. Nothing says that a model may be used so:
+    the first and the last of every batch are also run alone, and a model that mixes its samples gets them singly."""
+
+    floats: FloatModel
+    batched: bool
+
+    def outputs(self, samples: Sequence[Inputs]) -> list[list[Tensor]]:
+        if self.batched and len(samples) > 2:
+            together = self._together(samples)
+            if together is not None:
+                return together
+            self.batched = False
+        return [self.floats.outputs(sample) for sample in samples]
+
+    def _together(self, samples: Sequence[Inputs]) -> list[list[Tensor]] | None:
+        try:
+            made = self.floats.outputs([torch.cat(values) for values in zip(*samples, strict=True)])
+        except Exception:  # a user's forward raises what it likes where it was not written for batches
+            return None
+        if any(value.shape[:1] != (len(samples),) for value in made):
+            return None
+        split = [[value[number : number + 1] for value in made] for number in range(len(samples))]
+        alone = all(same_values(self.floats.outputs(samples[i]), split[i]) for i in (0, -1))
+        return split if alone else None
