@@ -35,9 +35,12 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
 from cortado.base.names import c_identifier, check_name
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
+from cortado.dataset import make_dataset
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
+from cortado.evaluate import Evaluation, evaluate
+from cortado.floats import float_inputs, float_model
 from cortado.frontend.export import FloatRun, Inputs, Quantized, capture, check_batches, check_example, quantize
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, InputLayout, Options
@@ -132,6 +135,35 @@ class Compiled:
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.report.prefix)
             return artifact.run(artifact.samples(arrays, names), on)
+
+    def evaluate(
+        self,
+        dataset: Any,
+        labels: Tensor | ArrayType | None = None,
+        *,
+        model: torch.nn.Module | None = None,
+        top_k: int | None = None,
+        board_samples: int = 0,
+        limit: int | None = None,
+        progress: Progress = lambda phase: None,
+    ) -> Evaluation:
+        """Scores the C kernels on this machine against labels, the float `model`, or both.
+
+        The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or
+        what gives (input, label) pairs, such as torch's datasets and loaders.
+        """
+        with TemporaryDirectory(prefix="cortado-") as folder:
+            artifact = self.save(Path(folder) / self.report.prefix)
+            data = make_dataset(artifact, dataset, labels, limit)
+            example = float_inputs(artifact, artifact.example())
+            return evaluate(
+                artifact,
+                data,
+                floats=None if model is None else float_model(artifact, model, example),
+                top_k=top_k,
+                board_samples=board_samples,
+                progress=lambda phase, done=0, total=0: progress(phase),
+            )
 
 
 def _as_array(position: int, value: Any) -> ArrayType:
@@ -305,7 +337,7 @@ def _nhwc(value: Tensor) -> Tensor:
 def prepare(
     model: torch.nn.Module,
     example_inputs: Sequence[Tensor],
-    calibration: Sequence[Sequence[Tensor]],
+    calibration: Tensor | Sequence[Tensor | Sequence[Tensor]],
     name: str | None = None,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
@@ -334,11 +366,12 @@ def compile(
     model: torch.nn.Module,
     example_inputs: Sequence[Tensor],
     target: str | CortexMTargetConfig = "cortex-m",
-    calibration: Sequence[Sequence[Tensor]] = (),
+    calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
     name: str | None = None,
     options: Options = DEFAULTS,
 ) -> Compiled:
-    """A model for one target; `calibration` are a few typical inputs, each a tuple of tensors."""
+    """A model for one target; `calibration` are a few typical inputs: a tensor with them along the first dimension, or
+    a sequence of tuples of tensors."""
     config = _config(target)  # before the seconds that quantization takes
     return prepare(model, example_inputs, calibration, name, options=options).compile(config, options)
 

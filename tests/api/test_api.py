@@ -29,7 +29,7 @@ def test_what_the_package_exports() -> None:
     ("calibration", "message"),
     [
         ("random", "calibration must be a sequence of inputs, each a tuple of tensors, .*; found 'random'"),
-        (torch.zeros(3, 3, 8, 8), "calibration must be a sequence of inputs, .*; found a Tensor"),
+        (torch.zeros(3, 3, 8, 9), r"calibration batch 0 has shape \[3, 3, 8, 9\], expected \[1, 3, 8, 8\]"),
         (3, "calibration must be a sequence of inputs, .*; found a int"),
         ([(np.zeros((1, 3, 8, 8), np.float32),)], "calibration batch 0 must be a tuple of tensors, found ndarray"),
         ([np.zeros((1, 3, 8, 8), np.float32)], "calibration batch 0 must be a tuple of tensors, found ndarray"),

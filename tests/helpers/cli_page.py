@@ -18,7 +18,7 @@ Results go to standard output, progress and errors to standard error. `cortado C
 """
 MEANINGS = {
     Exit.FINE: "fine",
-    Exit.WRONG_RESULT: "a result that is wrong: something ran, and its bits are not the reference's",
+    Exit.WRONG_RESULT: "something ran, and its result is wrong: other bits than the reference's, or a threshold missed",
     Exit.USER: "the user's mistake, or a missing tool: the message says what to do",
     Exit.INTERNAL: "a mistake in Cortado itself",
     Exit.INTERRUPTED: "interrupted by Ctrl-C; nothing is left half-written",

@@ -26,7 +26,7 @@ class NotInteger(CortadoError):
 
 
 class WrongResult(CortadoError):
-    """Something ran but its bits differ from the reference: the CLI exits 1."""
+    """Something ran, but its bits differ from the reference or it misses a threshold: the CLI exits 1."""
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,15 @@
-"""The arguments of compile, run and validate."""
+"""The arguments of compile, run, validate and evaluate."""
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cortado.cli.compile import compile_command
+from cortado.cli.evaluate import evaluate_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
-
-if TYPE_CHECKING:
-    pass
-
 
 # What cortado.options knows as enums; written out here because that module imports torch.
 OPTIMIZE = ("ram", "balanced", "time")
@@ -174,9 +172,78 @@ def validate_arguments(commands: Any) -> None:
         action="store_true",
         help="also compare every layer: the first that differs, and how far each is from the float model",
     )
+    _float_model_argument(parser)
+    _trust_argument(parser)
+
+
+def _float_model_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="MODEL",
         help="the float model, named as for `cortado compile` (default: the network of the zoo that was compiled)",
     )
+
+
+def evaluate_arguments(commands: Any) -> None:
+    parser = add(commands, "evaluate", "score a compiled model on a dataset, beside its float model", evaluate_command)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="X.npz",
+        required=True,
+        help="samples behind each other along the first dimension, float32 or int8; .npz with one array for each of "
+        "several inputs, or .npy",
+    )
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        metavar="Y.npy",
+        help="the right class of each sample: .npy, .npz, or .txt with one in each line; 0 or 1 for a model that gives "
+        "one score. Without labels the outputs are only compared with the float model's",
+    )
+    _float_model_argument(parser)
+    parser.add_argument("--limit", type=_count, metavar="N", help="only the first N samples")
+    parser.add_argument("--top-k", type=_count, metavar="K", help="also how often the right class is among the best K")
+    parser.add_argument(
+        "--board-samples",
+        type=_count,
+        metavar="N",
+        default=0,
+        help="also run N of the samples on the target's emulated board, which must give the same bits",
+    )
+    parser.add_argument("--target", "-t", metavar="TARGET", help="the core whose board to run on")
+    parser.add_argument(
+        "--min-accuracy", type=_part, metavar="PART", help="exit code 1 if the accuracy is lower; 0.9 or 90%%"
+    )
+    parser.add_argument(
+        "--max-drop", type=_part, metavar="PART", help="exit code 1 if float is better by more; 0.01 or 1%%"
+    )
+    parser.add_argument(
+        "--min-sqnr", type=_number, metavar="DB", help="exit code 1 if an output has fewer decibels against float"
+    )
     _trust_argument(parser)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
+def _part(text: str) -> float:
+    """A part of 1, or percent."""
+    value = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1; with a % sign it may be up to 100%")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return value

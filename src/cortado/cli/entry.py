@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cortado import __version__
 from cortado.base.errors import CortadoError, WrongResult
-from cortado.cli.arguments import add, compile_arguments, run_arguments, validate_arguments
+from cortado.cli.arguments import add, compile_arguments, evaluate_arguments, run_arguments, validate_arguments
 from cortado.cli.commands import (
     doctor_command,
     inspect_command,
@@ -91,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     compile_arguments(commands)
     run_arguments(commands)
     validate_arguments(commands)
+    evaluate_arguments(commands)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)
     add(commands, "zoo", "the networks that come with Cortado", zoo_command)
     ops = add(commands, "ops", "the operators of the lowered graph and where each can run", ops_command)

@@ -56,6 +56,11 @@ def decibels(value: float | None, missing: str) -> str:
     return "exact" if value == float("inf") else f"{value:.1f} dB"
 
 
+def json_decibels(value: float | None) -> float | str | None:
+    """JSON has no infinity: "exact" where there is no noise at all."""
+    return "exact" if value == float("inf") else value
+
+
 def print_rows(
     as_json: bool, records: Sequence[Any], header: Sequence[str], cells: Callable[[Any], Sequence[str]]
 ) -> None:
@@ -63,7 +68,10 @@ def print_rows(
     if as_json:
         print(json.dumps([asdict(record) for record in records], indent=2))
         return
-    rows = [header, *(cells(record) for record in records)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print("\n".join(in_columns([header, *(cells(record) for record in records)])))
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, cells below one another."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

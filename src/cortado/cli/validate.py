@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import WrongResult
 from cortado.cli.run import folder_of
-from cortado.cli.tables import Progress, decibels
+from cortado.cli.tables import Progress, decibels, json_decibels
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
@@ -49,7 +49,7 @@ def _validate_artifact(
             progress("load")
             from cortado.validate import validate
 
-            floats = None if spec is None else _float_model(artifact, spec)
+            floats = None if spec is None else load_float_model(artifact, spec)
             found = validate(
                 artifact, samples, targets=targets, floats=floats, per_layer=arguments.per_layer, progress=progress
             )
@@ -64,7 +64,7 @@ def _validate_artifact(
         raise WrongResult("\ncortado: ".join(problems))
 
 
-def _float_model(artifact: "Artifact", spec: str) -> "FloatModel":
+def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
     from cortado.floats import float_model
     from cortado.frontend.models import load_model
 
@@ -73,11 +73,6 @@ def _float_model(artifact: "Artifact", spec: str) -> "FloatModel":
 
 
 def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None) -> dict[str, Any]:
-    """SQNR in decibels; "exact" where there is no noise at all."""
-
-    def sqnr(value: float | None) -> float | str | None:
-        return "exact" if value == float("inf") else value
-
     places = []
     for place in found.places:
         fidelity = place.fidelity
@@ -87,7 +82,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
                 "what": place.what,
                 "exact_samples": place.exact,
                 "close": place.close,
-                "sqnr": None if fidelity is None else sqnr(fidelity.sqnr),
+                "sqnr": None if fidelity is None else json_decibels(fidelity.sqnr),
                 "same_top1": None if fidelity is None else fidelity.same_top1,
                 "instructions": place.instructions,
                 "fault": place.fault,
@@ -100,7 +95,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
         "samples": found.samples,
         "bit_exact": not found.problems(),
         "places": places,
-        "layers": [{**asdict(layer), "sqnr": sqnr(layer.sqnr)} for layer in found.layers],
+        "layers": [{**asdict(layer), "sqnr": json_decibels(layer.sqnr)} for layer in found.layers],
     }
 
 

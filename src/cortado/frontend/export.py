@@ -28,7 +28,7 @@ from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
 from cortado.frontend.eager import Eager, RightKernels
-from cortado.frontend.incoming import check_calls, check_modules, evaluating, evaluation
+from cortado.frontend.incoming import check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
 from cortado.frontend.writes import written
 from cortado.ir.graph import describe, lift
@@ -232,25 +232,21 @@ def _check_outputs(program: ExportedProgram) -> None:
             )
 
 
-def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[Tensor]) -> list[Inputs]:
-    """Calibration batches as tuples, each checked against the example inputs."""
-    if isinstance(batches, str | Tensor) or not isinstance(batches, Iterable):
+def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example_inputs: Inputs) -> list[Inputs]:
+    """Calibration inputs as tuples, one for each run of the model; in a tensor may lie several."""
+    if isinstance(batches, Tensor):
+        batches = [batches]
+    if isinstance(batches, str) or not isinstance(batches, Iterable):
         found = repr(batches) if isinstance(batches, str) else f"a {type(batches).__name__}"
         raise CortadoError(
-            f"calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)]; found {found}"
+            "calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)], or one tensor with "
+            f"the inputs along its first dimension; found {found}"
         )
-    checked: list[Inputs] = []
-    for number, batch in enumerate(batches):
-        values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
-        if len(values) != len(example_inputs):
-            raise CortadoError(
-                f"calibration batch {number} has {len(values)} tensors, expected {len(example_inputs)} "
-                "(one for each input of the model)"
-            )
-        values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
-        for value, example in zip(values, example_inputs, strict=True):
-            _check_tensor(f"calibration batch {number}", value, example)
-        checked.append(_plain(values))
+    checked = [
+        _plain(inputs)
+        for number, batch in enumerate(batches)
+        for inputs in _checked_batch(f"calibration batch {number}", batch, example_inputs)
+    ]
     if not checked:
         raise CortadoError(
             "no calibration data: quantization needs a few typical inputs to choose its scales; "
@@ -259,24 +255,41 @@ def check_batches(batches: Iterable[Sequence[Tensor]], example_inputs: Sequence[
     return checked
 
 
-def _in_float32(value: Any, example: Tensor) -> Any:
+def _checked_batch(where: str, batch: Tensor | Sequence[Tensor], example_inputs: Inputs) -> list[Inputs]:
+    values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if len(values) != len(example_inputs):
+        raise CortadoError(
+            f"{where} has {len(values)} tensors, expected {len(example_inputs)} (one for each input of the model)"
+        )
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise CortadoError(
+                f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of "
+                "a NumPy array)"
+            )
+    values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
+    try:
+        inputs = single_inputs(values, example_inputs)
+    except CortadoError as error:
+        raise CortadoError(f"{where}: {error}") from error
+    for value, example in zip(inputs[0], example_inputs, strict=True):
+        _check_tensor(where, value, example)
+    if not all(bool(torch.isfinite(value).all()) for value in values if value.is_floating_point()):
+        raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
+    return inputs
+
+
+def _in_float32(value: Tensor, example: Tensor) -> Tensor:
     """float64 is what NumPy makes unless it is told otherwise."""
-    wide = isinstance(value, Tensor) and (value.dtype, example.dtype) == (torch.float64, torch.float32)
+    wide = (value.dtype, example.dtype) == (torch.float64, torch.float32)
     return value.to(torch.float32) if wide else value
 
 
-def _check_tensor(where: str, value: Any, example: Tensor) -> None:
-    if not isinstance(value, Tensor):
-        raise CortadoError(
-            f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of a "
-            "NumPy array)"
-        )
+def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
     if tuple(value.shape) != tuple(example.shape):
         raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
     if value.dtype != example.dtype:
         raise CortadoError(f"{where} has dtype {value.dtype}, expected {example.dtype}")
-    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-        raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
 
 
 def quantize(

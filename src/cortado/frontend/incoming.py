@@ -1,7 +1,8 @@
-"""Models as users have them: an exported program's module in evaluation mode; what is quantized already is refused."""
+"""Models and inputs as users have them: modules in evaluation mode, several inputs in one tensor; what is quantized
+already is refused."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +28,22 @@ _ADVICE = (
     "quantized models are not taken yet (it would be quantized a second time); give the float model, which Cortado "
     "quantizes itself with the calibration data"
 )
+
+
+def single_inputs(values: Sequence[torch.Tensor], example: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, ...]]:
+    """A tensor for each input of the model, each for one run or for several along the first dimension."""
+    counts = {_count(value, like) for value, like in zip(values, example, strict=True)}
+    if len(counts) > 1:
+        raise CortadoError(f"there are different numbers of samples for the model's inputs: {sorted(counts)}")
+    count = counts.pop() if counts else 1
+    return list(zip(*(value.chunk(count) if count > 1 else (value,) for value in values), strict=True))
+
+
+def _count(value: torch.Tensor, example: torch.Tensor) -> int:
+    """How many inputs lie behind each other: [100, 3, 32, 32] is 100 inputs of a model for [1, 3, 32, 32]."""
+    same = value.dim() == example.dim() > 0 and value.shape[1:] == example.shape[1:]
+    whole = same and value.shape[0] > 0 and value.shape[0] % example.shape[0] == 0
+    return value.shape[0] // example.shape[0] if whole else 1
 
 
 @contextmanager

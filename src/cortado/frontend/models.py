@@ -22,7 +22,7 @@ from cortado.base.arrays import in_order, read_arrays
 from cortado.base.errors import CortadoError
 from cortado.base.names import LONGEST_NAME, check_name
 from cortado.frontend import zoo
-from cortado.frontend.incoming import evaluating
+from cortado.frontend.incoming import evaluating, single_inputs
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -290,18 +290,10 @@ def _from_data_file(path: Path, source: Source) -> list[Inputs]:
         raise CortadoError(
             f"{path} holds {len(arrays)} arrays, expected {len(example)} (one for each input of the model)"
         )
-    counts = {_count(array, like) for array, like in zip(arrays, example, strict=True)}
-    if len(counts) > 1:
-        raise CortadoError(f"{path} holds different numbers of samples for the model's inputs: {sorted(counts)}")
-    count = counts.pop()
-    return list(zip(*(array.chunk(count) if count > 1 else (array,) for array in arrays), strict=True))
-
-
-def _count(array: Tensor, example: Tensor) -> int:
-    """How many inputs lie behind each other: [100, 3, 32, 32] is 100 inputs of a model for [1, 3, 32, 32]."""
-    same = array.dim() == example.dim() > 0 and array.shape[1:] == example.shape[1:]
-    whole = same and array.shape[0] > 0 and array.shape[0] % example.shape[0] == 0
-    return array.shape[0] // example.shape[0] if whole else 1
+    try:
+        return single_inputs(arrays, example)
+    except CortadoError as error:
+        raise CortadoError(f"{path}: {error}") from error
 
 
 def _input_names(source: Source) -> list[str]:

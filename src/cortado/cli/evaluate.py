@@ -1,0 +1,175 @@
+"""cortado evaluate."""
+
+import argparse
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import WrongResult
+from cortado.cli.run import folder_of
+from cortado.cli.tables import Progress, decibels, in_columns, json_decibels
+from cortado.cli.validate import load_float_model
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.evaluate import Evaluation, Score, Thresholds
+
+SHOWN_CLASSES = 40
+SHOWN_MISTAKES = 3
+
+
+def evaluate_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.opened import Artifact
+    from cortado.base.target import from_target_string
+
+    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
+    artifact = Artifact.open(folder_of(arguments.folder, targets), trust=arguments.trust)
+    for target in targets:
+        artifact = artifact.for_target(target)
+    artifact.check_trust()
+    with artifact.guarded():
+        _evaluate_artifact(arguments, artifact)
+
+
+def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> None:
+    from cortado.run.doctor import require
+    from cortado.run.toolchain import Tool
+
+    artifact.check_bundle()
+    require((Tool.CC, Tool.ARM_GCC, Tool.QEMU) if arguments.board_samples else (Tool.CC,))
+    spec = arguments.model or artifact.report.zoo
+    progress = Progress()
+    try:
+        # A user's own file may print: standard output is for our result alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            found, thresholds = _evaluated(arguments, artifact, spec, progress)
+    finally:
+        progress.stop()
+    problems = [*found.problems(), *thresholds.problems(found)]
+    if arguments.json:
+        print(json.dumps({**_evaluation_json(artifact, found, spec), "problems": problems}))
+    else:
+        print("\n".join(_evaluation_text(artifact, found, spec)))
+    if problems:
+        raise WrongResult("\ncortado: ".join(problems))
+
+
+def _evaluated(
+    arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: Progress
+) -> tuple["Evaluation", "Thresholds"]:
+    progress("load")
+    from cortado.dataset import read_dataset
+    from cortado.evaluate import Thresholds, evaluate
+
+    thresholds = Thresholds(arguments.min_accuracy, arguments.max_drop, arguments.min_sqnr)
+    thresholds.check(artifact, labels=arguments.labels is not None, floats=spec is not None)
+    data = read_dataset(artifact, arguments.data, arguments.labels, arguments.limit)
+    found = evaluate(
+        artifact,
+        data,
+        floats=None if spec is None else load_float_model(artifact, spec),
+        top_k=arguments.top_k,
+        board_samples=arguments.board_samples,
+        progress=progress,
+    )
+    return found, thresholds
+
+
+# ---- for programs --------------------------------------------------------------------------------------------------
+
+
+def _evaluation_json(artifact: "Artifact", found: "Evaluation", spec: str | None) -> dict[str, Any]:
+    scores = {"": found.integers, "float_": found.floats}
+    return {
+        "model": artifact.report.model,
+        "target": artifact.report.target,
+        "float_model": spec,
+        "samples": found.samples,
+        "accuracy": found.accuracy,
+        "float_accuracy": found.float_accuracy,
+        "accuracy_drop": found.drop,
+        "top_k": found.top_k,
+        **{f"{whose}top_k_accuracy": None if one is None else one.top_k for whose, one in scores.items()},
+        **{f"{whose}auc": None if one is None else one.auc for whose, one in scores.items()},
+        "same_best": found.same_best,
+        "sqnr_db": json_decibels(found.sqnr_db),
+        "outputs": [
+            {"name": output.name, "sqnr_db": json_decibels(output.sqnr_db), "worst_error": output.worst}
+            for output in found.outputs
+        ],
+        "classes": _class_names(artifact, found.integers),
+        **{f"{whose}confusion": _matrix(one) for whose, one in scores.items()},
+        "bit_exact": {one.place: {"samples": one.samples, "exact": one.problem is None} for one in found.compared},
+        "cpu_seconds": round(found.cpu_seconds, 3),
+    }
+
+
+def _matrix(score: "Score | None") -> list[list[int]] | None:
+    return None if score is None or score.confusion is None else score.confusion.tolist()
+
+
+def _class_names(artifact: "Artifact", score: "Score | None") -> list[str] | None:
+    """The classes' names, or their numbers where the model has no names for all of them."""
+    if score is None or score.confusion is None:
+        return None
+    count, names = len(score.confusion), artifact.report.labels
+    return list(names) if names is not None and len(names) == count else [str(number) for number in range(count)]
+
+
+# ---- for people ----------------------------------------------------------------------------------------------------
+
+
+def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None) -> list[str]:
+    report = artifact.report
+    lines = [f"{report.model} for {report.target}, {found.samples:,} sample{'s' if found.samples > 1 else ''}"]
+    if found.integers is not None:
+        lines += in_columns(_score_rows(found, found.integers))
+    if found.same_best is not None:
+        lines.append(f"same best class as float: {found.same_best:.2%}")
+    if found.outputs:
+        rows = [(one.name, decibels(one.sqnr_db, "no signal"), f"{one.worst:.4g}") for one in found.outputs]
+        lines += in_columns([("OUTPUT", "SQNR TO FLOAT", "WORST ERROR"), *rows])
+    names = _class_names(artifact, found.integers)
+    if names is not None and found.integers is not None:
+        lines += _class_lines(names, found.integers, found.floats)
+    if spec is None:
+        lines.append("float model not given (name it with --model): only the integers are scored")
+    for one in found.compared:
+        exact = "bit-exact" if one.problem is None else "NOT bit-exact"
+        lines.append(f"{exact} with {one.place}: {one.samples} sample{'s' if one.samples > 1 else ''}")
+    rate = found.samples / max(found.cpu_seconds, 0.01)
+    lines.append(f"C on this machine: {found.cpu_seconds:.1f} CPU seconds, {rate:,.0f} samples a second")
+    return lines
+
+
+def _score_rows(found: "Evaluation", integers: "Score") -> list[tuple[str, ...]]:
+    floats = found.floats
+    values = [
+        ("accuracy", integers.accuracy, None if floats is None else floats.accuracy, ".2%"),
+        (f"top-{found.top_k}", integers.top_k, None if floats is None else floats.top_k, ".2%"),
+        ("AUC", integers.auc, None if floats is None else floats.auc, ".4f"),
+    ]
+    header = ("", "INT8", *(["FLOAT"] if floats is not None else []))
+    return [header] + [
+        (name, format(found, style), *([format(before, style)] if before is not None else []))
+        for name, found, before, style in values
+        if found is not None
+    ]
+
+
+def _class_lines(names: list[str], integers: "Score", floats: "Score | None") -> list[str]:
+    """How often each class was right, and what it was taken for; of many classes, those that were worst."""
+    rows, matrix = [], _matrix(integers) or []
+    before = _matrix(floats)
+    counted = [number for number, row in enumerate(matrix) if sum(row)]
+    worst = sorted(counted, key=lambda number: matrix[number][number] / sum(matrix[number]))
+    for number in sorted(worst[:SHOWN_CLASSES]):
+        row, total = matrix[number], sum(matrix[number])
+        right = [f"{row[number] / total:.1%}", *([f"{before[number][number] / total:.1%}"] if before else [])]
+        mistakes = sorted((n for n in range(len(row)) if n != number and row[n]), key=lambda n: -row[n])
+        taken = ", ".join(f"{names[n]} ({row[n]:,})" for n in mistakes[:SHOWN_MISTAKES])
+        rows.append((names[number], f"{total:,}", *right, taken))
+    header = ("CLASS", "SAMPLES", "RIGHT", *(["RIGHT IN FLOAT"] if before else []), "MOST OFTEN TAKEN FOR")
+    left_out = len(counted) - len(rows)
+    return in_columns([header, *rows]) + ([f"and {left_out} classes that are better"] if left_out else [])

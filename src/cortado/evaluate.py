@@ -1,0 +1,285 @@
+"""How good a compiled model is on a dataset: its C kernels on this machine, beside the float model and the labels."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from cortado import metrics
+from cortado.artifact.checked import Samples
+from cortado.artifact.opened import Artifact
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.progress import Progress, silent
+from cortado.dataset import Dataset, Scores, scores_of
+from cortado.floats import float_inputs, float_outputs, one_thread
+from cortado.frontend.export import FloatModel
+from cortado.run.qemu import BoardFaultError
+from cortado.run.runner import HOST
+
+REFERENCE_SAMPLES = 2  # whose codes are also computed by the exact reference, which takes its time
+
+
+# ---- the result ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """Outputs against labels. What doesn't apply is None: `auc` is for one score per sample, the rest for classes."""
+
+    accuracy: float | None = None
+    top_k: float | None = None  # None unless it was asked for
+    confusion: ArrayType | None = None  # how often each class (row) was taken for each (column)
+    auc: float | None = None
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """How far an output is from the float model's: decibels (inf: equal, None: no signal), and the worst value."""
+
+    name: str
+    sqnr_db: float | None
+    worst: float
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The samples whose codes were computed at another place too, and what is wrong with them."""
+
+    place: str
+    samples: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found. `integers` is the compiled model, `floats` the float model, if there is one."""
+
+    samples: int
+    top_k: int | None
+    integers: Score | None  # None without labels
+    floats: Score | None  # None without labels, or without a float model
+    outputs: tuple[OutputError, ...]  # empty without a float model
+    same_best: float | None  # the part of the rows whose best class is the float model's
+    compared: tuple[Compared, ...]  # the reference, and the board if one was asked for
+    cpu_seconds: float  # of the C kernels on this machine
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.integers is None else self.integers.accuracy
+
+    @property
+    def float_accuracy(self) -> float | None:
+        return None if self.floats is None else self.floats.accuracy
+
+    @property
+    def drop(self) -> float | None:
+        """What int8 costs in accuracy; below zero where it is better than float."""
+        found, before = self.accuracy, self.float_accuracy
+        return None if found is None or before is None else before - found
+
+    @property
+    def sqnr_db(self) -> float | None:
+        """Of the worst output; None without a float model, or where none has a signal."""
+        return min((output.sqnr_db for output in self.outputs if output.sqnr_db is not None), default=None)
+
+    def problems(self) -> list[str]:
+        """A sentence for each place that gave other codes."""
+        return [one.problem for one in self.compared if one.problem is not None]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What a result must reach. Accuracies are parts of 1."""
+
+    min_accuracy: float | None = None
+    max_drop: float | None = None
+    min_sqnr: float | None = None
+
+    def check(self, artifact: Artifact, labels: bool, floats: bool) -> None:
+        """Refuses a threshold for something that these data don't tell, before anything is run."""
+        scores = scores_of(artifact)
+        classes = labels and scores is not None and scores.classes > 1
+        no_classes = "labels, and a model whose first output has classes"
+        no_float = "the float model (name it with --model)"
+        for name, value, known, needs in (
+            ("accuracy", self.min_accuracy, classes, no_classes),
+            ("drop in accuracy", self.max_drop, classes and floats, f"{no_classes}, and {no_float}"),
+            ("SQNR", self.min_sqnr, floats, no_float),
+        ):
+            if value is not None and not known:
+                raise CortadoError(f"a threshold for the {name} was given, and it can't be computed: it needs {needs}")
+
+    def problems(self, found: Evaluation) -> list[str]:
+        """A sentence for each threshold that was not reached."""
+        lines = []
+        if self.min_accuracy is not None and _value(found.accuracy) < self.min_accuracy:
+            lines.append(f"the accuracy is {_value(found.accuracy):.2%}, expected {self.min_accuracy:.2%} or more")
+        if self.max_drop is not None and _value(found.drop) > self.max_drop:
+            lines.append(
+                f"the accuracy drops by {_value(found.drop):.2%} (from {_value(found.float_accuracy):.2%} in float to "
+                f"{_value(found.accuracy):.2%}), expected {self.max_drop:.2%} or less"
+            )
+        if self.min_sqnr is not None and (found.sqnr_db is None or found.sqnr_db < self.min_sqnr):
+            value = (
+                "unknown, for the float model gives only zeros" if found.sqnr_db is None else f"{found.sqnr_db:.1f} dB"
+            )
+            lines.append(f"the SQNR is {value}, expected {self.min_sqnr:g} dB or more")
+        return lines
+
+
+def _value(number: float | None) -> float:
+    assert number is not None  # Thresholds.check
+    return number
+
+
+# ---- evaluating ----------------------------------------------------------------------------------------------------
+
+
+@one_thread()
+def evaluate(
+    artifact: Artifact,
+    data: Dataset,
+    *,
+    floats: FloatModel | None = None,
+    top_k: int | None = None,
+    board_samples: int = 0,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Runs all samples on this machine, a few of them also on the target's board, and scores what they give."""
+    artifact.check_bundle()
+    artifact.check_trust()
+    scores = scores_of(artifact)
+    _check_possible(data, floats, scores, top_k)
+    feeds = _feeds(artifact, data.samples, progress)
+    before = _cpu_seconds()
+    codes = artifact.execute(feeds, HOST, progress=partial(progress, HOST, total=len(feeds))).samples
+    seconds = _cpu_seconds() - before
+    compared = [_compare_reference(artifact, data.samples, codes, progress)]
+    if board_samples > 0:
+        compared.append(_compare_board(artifact, feeds, codes, board_samples, progress))
+    made = [artifact.real(sample) for sample in codes]
+    wanted = None
+    if floats is not None:
+        inputs = [float_inputs(artifact, sample) for sample in data.samples]
+        wanted = float_outputs(artifact, floats, inputs, progress)
+    return Evaluation(
+        samples=len(data.samples),
+        top_k=top_k,
+        integers=_score(made, data.labels, scores, top_k),
+        floats=None if wanted is None else _score(wanted, data.labels, scores, top_k),
+        outputs=() if wanted is None else _errors(artifact, wanted, made),
+        same_best=None if wanted is None else _same_best(wanted, made, scores),
+        compared=tuple(compared),
+        cpu_seconds=seconds,
+    )
+
+
+def _check_possible(data: Dataset, floats: FloatModel | None, scores: Scores | None, top_k: int | None) -> None:
+    if data.labels is None and floats is None:
+        raise CortadoError(
+            "there is nothing to compare with: give labels (--labels), or the float model (--model, as for `cortado "
+            "compile`), or both"
+        )
+    if data.labels is not None and scores is not None and scores.classes == 1 and len(np.unique(data.labels)) < 2:
+        raise CortadoError(
+            f"every label of the {len(data.labels)} samples is {data.labels[0]}, expected 0 for some and 1 for others: "
+            "the model gives one score, and how well that tells them apart is to be found"
+        )
+    if top_k is None:
+        return
+    if data.labels is None or scores is None or scores.classes < 2:
+        raise CortadoError(f"the best {top_k} classes can't be scored: that needs labels, and a model with classes")
+    if not 1 <= top_k <= scores.classes:
+        raise CortadoError(
+            f"the best {top_k} classes were asked for, expected 1 to {scores.classes}, which the model has"
+        )
+
+
+def _feeds(artifact: Artifact, samples: Samples, progress: Progress) -> Samples:
+    progress("quantize inputs", 0, len(samples))
+    return [artifact.feed(sample) for sample in samples]
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+# ---- bits ----------------------------------------------------------------------------------------------------------
+
+
+def _spread(count: int, total: int) -> list[int]:
+    """Positions over the whole dataset, whose samples may lie in the order of their classes."""
+    return sorted({int(position) for position in np.linspace(0, total - 1, min(count, total))})
+
+
+def _compare_reference(artifact: Artifact, samples: Samples, codes: Samples, progress: Progress) -> Compared:
+    chosen = _spread(REFERENCE_SAMPLES, len(samples))
+    picked = [samples[i] for i in chosen]
+    _, expected = artifact.reference(picked, partial(progress, "reference", total=len(chosen)))
+    problem = _difference("this machine", "the reference's", [codes[i] for i in chosen], expected, chosen)
+    return Compared("reference", len(chosen), problem)
+
+
+def _compare_board(artifact: Artifact, feeds: Samples, codes: Samples, count: int, progress: Progress) -> Compared:
+    chosen = _spread(count, len(feeds))
+    name = artifact.info.target.machine.value
+    progress(name, 0, len(chosen))
+    try:
+        made = artifact.execute([feeds[i] for i in chosen], progress=partial(progress, name, total=len(chosen))).samples
+    except BoardFaultError as fault:
+        return Compared(name, len(chosen), f"{name}: {fault}")
+    return Compared(name, len(chosen), _difference(name, "this machine's", made, [codes[i] for i in chosen], chosen))
+
+
+def _difference(
+    place: str, whose: str, found: Sequence[Sequence[ArrayType]], wanted: Samples, numbers: Sequence[int]
+) -> str | None:
+    """Which samples have other codes."""
+    pairs = zip(numbers, found, wanted, strict=True)
+    wrong = [n for n, a, b in pairs if not all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))]
+    if not wrong:
+        return None
+    return f"{place} gives other codes than {whose} for {len(wrong)} of {len(numbers)} samples, the first is {wrong[0]}"
+
+
+# ---- scores --------------------------------------------------------------------------------------------------------
+
+
+def _rows(outputs: Samples, scores: Scores) -> ArrayType:
+    """The first output of all samples, one row of scores below the other."""
+    return np.concatenate([sample[0].reshape(scores.rows, scores.classes) for sample in outputs]).astype(np.float64)
+
+
+def _score(outputs: Samples, labels: ArrayType | None, scores: Scores | None, top_k: int | None) -> Score | None:
+    if labels is None or scores is None:
+        return None
+    rows = _rows(outputs, scores)
+    if scores.classes == 1:
+        return Score(auc=metrics.auc(rows[:, 0], labels))
+    return Score(
+        accuracy=metrics.top_k(rows, labels),
+        top_k=None if top_k is None else metrics.top_k(rows, labels, top_k),
+        confusion=metrics.confusion(metrics.best(rows), labels, scores.classes),
+    )
+
+
+def _errors(artifact: Artifact, wanted: Samples, made: Samples) -> tuple[OutputError, ...]:
+    found = []
+    for position, tensor in enumerate(artifact.report.outputs):
+        error = metrics.Error()
+        for float_sample, sample in zip(wanted, made, strict=True):
+            error.add(float_sample[position], sample[position])
+        found.append(OutputError(tensor.name, error.decibels, error.worst))
+    return tuple(found)
+
+
+def _same_best(wanted: Samples, made: Samples, scores: Scores | None) -> float | None:
+    if scores is None or scores.classes < 2:
+        return None
+    same = metrics.best(_rows(wanted, scores)) == metrics.best(_rows(made, scores))
+    return float(same.mean())
