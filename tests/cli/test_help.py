@@ -103,7 +103,12 @@ def test_zoo(run: Run) -> None:
     rows = run("zoo", "--json").json
     assert [row["name"] for row in rows] == list(zoo.names())
     assert rows[0]["input_shapes"] == [[1, 1, 49, 10]]
-    assert "2,656,768" in run("zoo").out
+    assert [(row["trained"], row["float_accuracy"], row["accuracy"]) for row in rows] == [(False, None, None)] * len(
+        rows
+    )
+    lines = run("zoo").out.splitlines()
+    assert "2,656,768" in lines[1]
+    assert all(" random " in line for line in lines[1:])
 
 
 def test_ops(run: Run, golden: Golden) -> None:

@@ -23,15 +23,22 @@ def targets_command(arguments: argparse.Namespace) -> None:
 def zoo_command(arguments: argparse.Namespace) -> None:
     from cortado.frontend import zoo
 
+    def weights(row: zoo.Description) -> str:
+        if not row.trained:
+            return "random"
+        int8 = "" if row.accuracy is None else f", {row.accuracy:.3f} in int8"
+        return f"trained, {row.metric} {row.float_accuracy:.3f}{int8}"
+
     print_rows(
         arguments.json,
         [zoo.get(name).describe() for name in zoo.names()],
-        ("NETWORK", "PARAMETERS", "MACS", "INPUT", "WHAT IT IS"),
+        ("NETWORK", "PARAMETERS", "MACS", "INPUT", "WEIGHTS", "WHAT IT IS"),
         lambda row: (
             row.name,
             f"{row.parameters:,}",
             f"{row.macs:,}",
             " ".join(str(list(shape)) for shape in row.input_shapes),
+            weights(row),
             row.summary,
         ),
     )

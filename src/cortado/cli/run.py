@@ -151,6 +151,7 @@ def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
 
 
 def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> str:
+    from cortado.frontend import zoo
     from cortado.run.runner import EXECUTORCH
 
     result, report = checked.result, artifact.report
@@ -160,6 +161,8 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
         prefix = f"output {name}: " if len(values) > 1 else ""
         show = partial(_each, count) if count > 1 else _scores
         lines += show(prefix, value, report.labels)
+    if report.zoo in zoo.names() and not zoo.get(report.zoo).trained:
+        lines.append("(random weights: the result means nothing)")
     lines.append(_verdict(checked))
     if result.on == EXECUTORCH and report.pte is not None:
         lines.append(f".pte {pte_size(report.pte)}")

@@ -1,5 +1,6 @@
-"""The networks that ship with Cortado, as examples and benchmarks: plain torch.nn, seeded random weights.
+"""The networks that ship with Cortado, as examples and benchmarks: plain torch.nn.
 
+A trained one's weights and a few hundred samples lie in `trained/`; the others have seeded random weights.
 To add one: a file with a `DEFINITION`, and its line in `_NETWORKS`. Torch is imported only when a network is used.
 """
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cortado.frontend.zoo._definition import Definition
+    from cortado.frontend.zoo._trained import Samples
 
 __all__ = ["Description", "Network", "get", "names"]
 
@@ -29,6 +31,13 @@ class Description:
     parameters: int
     macs: int
     input_shapes: tuple[tuple[int, ...], ...]
+    trained: bool
+    metric: str | None
+    """What the two accuracies are; None where the weights are random."""
+    float_accuracy: float | None
+    """On the shipped test set, of the float network."""
+    accuracy: float | None
+    """On the shipped test set, in int8; None where it wasn't measured."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +47,40 @@ class Network:
     name: str
     summary: str
     module: str
+    data: str | None
+    """The samples in `trained/` that it was trained for; None where the weights are random."""
+
+    @property
+    def trained(self) -> bool:
+        return self.data is not None
 
     def build(self) -> nn.Module:
         """The network in eval mode: the same weights every time, the caller's random state untouched."""
-        return self._definition().build()
+        definition = self._definition()
+        return definition.build_trained(self.name) if self.trained else definition.build()
 
     def example_inputs(self) -> tuple[Tensor, ...]:
-        """One input of batch size 1, the same every time, drawn apart from the calibration inputs."""
-        return self._definition().example_inputs()
+        """One input of batch size 1, the same every time, that is no calibration input."""
+        return (self._samples().inputs[:1],) if self.trained else self._definition().example_inputs()
 
     def calibration(self, count: int, seed: int = 0) -> list[tuple[Tensor, ...]]:
-        """`count` inputs of batch size 1; a longer list with the same seed begins with the shorter one."""
+        """`count` inputs of batch size 1; a longer list with the same seed begins with the shorter one.
+
+        Those of a trained network are samples of its training data, in an order that depends on the seed.
+        """
         if count < 1:
             raise CortadoError(f"{self.name}: asked for {count} calibration inputs; ask for at least 1")
-        return self._definition().draw_inputs(count, seed)
+        if not self.trained:
+            return self._definition().draw_inputs(count, seed)
+        shuffled = self._samples().shuffled_calibration(seed)
+        if count > len(shuffled):
+            raise CortadoError(f"{self.name}: asked for {count} calibration inputs; {len(shuffled)} come with it")
+        return [(sample,) for sample in shuffled[:count].split(1)]
+
+    def test_set(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels along the first dimension: classes, or 0 and 1 for normal and anomalous."""
+        samples = self._samples()
+        return samples.inputs, samples.labels
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -59,18 +88,39 @@ class Network:
         return self._definition().labels
 
     def describe(self) -> Description:
-        """Parameters, MACs and input shapes, counted without computing a single activation."""
+        """Parameters, MACs and input shapes, counted without computing a single activation; accuracies as measured."""
+        from cortado.frontend.zoo import _trained
+
         definition = self._definition()
         parameters, macs = definition.count()
-        return Description(self.name, self.summary, parameters, macs, (definition.input_shape,))
+        figures = _trained.load_accuracy(self.name) if self.trained else None
+        return Description(
+            name=self.name,
+            summary=self.summary,
+            parameters=parameters,
+            macs=macs,
+            input_shapes=(definition.input_shape,),
+            trained=self.trained,
+            metric=None if figures is None else figures.metric,
+            float_accuracy=None if figures is None else figures.float_accuracy,
+            accuracy=None if figures is None else figures.accuracy,
+        )
+
+    def _samples(self) -> Samples:
+        """The shipped samples in this network's own form."""
+        from cortado.frontend.zoo import _trained
+
+        if self.data is None:
+            raise CortadoError(f"{self.name} has random weights, so there are no samples to test it with")
+        return _trained.load_samples(self.data).map(self._definition().form)
 
     def _definition(self) -> Definition:
         definition: Definition = importlib.import_module(self.module).DEFINITION
         return definition
 
 
-def _network(name: str, summary: str) -> Network:
-    return Network(name, summary, module=f"{__name__}.{name}")
+def _network(name: str, summary: str, data: str | None = None) -> Network:
+    return Network(name, summary, module=f"{__name__}.{name}", data=data)
 
 
 _NETWORKS = (

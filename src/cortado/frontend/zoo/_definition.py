@@ -1,4 +1,4 @@
-"""What a network file declares, and how a trained-looking network is made of it without training."""
+"""What a network file declares, how its trained weights are put in, or a trained-looking network made without any."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from cortado.frontend.zoo._trained import load_weights
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 
@@ -36,20 +38,31 @@ class Definition:
     input_shape: tuple[int, ...]
     draw: Draw
     labels: tuple[str, ...] | None = None
+    form: Callable[[Tensor], Tensor] = lambda samples: samples
+    """From the samples in `trained/`, along the first dimension, to inputs of this network."""
     statistics_batch: int = 32
     """Inputs per batch when batch-norm statistics are estimated: fewer for big images, more for bare vectors."""
 
     def build(self) -> nn.Module:
         """Seeded weights, batch-norm statistics of the network's own inputs, eval mode."""
-        # Layers initialise themselves from the global generator: fork it, and seed the fork.
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(_WEIGHT_SEED)
-            model = self.create()
+        model = self._created()
         _initialise(model, torch.Generator().manual_seed(_WEIGHT_SEED))
         batch = (self.statistics_batch, *self.input_shape[1:])
         generator = torch.Generator().manual_seed(_STATISTICS_SEED)
         _estimate_statistics(model, [self.draw(batch, generator) for _ in range(2)])
         return model
+
+    def build_trained(self, name: str) -> nn.Module:
+        """The weights that training gave, eval mode."""
+        model = self._created()
+        load_weights(name, model)
+        return model.eval()
+
+    def _created(self) -> nn.Module:
+        # Layers initialise themselves from the global generator: fork it, and seed the fork.
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(_WEIGHT_SEED)
+            return self.create()
 
     def example_inputs(self) -> tuple[Tensor, ...]:
         """One fixed input."""

@@ -1,0 +1,78 @@
+"""Trains the zoo's deep_autoencoder on machines that sound as they should; a sound it can't rebuild is an anomaly."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import common
+from cortado.frontend.zoo._trained import load_samples
+from cortado.frontend.zoo.deep_autoencoder import DeepAutoencoder
+from machines import Clip, Kind, clips
+
+TRAIN_CLIPS, TEST_CLIPS = 100, 40  # of each machine
+EPOCHS = 15
+SCALE = 1 / 32
+SHIPPED = 100  # windows of each kind: normal, anomalous
+
+
+def errors(model: torch.nn.Module, inputs: Tensor) -> np.ndarray:
+    """How badly each input is rebuilt."""
+    return (common.outputs(model, inputs) - inputs).square().mean(1).numpy()
+
+
+def auc(scores: np.ndarray, labels: np.ndarray) -> float:
+    """How often an anomaly's score is above a normal one's, over all pairs."""
+    above = scores[labels == 1][:, None] - scores[labels == 0]
+    return float(np.mean((above > 0) + 0.5 * (above == 0)))
+
+
+def one_window_each(chosen: list[Clip]) -> Tensor:
+    """The window in the middle of each clip."""
+    return torch.from_numpy(np.stack([clip.windows[len(clip.windows) // 2] for clip in chosen]))
+
+
+def report(model: torch.nn.Module, tested: list[Clip]) -> None:
+    """Whole clips, by the mean of their windows' errors: of each kind of machine, and of all."""
+    scores = np.array([errors(model, torch.from_numpy(clip.windows)).mean() for clip in tested])
+    labels = np.array([int(clip.faulty) for clip in tested])
+    for kind in Kind:
+        mine = np.array([clip.machine.kind is kind for clip in tested])
+        print(f"{kind.value}: AUC {auc(scores[mine], labels[mine]):.3f} on {mine.sum()} clips")
+    print(f"all: AUC {auc(scores, labels):.3f} on {len(tested)} clips")
+
+
+def main() -> None:
+    options = common.parser(__doc__).parse_args()
+    trained = list(clips(TRAIN_CLIPS, seed=1, faulty=False))
+    inputs = torch.from_numpy(np.concatenate([clip.windows for clip in trained]))
+    torch.manual_seed(0)
+    model = DeepAutoencoder()
+
+    def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        chosen = inputs[torch.randint(len(inputs), (256,), generator=generator)]
+        return chosen, chosen
+
+    steps = (options.epochs or EPOCHS) * len(inputs) // 256
+    common.train("deep_autoencoder", model, batch, F.mse_loss, steps=steps, rate=2e-3, fresh=options.fresh)
+    common.round_to_half(model)
+
+    tested = [*clips(TEST_CLIPS, seed=2, faulty=False), *clips(TEST_CLIPS, seed=3, faulty=True)]
+    report(model, tested)
+    windows = one_window_each(tested)
+    labels = torch.tensor([int(clip.faulty) for clip in tested])
+    full = auc(errors(model, windows), labels.numpy())
+    normal = len(tested) // 2
+    shipped = torch.cat([torch.arange(SHIPPED), normal + torch.arange(SHIPPED)])
+    calibration = one_window_each(trained[:64])
+    common.ship_weights("deep_autoencoder", model)
+    common.ship_samples("machines", calibration, windows[shipped], labels[shipped], scale=SCALE, offset=0.0)
+    samples = load_samples("machines")
+    found = auc(errors(model, samples.inputs), samples.labels.numpy())
+    common.record("deep_autoencoder", "AUC", found, len(shipped), full, len(windows))
+
+
+if __name__ == "__main__":
+    main()

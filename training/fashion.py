@@ -1,0 +1,85 @@
+"""Trains mobilenet_tiny or resnet8 of the zoo on Fashion-MNIST, from Debian's package dataset-fashion-mnist."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import common
+from cortado.frontend.zoo.mobilenet_tiny import LABELS, MobileNetTiny
+from cortado.frontend.zoo.resnet8 import ResNet8
+
+FOLDER = Path("/usr/share/datasets/fashion-mnist")
+BATCH = 64
+SHIPPED = 320
+SCALE, OFFSET = 2 / 255, -1.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    create: Callable[[], nn.Module]
+    form: common.Form
+    epochs: int
+
+
+def as_colour(pictures: Tensor) -> Tensor:
+    """What resnet8 takes: 32x32 with three channels that are the same."""
+    return F.pad(pictures, (2, 2, 2, 2), value=-1.0).repeat(1, 3, 1, 1)
+
+
+RECIPES = {
+    "mobilenet_tiny": Recipe(MobileNetTiny, lambda pictures: pictures, epochs=3),
+    "resnet8": Recipe(ResNet8, as_colour, epochs=2),
+}
+
+
+def load(part: str) -> tuple[Tensor, Tensor]:
+    """(n, 1, 28, 28) in [-1, 1], and the classes."""
+
+    def read(kind: str, header: int) -> Tensor:
+        data = gzip.decompress((FOLDER / f"{part}-{kind}-ubyte.gz").read_bytes())
+        return torch.from_numpy(np.frombuffer(data, np.uint8, offset=header).copy())
+
+    pictures = read("images-idx3", header=16).reshape(-1, 1, 28, 28)
+    return pictures.float() * SCALE + OFFSET, read("labels-idx1", header=8).long()
+
+
+def main() -> None:
+    parser = common.parser(__doc__)
+    parser.add_argument("network", choices=RECIPES)
+    options = parser.parse_args()
+    recipe = RECIPES[options.network]
+    pictures, labels = load("train")
+    torch.manual_seed(0)
+    model = recipe.create()
+    common.channels_last(model)
+
+    def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(pictures), (BATCH,), generator=generator)
+        mirrored = torch.rand(1, generator=generator) < 0.5
+        inputs = pictures[chosen].flip(3) if mirrored else pictures[chosen]
+        return recipe.form(inputs), labels[chosen]
+
+    epochs = options.epochs or recipe.epochs
+    steps = epochs * len(pictures) // BATCH
+    common.train(options.network, model, batch, F.cross_entropy, steps=steps, rate=8e-3, fresh=options.fresh)
+    common.round_to_half(model)
+    test_pictures, test_labels = load("t10k")
+    right = common.outputs(model, recipe.form(test_pictures)).argmax(1) == test_labels
+    for number, label in enumerate(LABELS):
+        print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
+    common.ship_samples(
+        "fashion", pictures[:64], test_pictures[:SHIPPED], test_labels[:SHIPPED], scale=SCALE, offset=OFFSET
+    )
+    common.finish_classifier(options.network, model, "fashion", right, recipe.form)
+
+
+if __name__ == "__main__":
+    main()
