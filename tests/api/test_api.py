@@ -10,6 +10,7 @@ import cortado
 from cortado.api import Compiled, Options, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from cortado.frontend.export import check_batches
 from helpers.single import images, small_net
 
 
@@ -38,6 +39,22 @@ def test_what_the_package_exports() -> None:
 def test_calibration_of_the_wrong_kind_is_refused(calibration: Any, message: str) -> None:
     with pytest.raises(CortadoError, match=message):
         cortado.compile(small_net(), images()[0], target="cortex-m4", calibration=calibration)
+
+
+def test_calibration_may_lie_in_one_tensor() -> None:
+    """Along the first dimension, as in a file for the command line."""
+    batches = images()
+    joined = torch.cat([batch[0] for batch in batches])
+    for given in (joined, [joined], [(joined,)], [joined[:2], *joined[2:].split(1)]):
+        found = check_batches(given, batches[0])
+        assert len(found) == len(batches) > 2
+        assert all(torch.equal(a[0], b[0]) for a, b in zip(found, batches, strict=True))
+
+
+def test_inputs_with_different_numbers_of_samples_are_refused() -> None:
+    example = (torch.zeros(1, 2), torch.zeros(1, 3))
+    with pytest.raises(CortadoError, match=r"calibration batch 0: .* different numbers of samples .*: \[2, 4\]"):
+        check_batches([(torch.zeros(4, 2), torch.zeros(2, 3))], example)
 
 
 @pytest.mark.host
