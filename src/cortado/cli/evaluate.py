@@ -139,7 +139,7 @@ def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None
         exact = "bit-exact" if one.problem is None else "NOT bit-exact"
         lines.append(f"{exact} with {one.place}: {one.samples} sample{'s' if one.samples > 1 else ''}")
     rate = found.samples / max(found.cpu_seconds, 0.01)
-    lines.append(f"C on this machine: {found.cpu_seconds:.1f} CPU seconds, {rate:,.0f} samples a second")
+    lines.append(f"C on this machine: {rate:,.0f} samples per CPU second, {found.cpu_seconds:.1f} s in all")
     return lines
 
 
