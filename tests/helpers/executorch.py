@@ -38,14 +38,16 @@ Arrays = list[np.ndarray[Any, Any]]
 def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
     """So many of an operator's samples, always the same. (hypothesis begins with the simplest: that one is not it.)"""
     assert operator.samples is not None
-    drawn: list[dict[str, Any]] = []
+    batches: list[list[dict[str, Any]]] = []
+    size = min(count, 12)  # of a longer list hypothesis may draw none but the simplest
 
-    @settings(max_examples=3)
-    @given(batch=st.lists(operator.samples(), min_size=count, max_size=count))
+    @settings(max_examples=2 + -(-count // size))
+    @given(batch=st.lists(operator.samples(), min_size=size, max_size=size))
     def take(batch: list[dict[str, Any]]) -> None:
-        drawn[:] = batch
+        batches.append(batch)
 
     take()
+    drawn = [arguments for batch in batches[1:] for arguments in batch][-count:]
     # A pool whose last window is cut off by ceil_mode; without ceil_mode the compiler never makes this operator.
     clipped = operator.name == "cortado::max_pool2d_nhwc"
     return copy.deepcopy([arguments for arguments in drawn if not clipped or arguments["ceil_mode"]])
@@ -54,7 +56,7 @@ def draw(operator: Operator, count: int) -> list[dict[str, Any]]:
 def draw_legal(operator: Operator, count: int, target: str) -> list[dict[str, Any]]:
     """Those that the compiler makes for a target: what Arm's kernels can't do is lowered in another way."""
     rare = operator.base == "quantized_transpose_conv2d_nhwc"  # zero taps make most of them legal, in lowering
-    drawn = draw(operator, 6 * count if rare else count)
+    drawn = draw(operator, 60 * count if rare else count)
     found = [arguments for arguments in drawn if is_legal(operator, arguments, target)]
     assert len(found) >= count // 4
     return found

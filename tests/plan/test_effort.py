@@ -10,7 +10,7 @@ from torch import nn
 
 from cortado import api
 from cortado.base.target import Core, from_target_string
-from cortado.emit.c.data import _numbers, float_text, int_text
+from cortado.emit.c.data import _NUMBERS_A_LINE, _numbers, float_text, int_text
 from cortado.ir.c_call import CCall
 from cortado.ir.op import Kernel, RowRule
 from cortado.memory import planner
@@ -264,11 +264,12 @@ def test_the_report_says_what_the_searches_cost() -> None:
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.float32])
 def test_numbers_of_any_count_are_the_same_text_in_pieces(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cortado.emit.c.data._NUMBERS_A_PIECE", 64)
+    monkeypatch.setattr("cortado.emit.c.data._NUMBERS_A_PIECE", 96)  # whole lines of every type
     rng = np.random.default_rng(0)
-    for count in (1, 31, 32, 33, 63, 64, 65, 128, 200):
+    for count in (1, 5, 16, 17, 95, 96, 97, 192, 300):
         data: np.ndarray = rng.integers(-128, 128, count).astype(dtype)
         texts = [float_text(float(v)) if dtype is np.float32 else int_text(int(v)) for v in data]
-        lines = [",".join(texts[start : start + 32]) for start in range(0, count, 32)]
+        width = _NUMBERS_A_LINE[str(data.dtype)]
+        lines = ["    " + ",".join(texts[start : start + width]) for start in range(0, count, width)]
         assert _numbers(data) == ",\n".join(lines)
-    assert _numbers(np.arange(-128, 128, dtype=np.int8)).replace("\n", "") == ",".join(map(str, range(-128, 128)))
+    assert "".join(_numbers(np.arange(-128, 128, dtype=np.int8)).split()) == ",".join(map(str, range(-128, 128)))
