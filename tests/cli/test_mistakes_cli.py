@@ -85,6 +85,7 @@ import torch
 
 model, example_inputs = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), (torch.randn(1, 4),)
 batches = [(torch.randn(1, 4),) for _ in range(3)]
+test_set = torch.utils.data.TensorDataset(torch.randn(12, 4), torch.arange(12) % 3)
 module = model
 {example}
 compiled.run(*batches[0], on="host")
