@@ -13,7 +13,7 @@ from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.pool_forms import adaptive_windows, even_windows
 from cortado.ops.reductions import windows
 from helpers import single
-from helpers.single import Function, assert_close, lower
+from helpers.single import Function, assert_close, decibels, lower, lower_on
 
 MAX_POOL = "cortex_m::quantized_max_pool2d_nhwc"
 LAYOUT = ("transpose", "pad")
@@ -141,6 +141,41 @@ def test_size_of_pools_is_pytorchs() -> None:
                         if size + 2 * pad >= kernel:
                             wanted = functional.max_pool1d(torch.zeros(1, size), kernel, stride, pad, 1, ceil)
                             assert pooled_size(size, kernel, stride, pad, ceil) == wanted.shape[1]
+
+
+# ---- the mean over a whole image -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "operator"),
+    [
+        ((1, 12, 8, 8), "global_mean_nhwc"),
+        ((1, 7, 1, 9), "global_mean_nhwc"),
+        ((1, 6, 16, 16), "global_mean_nhwc"),
+        ((1, 6, 16, 17), "quantized_avg_pool2d_nhwc"),  # too many weights for the .pte
+        ((2, 12, 8, 8), "quantized_avg_pool2d_nhwc"),
+    ],
+)
+def test_a_mean_has_a_scale_of_its_own(sizes: tuple[int, ...], operator: str) -> None:
+    """Means spread much less than pixels: in the pixels' scale only few of their codes would be left."""
+    model = Function(lambda self, x: x.mean((2, 3)))
+    found = lower(model, [sizes])
+    assert found.kernels == [operator]
+    assert found.worst() <= 1.01
+    kept = min(decibels(model(*batch), found.outputs(*batch)[0]) for batch in found.batches)
+    assert (kept > 34.0) == (operator == "global_mean_nhwc"), kept
+
+
+def test_a_mean_of_nothing_but_noise_saturates() -> None:
+    """Calibrated on means of almost zero: every other one is the smallest or the largest code, and no sum overflows."""
+    batches = [(torch.linspace(-1, 1, 15).reshape(1, 1, 3, 5).repeat(1, 4, 1, 1),)]
+    model = Function(lambda self, x: x.mean((2, 3)))
+    found = lower_on(model, batches)
+    (call,) = found.calls("cortado::global_mean_nhwc")
+    shift = found.graph.constants[call.refs("requantize_shifts")[0]]
+    assert int(shift[0]) == 10
+    (highest,), (lowest,) = (found.outputs(sign * torch.ones(1, 4, 3, 5)) for sign in (1, -1))
+    assert torch.allclose(highest - lowest, torch.full((1, 4), 255 * found.scales[0]))
 
 
 # ---- reductions ----------------------------------------------------------------------------------------------

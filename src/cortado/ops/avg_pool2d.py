@@ -1,19 +1,24 @@
 """out = clamp(round_away(sum of the window inside the image / pixels of the window inside the image)).
 
 NHWC. The output keeps the input's scale and zero point, so no rescaling happens.
+
+The mean over an image, or its upper rows, spreads much less than its pixels do, so it has a scale of its own:
+out = clamp(requant(sum of (x + input_offset)) + output_offset). To ExecuTorch that is a convolution of a column with
+weights of 1, over a view in which the image is as high as it has pixels and as wide as it has channels, four by four.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away
-from cortado.base.target import Core
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away, requant
+from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Function, Operand, Row
-from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound
+from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
     Call,
@@ -27,8 +32,9 @@ from cortado.ir.op import (
     Rows,
     SharedWith,
 )
-from cortado.ops import packing
+from cortado.ops import conv2d, packing
 from cortado.ops._float import pair
+from cortado.ops.reshape import VIEW
 
 aten = torch.ops.aten
 _UNIT = Fixed.of(1.0)
@@ -77,11 +83,54 @@ def match(bound: Bound) -> Quantization | Reject:
     """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+    return Quantization({"self": Role.ACTIVATION}, Role.ACTIVATION if is_mean(bound) else SharedWith("self"))
+
+
+MOST_PIXELS = 256  # the .pte holds 16 weights for each
+# From here on every sum but 0 gives the smallest or the largest code, and so it does with a smaller factor.
+LARGEST_FACTOR = 2.0**9
+
+
+def is_mean(bound: Bound) -> bool:
+    """One window of one image, as wide as the image."""
+    images, _, _, width = shape(bound["self"])
+    kernel, out_sizes = pair(bound["kernel_size"]), shape(bound.node)[2:]
+    one = images == 1 and out_sizes == (1, 1) and kernel[1] == width and not any(pair(bound["padding"]))
+    return one and not bound["ceil_mode"] and 1 < math.prod(kernel) <= MOST_PIXELS
+
+
+def lower_mean(lowering: Lowering) -> Node:
+    source = lowering.transpose(lowering.node("self"), TO_NHWC)
+    channels = shape(source)[3]
+    pixels, given = math.prod(pair(lowering.bound["kernel_size"])), lowering.q("self")
+    fixed = Fixed.of(min(given.scale / (pixels * lowering.out.scale), LARGEST_FACTOR))
+    block = block_of(channels)
+    result = lowering.call(
+        GLOBAL_MEAN,
+        input=source,
+        ones=lowering.constant("ones", ones_of(pixels, block)),
+        input_offset=-given.zero_point,
+        output_offset=lowering.out.zero_point,
+        requantize_multipliers=lowering.constant("multipliers", torch.full((block,), fixed.multiplier).to(torch.int32)),
+        requantize_shifts=lowering.constant("shifts", torch.full((block,), fixed.shift).to(torch.int32)),
+    )
+    return lowering.transpose(result, TO_NCHW)
+
+
+def block_of(channels: int) -> int:
+    """Channels that lie side by side in the view: more are faster, and take more weights."""
+    return next(block for block in (4, 2, 1) if channels % block == 0)
+
+
+def ones_of(pixels: int, block: int) -> Tensor:
+    """The weights of that convolution: every channel of a block by itself."""
+    return torch.eye(block, dtype=torch.int8).reshape(block, 1, 1, block).repeat(1, pixels, 1, 1)
 
 
 def lower(lowering: Lowering) -> Node:
     bound = lowering.bound
+    if is_mean(bound):
+        return lower_mean(lowering)
     kernel = pair(bound["kernel_size"])
     result = lowering.call(
         AVG_POOL2D,
@@ -207,6 +256,112 @@ AVG_POOL2D = Operator(
     rows=rows,
     pte_scratch=pte_scratch,
     samples=samples,
+)
+
+# ---- the mean over a whole image -----------------------------------------------------------------------------
+
+
+def mean_reference(
+    *,
+    input: Tensor,
+    ones: Tensor,
+    input_offset: int,
+    output_offset: int,
+    requantize_multipliers: Tensor,
+    requantize_shifts: Tensor,
+) -> Tensor:
+    pixels = input.flatten(1, 2)[:, : ones.shape[1], None].to(torch.int64)
+    acc = (pixels + input_offset).sum(1, keepdim=True)
+    scaled = requant(acc, int(requantize_multipliers[0]), int(requantize_shifts[0]))
+    return clamp_int8(scaled + output_offset).contiguous()
+
+
+def mean_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+    """A column of pixels moves over the blocks of channels; the next one down would be outside the image."""
+    _, height, width, channels = shape(arguments["input"])
+    block = shape(arguments["ones"])[3]
+    numbers = {name: value for name, value in arguments.items() if name not in ("input", "ones")}
+    convolution = {
+        "input": add(VIEW, self=arguments["input"], size=[1, height * width, channels // block, block]),
+        "weight": arguments["ones"],
+        "bias": None,
+        "stride": [height * width, 1],
+        "padding": [0, 0],
+        "dilation": [1, 1],
+        **numbers,
+        "activation_min": INT8_MIN,
+        "activation_max": INT8_MAX,
+    }
+    return add(VIEW, self=conv2d.in_pte(convolution, add, target), size=[1, 1, 1, channels])
+
+
+_SUMS = {  # how rows are summed, and where that stands
+    Core.DSP: ("cortado_sum_rows_s8__dsp", "sum_rows_s8__dsp.c"),
+    Core.MVE: ("cortado_sum_rows_s8__mve", "sum_rows_s8__mve.S"),
+}
+
+
+def mean_kernel(call: Call, core: Core) -> Kernel:
+    _, _, width, channels = call.shape("input")
+    pixels = call.shape("ones")[1]
+    sum_rows, source = _SUMS.get(core, ("cortado_sum_rows_s8", "sum_rows_s8.c"))
+    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Function(sum_rows))
+    return Kernel(
+        call=CCall("cortado_global_mean_s8", operands),
+        sources=("global_mean_s8.c", source, "cortado_scratch.c"),
+        struct="cortado_global_mean_t",
+        fields={
+            "rows": pixels // width,
+            "in_w": width,
+            "channels": channels,
+            "start": pixels * call["input_offset"],
+            "out_offset": call["output_offset"],
+            "multiplier": int(call.array("requantize_multipliers")[0]),
+            "shift": int(call.array("requantize_shifts")[0]),
+        },
+        scratch=4 * channels,
+        scratch_check=CCall("cortado_global_mean_s8_scratch", (Operand.LAYER,)),
+    )
+
+
+def mean_samples() -> Any:
+    """Factors from means that vanish to means that saturate."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        height, width, channels = draw(st.integers(1, 9)), draw(st.integers(2, 9)), draw(sampling.CHANNELS)
+        pixels = width * draw(st.integers(1, height))
+        fixed = Fixed.of(2.0 ** draw(st.floats(-20, 9)) / draw(st.sampled_from([1, pixels])))
+        block = block_of(channels)
+        return {
+            "input": sampling.codes(draw(sampling.SEEDS), (1, height, width, channels)),
+            "ones": ones_of(pixels, block),
+            "input_offset": -draw(sampling.ZERO_POINTS),
+            "output_offset": draw(sampling.ZERO_POINTS),
+            "requantize_multipliers": torch.full((block,), fixed.multiplier).to(torch.int32),
+            "requantize_shifts": torch.full((block,), fixed.shift).to(torch.int32),
+        }
+
+    return draw_case()
+
+
+GLOBAL_MEAN = Operator(
+    name="cortado::global_mean_nhwc",
+    summary="mean over an image or its upper rows, in a scale of its own",
+    arguments=(
+        "Tensor input, Tensor ones, int input_offset, int output_offset, Tensor requantize_multipliers, "
+        "Tensor requantize_shifts"
+    ),
+    reference=mean_reference,
+    shape=lambda call: (1, 1, 1, call.shape("input")[3]),
+    kernel=mean_kernel,
+    rows=lambda call: Rows((ONE_ROW,), accumulates=call.shape("ones")[1] // call.shape("input")[2]),
+    pte=mean_in_pte,
+    constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",
+    samples=mean_samples,
 )
 
 AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True)

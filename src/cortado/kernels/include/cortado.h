@@ -260,6 +260,17 @@ void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, in
                                 cortado_sum_rows_t sum_rows, cortado_means_t means);
 int32_t cortado_global_avg_pool_s8_scratch(const cortado_pool2d_t *L);
 
+/* The mean over the first `rows` rows, one per call as above: out = clamp(requant(start + sum of x) + out_offset). start
+ * is the number of pixels times the input offset, and the multiplier divides by that number. */
+typedef struct {
+    int32_t rows, in_w, channels;
+    int32_t start, out_offset, multiplier, shift;
+} cortado_global_mean_t;
+
+void cortado_global_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
+                            cortado_sum_rows_t sum_rows);
+int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L);
+
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 
 /* "In place" is: the output starts where an operand starts, or anywhere before it. All of these may be. */

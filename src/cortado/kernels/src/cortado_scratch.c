@@ -67,6 +67,11 @@ int32_t cortado_global_avg_pool_s8_scratch(const cortado_pool2d_t *L)
     return L->channels * (int32_t)sizeof(int32_t);
 }
 
+int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L)
+{
+    return L->channels * (int32_t)sizeof(int32_t);
+}
+
 int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
                                int32_t (*need)(const cortado_conv2d_packed_t *))
 {
