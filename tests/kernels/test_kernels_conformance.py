@@ -1,36 +1,21 @@
 """Every C kernel against the golden layers recorded from CMSIS-NN, bit for bit."""
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.kernel_layers import FOLDED, PORTABLE, Requant, Window, conv1x1, conv2d, depthwise, pool2d
 from helpers.kernels import SANITIZE, Calls, Ref, build_host, run_host
-from helpers.paths import CONFORMANCE
+from helpers.recorded import Arrays, Params, recorded
 
 pytestmark = pytest.mark.host
 VARIANTS = {False: PORTABLE, True: FOLDED}
-Layer = tuple[dict[str, Any], dict[str, np.ndarray]]
-
-
-@cache
-def golden(name: str) -> list[Layer]:
-    """The parameters and arrays of every layer in one golden file."""
-    archive = np.load(CONFORMANCE / f"{name}.npz")
-    layers: list[Layer] = [(params, {}) for params in json.loads(archive["params"].tobytes())]
-    for key in archive.files:
-        if key != "params":
-            number, name = key.split(".", 1)
-            layers[int(number)][1][name] = archive[key]
-    return layers
+Layer = tuple[Params, Arrays]
 
 
 def check(calls: Calls, outputs: list[tuple[Ref, np.ndarray]], small_core: bool) -> None:
@@ -39,12 +24,12 @@ def check(calls: Calls, outputs: list[tuple[Ref, np.ndarray]], small_core: bool)
         np.testing.assert_array_equal(calls.read(ref, np.int8, expected.shape), expected, err_msg=f"layer {number}")
 
 
-def requant(params: dict[str, Any], arrays: dict[str, np.ndarray], channels: int) -> Requant:
+def requant(params: Params, arrays: Arrays, channels: int) -> Requant:
     multiplier, shift = (np.broadcast_to(arrays[name], (channels,)) for name in ("multiplier", "shift"))
     return Requant(multiplier, shift, params["output_zero_point"], params["activation_min"], params["activation_max"])
 
 
-def window(params: dict[str, Any], kernel: tuple[int, ...]) -> Window:
+def window(params: Params, kernel: tuple[int, ...]) -> Window:
     pairs = [tuple(params.get(name, (1, 1))) for name in ("stride", "padding", "dilation")]
     return Window((kernel[0], kernel[1]), *pairs)
 
@@ -71,12 +56,12 @@ def conv2d_layers(layers: list[Layer], calls: Calls, fold: bool) -> Iterator[tup
 
 def test_conv2d(small_core: bool, fold: bool) -> None:
     calls = Calls()
-    check(calls, list(conv2d_layers(golden("conv2d"), calls, fold)), small_core)
+    check(calls, list(conv2d_layers(recorded("conv2d"), calls, fold)), small_core)
 
 
 def test_conv1x1_takes_linear(small_core: bool, fold: bool) -> None:
     calls, outputs = Calls(), []
-    for params, arrays in golden("linear"):
+    for params, arrays in recorded("linear"):
         weights = arrays["weight"]
         out, _ = conv1x1(calls, arrays["input"], weights, arrays.get("bias"), params["input_zero_point"],
                          requant(params, arrays, len(weights)), VARIANTS[fold])  # fmt: skip
@@ -86,7 +71,7 @@ def test_conv1x1_takes_linear(small_core: bool, fold: bool) -> None:
 
 def test_conv1x1_takes_1x1_convolutions(small_core: bool, fold: bool) -> None:
     calls, outputs = Calls(), []
-    for params, arrays in golden("conv2d"):
+    for params, arrays in recorded("conv2d"):
         weights = arrays["weight_ohwi"]
         if weights.shape[1:3] != (1, 1) or params["stride"] != [1, 1] or params["padding"] != [0, 0]:
             continue
@@ -100,7 +85,7 @@ def test_conv1x1_takes_1x1_convolutions(small_core: bool, fold: bool) -> None:
 
 def test_depthwise(small_core: bool, fold: bool) -> None:
     calls, outputs = Calls(), []
-    for params, arrays in golden("depthwise_conv2d"):
+    for params, arrays in recorded("depthwise_conv2d"):
         weights = arrays["weight_1hwo"][0]
         out, shape = depthwise(
             calls, arrays["input"], weights, arrays.get("bias"), params["input_zero_point"],
@@ -113,7 +98,7 @@ def test_depthwise(small_core: bool, fold: bool) -> None:
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_pool2d(kind: str, small_core: bool) -> None:
     calls, outputs = Calls(), []
-    for params, arrays in golden(f"{kind}_pool2d"):
+    for params, arrays in recorded(f"{kind}_pool2d"):
         shape = window(params, params["kernel"])
         limits = params["activation_min"], params["activation_max"]
         out, _ = pool2d(calls, arrays["input"], shape, *limits, f"cortado_{kind}_pool2d_s8")
@@ -123,7 +108,7 @@ def test_pool2d(kind: str, small_core: bool) -> None:
 
 def test_add(small_core: bool) -> None:
     calls, outputs = Calls(), []
-    for p, arrays in golden("add"):
+    for p, arrays in recorded("add"):
         assert p["left_shift"] == 20
         layer = calls.struct(
             "cortado_add_t", a_zero=p["a_zero_point"], a_multiplier=p["a_multiplier"], a_shift=p["a_shift"],
@@ -136,7 +121,7 @@ def test_add(small_core: bool) -> None:
 
 def test_mul(small_core: bool) -> None:
     calls, outputs = Calls(), []
-    for p, arrays in golden("mul"):
+    for p, arrays in recorded("mul"):
         layer = calls.struct(
             "cortado_mul_t", a_zero=p["a_zero_point"], b_zero=p["b_zero_point"], out_zero=p["output_zero_point"],
             out_multiplier=p["output_multiplier"], out_shift=p["output_shift"], act_min=p["activation_min"],
@@ -145,7 +130,7 @@ def test_mul(small_core: bool) -> None:
     check(calls, outputs, small_core)
 
 
-def _binary(calls: Calls, symbol: str, layer: Ref, arrays: dict[str, np.ndarray]) -> Ref:
+def _binary(calls: Calls, symbol: str, layer: Ref, arrays: Arrays) -> Ref:
     out = calls.space(arrays["a"].size)
     calls.call(symbol, layer, calls.array(arrays["a"]), calls.array(arrays["b"]), out, arrays["a"].size)
     return out
@@ -153,7 +138,7 @@ def _binary(calls: Calls, symbol: str, layer: Ref, arrays: dict[str, np.ndarray]
 
 def test_batch_matmul(small_core: bool) -> None:
     calls, outputs = Calls(), []
-    for p, arrays in golden("batch_matmul"):
+    for p, arrays in recorded("batch_matmul"):
         (batches, rows, depth), cols = arrays["lhs"].shape, arrays["rhs_transposed"].shape[1]
         layer = calls.struct(
             "cortado_batch_matmul_t", batches=batches, rows=rows, cols=cols, depth=depth, lhs_zero=p["lhs_zero_point"],
@@ -168,7 +153,7 @@ def test_batch_matmul(small_core: bool) -> None:
 
 def test_softmax(small_core: bool) -> None:
     calls, outputs = Calls(), []
-    for p, arrays in golden("softmax"):
+    for p, arrays in recorded("softmax"):
         assert (p["output_scale"], p["output_zero_point"]) == (1 / 256, -128)
         layer = calls.struct("cortado_softmax_t", in_multiplier=p["multiplier"], in_shift=p["shift"],
                              diff_min=p["diff_min"], exp_table=None)  # fmt: skip

@@ -1,7 +1,6 @@
 """Operators element by element: against recorded layers, PT2E's graph, and known surprises; both artifacts."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +28,14 @@ from cortado.passes import CortexMPassManager
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.run.executorch_host import run_pte
 from helpers import cases
-from helpers.paths import CONFORMANCE
+from helpers.recorded import recorded_tensors
 from helpers.single import Expression, lower_with, randn
 
 # ---- recorded layers -----------------------------------------------------------------------------------------
 
 
-def golden(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
-    with np.load(CONFORMANCE / f"{name}.npz") as archive:
-        for number, params in enumerate(json.loads(archive["params"].tobytes())):
-            keys = [key for key in archive.files if key.startswith(f"{number:03d}.")]
-            yield params, {key.split(".")[1]: torch.from_numpy(archive[key]) for key in keys}
-
-
 def test_add_equals_recorded_layers() -> None:
-    for p, arrays in golden("add"):
+    for p, arrays in recorded_tensors("add"):
         sides = {
             f"{name}_{what}": p[f"{short}_{what}"]
             for short, name in (("a", "self"), ("b", "other"), ("output", "output"))
@@ -55,7 +47,7 @@ def test_add_equals_recorded_layers() -> None:
 
 
 def test_mul_equals_recorded_layers() -> None:
-    for p, arrays in golden("mul"):
+    for p, arrays in recorded_tensors("mul"):
         got = MUL.reference(
             self=arrays["a"],
             self_zero_point=p["a_zero_point"],
@@ -69,7 +61,7 @@ def test_mul_equals_recorded_layers() -> None:
 
 
 def test_softmax_equals_recorded_layers() -> None:
-    for p, arrays in golden("softmax"):
+    for p, arrays in recorded_tensors("softmax"):
         factor = input_factor(p["input_scale"])
         assert factor == {"input_multiplier": p["multiplier"], "input_shift": p["shift"], "diff_min": p["diff_min"]}
         got = SOFTMAX.reference(input=arrays["input"], dim=-1, input_zero_point=0, output_zero_point=-128, **factor)

@@ -1,8 +1,6 @@
 """The exact references of convolutions, pools and matrix products against the golden layers, bit for bit."""
 
-import json
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +13,8 @@ from cortado.ops.conv2d import CONV2D
 from cortado.ops.depthwise_conv2d import DEPTHWISE
 from cortado.ops.linear import QUANTIZED_LINEAR
 from cortado.ops.max_pool2d import MAX_POOL2D
-from helpers.paths import CONFORMANCE
+from helpers.recorded import Params, Tensors, recorded_tensors
 
-Params = dict[str, Any]
-Tensors = dict[str, torch.Tensor]
 Run = Callable[[Params, Tensors], torch.Tensor]
 
 LAYERS = {
@@ -29,16 +25,6 @@ LAYERS = {
     "max_pool2d": 30,
     "batch_matmul": 30,
 }
-
-
-def layers(name: str) -> list[tuple[Params, Tensors]]:
-    archive = np.load(CONFORMANCE / f"{name}.npz")
-    found: list[tuple[Params, Tensors]] = [(params, {}) for params in json.loads(archive["params"].tobytes())]
-    for key in archive.files:
-        if key != "params":
-            number, array = key.split(".", 1)
-            found[int(number)][1][array] = torch.from_numpy(archive[key])
-    return found
 
 
 def requantization(params: Params, arrays: Tensors, channels: int) -> Params:
@@ -166,7 +152,7 @@ RUNS: dict[str, tuple[str, Run]] = {
 @pytest.mark.parametrize("kind", RUNS)
 def test_reference_equals_every_golden_layer(kind: str) -> None:
     name, run = RUNS[kind]
-    cases = layers(name)
+    cases = recorded_tensors(name)
     assert len(cases) == LAYERS[name]
     for number, (params, arrays) in enumerate(cases):
         np.testing.assert_array_equal(run(params, arrays), arrays["output"], err_msg=f"{kind}, layer {number}")
@@ -175,7 +161,7 @@ def test_reference_equals_every_golden_layer(kind: str) -> None:
 @pytest.mark.parametrize(("with_bias", "with_sum"), [(True, False), (False, True), (True, True)])
 def test_quantized_linear_equals_the_per_tensor_layers(with_bias: bool, with_sum: bool) -> None:
     """Whichever of bias and kernel_sum a core reads."""
-    cases = [(params, arrays) for params, arrays in layers("linear") if not params["per_channel"]]
+    cases = [(params, arrays) for params, arrays in recorded_tensors("linear") if not params["per_channel"]]
     assert len(cases) > 10
     for number, (params, arrays) in enumerate(cases):
         found = linear(params, arrays, with_bias, with_sum)
