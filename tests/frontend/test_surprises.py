@@ -211,7 +211,7 @@ NORMS: dict[str, tuple[nn.Module, Sequence[int]]] = {
     "logsumexp": (Function(lambda self, x: torch.logsumexp(x, -1)), (2, 8)),
     "logsumexp over two": (Function(lambda self, x: torch.logsumexp(x, (1, 2), keepdim=True)), (2, 8, 5)),
     "rms_norm": (nn.RMSNorm(8), (1, 5, 8)),
-    "rms_norm of images": (nn.RMSNorm((4, 8), eps=0.01, elementwise_affine=False), (1, 3, 4, 8)),
+    "rms_norm of images": (nn.RMSNorm([4, 8], eps=0.01, elementwise_affine=False), (1, 3, 4, 8)),
 }
 
 

@@ -141,7 +141,7 @@ def groups_of(rng: Random, shape: Shape) -> Options:
 
 
 def layer_norm(shape: Shape, kind: str) -> nn.Module:
-    return (nn.LayerNorm if kind == "layer" else nn.RMSNorm)(shape[-1:])
+    return (nn.LayerNorm if kind == "layer" else nn.RMSNorm)(list(shape[-1:]))
 
 
 def several(shape: Shape) -> bool:

@@ -120,7 +120,7 @@ def spread(*sizes: int) -> Tensor:
 SPREAD_MODELS: dict[str, tuple[nn.Module, Tensor]] = {
     "layer norm": (nn.LayerNorm(64), spread(4, 64)),
     "layer norm without weights": (nn.LayerNorm(64, elementwise_affine=False), spread(4, 64)),
-    "layer norm over two dimensions": (nn.LayerNorm((6, 12)), spread(4, 6, 12)),
+    "layer norm over two dimensions": (nn.LayerNorm([6, 12]), spread(4, 6, 12)),
     "group norm": (nn.GroupNorm(4, 16), spread(16, 9, 7)),
     "group norm without weights": (nn.GroupNorm(4, 16, affine=False), spread(16, 9, 7)),
     "instance norm": (nn.InstanceNorm2d(4, affine=True), spread(4, 16, 16)),
