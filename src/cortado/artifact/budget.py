@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from cortado.base.errors import CortadoError
+from cortado.base.names import operator_base
 from cortado.memory.problem import Buffer
 from cortado.memory.timeline import peak_buffers
 from cortado.options import Border, Optimize, Options
@@ -36,7 +37,7 @@ def _label(planned: Planned, name: str) -> str:
             what = "scratch" if name != step.output else "output"
             rows = planned.program.buffers[name].rows if name == step.output else 0
             kind = f"{rows} rows of the output" if rows else what
-            return f"{kind} of {step.module or step.name} ({step.operator.split('::')[1]})"
+            return f"{kind} of {step.module or step.name} ({operator_base(step.operator)})"
     return name
 
 
@@ -44,7 +45,7 @@ def _where(planned: Planned, live: list[Buffer]) -> str:
     latest = max(buffer.start for buffer in live)
     steps = planned.program.stages[latest[0]].steps
     step = steps[min(latest[1], len(steps) - 1)]
-    return f"at {step.module or step.name}, {step.operator.split('::')[1]}"
+    return f"at {step.module or step.name}, {operator_base(step.operator)}"
 
 
 def _help(peak: int, least: int, options: Options) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from cortado.artifact.report import FloatOperatorReport, MemoryReport, Report, ScheduleReport
 from cortado.base.codec import to_json
-from cortado.base.names import html_text
+from cortado.base.names import html_text, operator_base
 
 WIDTH, HEIGHT = 960, 240  # of the picture
 
@@ -195,7 +195,7 @@ def _layers(report: Report) -> str:
     head = "<tr><th>stage</th><th>module</th><th>operator</th><th class=number>MACs</th><th></th></tr>"
     rows = []
     for layer in report.layers:
-        operator = layer.operator.split("::")[-1]
+        operator = operator_base(layer.operator)
         share = 100 * layer.macs / most
         rows.append(
             f"<tr><td>{where.get(layer.name, '')}</td><td>{html_text(layer.module or layer.name)}</td>"

@@ -31,6 +31,11 @@ def check_name(name: str) -> str:
     return name
 
 
+def operator_base(operator: str) -> str:
+    """An operator's name without its namespace, as people read it: quantized_add of cortex_m::quantized_add."""
+    return operator.rpartition("::")[2]
+
+
 def c_identifier(name: str) -> str:
     """A model's name as a C identifier; it is the prefix of every symbol and file."""
     cleaned = re.sub(r"[^A-Za-z0-9_]", "_", name)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import WrongResult
+from cortado.base.names import operator_base
 from cortado.cli.run import folder_of
 from cortado.cli.tables import Progress, decibels, json_decibels
 
@@ -132,7 +133,7 @@ def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[An
     def verdict(count: int) -> Text:
         return Text(f"{count:,} differ", style="red") if count else Text("equal", style="green")
 
-    operator = layer.operator.split("::")[1]
+    operator = operator_base(layer.operator)
     texts = (layer.name, operator, layer.module, decibels(layer.sqnr, no_sqnr))
     return [*map(Text, texts), *(verdict(layer.differing[place]) for place in places)]
 
