@@ -216,7 +216,7 @@ class Model:
             pte=pte,
             seconds=clock.seconds,
             labels=self.labels,
-            options=options,
+            options=self._used(options),
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
             float_operators=[] if programs.pte is None else float_operators(programs.pte),
@@ -238,6 +238,11 @@ class Model:
             options=options,
             report=report,
         )
+
+    def _used(self, options: Options) -> Options:
+        """The model was calibrated before: with the options of then."""
+        how = self.quantized.how
+        return replace(options, calibration_method=how.calibration_method, bias_correction=how.bias_correction)
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
         """Calibration inputs as the compiled model reads them, with the float model's outputs."""

@@ -52,8 +52,8 @@ class Options:
     border: Border = Border.INT8
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
-    calibration_method: CalibrationMethod = CalibrationMethod.MINMAX
-    bias_correction: bool = False  # biases make up for what rounding does to the mean of a layer
+    calibration_method: CalibrationMethod = CalibrationMethod.MSE
+    bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there

@@ -15,7 +15,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend.export import Inputs, Quantized, capture, quantize
 from cortado.ir.graph import outputs
-from cortado.options import LinearWeights
+from cortado.options import CalibrationMethod, LinearWeights, Options
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredCall, LoweredGraph, lowered_graph, reference_outputs
 
@@ -24,6 +24,9 @@ Tensor = torch.Tensor
 CONV2D = "cortex_m::quantized_conv2d_nhwc"
 DEPTHWISE = "cortex_m::quantized_depthwise_conv2d_nhwc"
 TRANSPOSED = "cortex_m::quantized_transpose_conv2d_nhwc"
+
+EVERY_VALUE = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
+"""Nothing saturates on the calibration data, and biases are the model's own: what one operator does can be seen."""
 
 
 class Function(torch.nn.Module):
@@ -137,7 +140,7 @@ def lower_on(
     target: str = "cortex-m55",
     linear: LinearWeights = LinearWeights.PER_CHANNEL,
 ) -> Single:
-    quantized = quantize(capture(model.eval(), batches[0]), batches[0], list(batches))
+    quantized = quantize(capture(model.eval(), batches[0]), batches[0], list(batches), EVERY_VALUE)
     program = quantized.program()
     CortexMPassManager(program, target_config=from_target_string(target), linear=linear).transform()
     scales = tuple(float(node.kwargs["scale"]) for node in outputs(program))  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from cortado.plan.lowered import lowered_graph, reference_outputs
 from helpers.golden import Golden
 from helpers.graphs import graph_text, run_real
 from helpers.paths import GOLDEN
-from helpers.single import Function, tensors
+from helpers.single import EVERY_VALUE, Function, tensors
 from models.tiny import dyadic
 
 FOLDER = GOLDEN / "passes"
@@ -55,7 +55,7 @@ class Case:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(dyadic(*parameter.shape, unit=2.0**-6))
-        return quantize(capture(model, self.inputs()), self.inputs(), [self.inputs()])
+        return quantize(capture(model, self.inputs()), self.inputs(), [self.inputs()], EVERY_VALUE)
 
 
 CASES: list[Case] = []

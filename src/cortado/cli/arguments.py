@@ -15,7 +15,7 @@ from cortado.cli.validate import validate_command
 OPTIMIZE = ("ram", "balanced", "time")
 IO = ("int8", "float")
 LINEAR = ("per-channel", "per-tensor")
-CALIBRATION = ("minmax", "percentile", "mse")
+CALIBRATION = ("mse", "percentile", "minmax")
 LAYOUTS = ("model", "nhwc")
 
 
@@ -90,16 +90,17 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibration-method",
         choices=CALIBRATION,
-        default="minmax",
-        help="the range of a tensor's codes: all values of the calibration data (minmax, the default), the least "
-        "squared error (mse), or all but one value in ten thousand (percentile). The last two leave out samples that "
-        "are unlike all others, and tell of them",
+        default="mse",
+        help="the range of a tensor's codes: the least squared error on the calibration data (mse, the default), all "
+        "but one value in ten thousand (percentile), or all values (minmax). The first two leave out samples that are "
+        "unlike all others, and tell of them",
     )
     parser.add_argument(
         "--bias-correction",
         action=argparse.BooleanOptionalAction,
-        default=False,
-        help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data",
+        default=True,
+        help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the "
+        "default)",
     )
     parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"

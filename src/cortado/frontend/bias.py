@@ -8,6 +8,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
+from cortado.frontend.quantizer import RangeObserver
 from cortado.ir.graph import bind, shape
 from cortado.ir.op import Match, Quantization, Role, find
 from cortado.ops._float import add_constant
@@ -54,16 +55,26 @@ class Means(Interpreter):
         self.layers = layers
         self.found: dict[str, dict[int, Tensor]] = {}
         self._sample = 0
+        self._constant: dict[Node, Any] = {}  # weights and the like, which are observed once
 
     def run_sample(self, number: int, inputs: Inputs) -> Any:
         self._sample = number
         return self.run(*inputs)
 
     def run_node(self, n: Node) -> Any:
+        if n in self._constant:
+            return self._constant[n]
         value = super().run_node(n)
+        if n.op == "get_attr" or self._observes_weights(n):
+            self._constant[n] = value
         if n.name in self.layers:
             self.found.setdefault(n.name, {})[self._sample] = _mean(value, self.layers[n.name])
         return value
+
+    def _observes_weights(self, n: Node) -> bool:
+        """An activation's observer sees a constant with every sample: it counts as often as what it stands beside."""
+        of_constant = n.op == "call_module" and n.all_input_nodes[0] in self._constant
+        return of_constant and not isinstance(self.fetch_attr(str(n.target)), RangeObserver)
 
 
 def _mean(value: Tensor, axis: int) -> Tensor:

@@ -64,6 +64,7 @@ class Quantized:
     example_inputs: Inputs
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
     warnings: tuple[str, ...] = ()  # of the calibration data
+    how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
@@ -323,7 +324,11 @@ def quantize(
             chosen = usual[: samples_to_correct(module.graph, layers)]
             correct_biases(converted, float_model, {number: batches[number] for number in chosen})
     return Quantized(
-        converted=converted, example_inputs=tuple(example_inputs), checked=tuple(checked), warnings=settled.warnings
+        converted=converted,
+        example_inputs=tuple(example_inputs),
+        checked=tuple(checked),
+        warnings=settled.warnings,
+        how=how,
     )
 
 

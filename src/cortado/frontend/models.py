@@ -28,7 +28,7 @@ Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
 
 RANDOM = "random"
-CALIBRATION_COUNT = 8
+CALIBRATION_COUNT = 32
 CALIBRATION_SUFFIXES = (".npy", ".npz", ".pt")
 KINDS = "a name of the zoo (see `cortado zoo`), file.py, file.py:function, package.module:function or exported.pt2"
 
