@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,12 @@ from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
+from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
 
-# What cortado.options knows as enums; written out here because that module imports torch.
-OPTIMIZE = ("ram", "balanced", "time")
-IO = ("int8", "float")
-LINEAR = ("per-channel", "per-tensor")
-CALIBRATION = ("mse", "percentile", "minmax")
-LAYOUTS = ("model", "nhwc")
+
+def names(kind: type[Enum]) -> tuple[str, ...]:
+    """What a user writes for each member of an option's enum."""
+    return tuple(member.value for member in kind)
 
 
 def add(
@@ -64,32 +64,35 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
     """What becomes the Options of a compile."""
     parser.add_argument(
         "--optimize",
-        choices=OPTIMIZE,
+        choices=names(Optimize),
         default="balanced",
         help="ram: the lowest peak; time: layer by layer; balanced (the default): the lowest peak that costs at most "
         "10%% more instructions",
     )
     parser.add_argument(
-        "--io", choices=IO, default="int8", help="what the C bundle's inputs and outputs hold (default: int8)"
+        "--io",
+        choices=names(Border),
+        default="int8",
+        help="what the C bundle's inputs and outputs hold (default: int8)",
     )
     parser.add_argument(
         "--input-layout",
         "--input_layout",
-        choices=LAYOUTS,
+        choices=names(InputLayout),
         default="model",
         help="order of the .pte's inputs, and with --io float of the C bundle's: as in the model (default), or nhwc: "
         "images channels last, as a camera gives them. With --io int8 the C bundle's README says its order",
     )
     parser.add_argument(
         "--linear",
-        choices=LINEAR,
+        choices=names(LinearWeights),
         default="per-channel",
         help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
         "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
     )
     parser.add_argument(
         "--calibration-method",
-        choices=CALIBRATION,
+        choices=names(CalibrationMethod),
         default="mse",
         help="the range of a tensor's codes: the least squared error on the calibration data (mse, the default), all "
         "but one value in ten thousand (percentile), or all values (minmax). The first two leave out samples that are "
