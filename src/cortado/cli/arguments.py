@@ -106,6 +106,12 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         "default)",
     )
     parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="take warnings (of the calibration data, and of outputs that lose too much in int8) for errors: nothing "
+        "is written",
+    )
+    parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
     )
     parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
