@@ -63,14 +63,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> "Run":
 
 @pytest.fixture(scope="session")
 def tiny() -> "Model":
-    """The tiny network, captured and quantized."""
+    """The tiny network, captured and quantized so that its golden files are the same on every machine."""
     from cortado.api import prepare
     from cortado.frontend.models import load_calibration, load_model
     from helpers.paths import MODELS
+    from helpers.single import EVERY_VALUE
 
     source = load_model(str(MODELS / "tiny.py"))
     batches = load_calibration(str(MODELS / "tiny.py"), source)
-    return prepare(source.model, source.example_inputs, batches, name=source.name)
+    return prepare(source.model, source.example_inputs, batches, name=source.name, options=EVERY_VALUE)
 
 
 @pytest.fixture(scope="session")

@@ -6,21 +6,22 @@ from dataclasses import dataclass
 
 import torch
 
+from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.export import FloatRun
 from cortado.plan.lowered import LoweredGraph, run_reference
 
 Tensor = torch.Tensor
 
-ENOUGH = 10.0  # decibels: below, what was rounded away is more than a tenth of the signal's power
+ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth of the signal's power
 WORK = 2_000_000  # values that are computed, at most, beyond the first sample
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The reference's values for the first sample, and a warning for each output that has lost its signal."""
+    """The reference's values for the first sample, and a finding for each output that int8 loses too much of."""
 
     first: dict[str, Tensor]
-    warnings: tuple[str, ...]
+    findings: tuple[Finding, ...]
 
 
 def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Kept:
@@ -32,20 +33,25 @@ def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Kept:
     for run in runs[1 : 1 + WORK // max(size, 1)]:
         values = run_reference(graph, run.inputs)
         found.append([values[name] for name in graph.outputs])
-    lines = []
+    findings = []
     for position, name in enumerate(graph.outputs):
         pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(runs, found, strict=False)]
         kept = decibels(pairs)
         if kept < ENOUGH:
-            lines.append(f"{_tensor(graph, position, name)} keeps {_amount(kept)} of its signal: {_ADVICE}")
-    return Kept(first, tuple(lines))
+            findings.append(_low(_tensor(graph, position, name), kept))
+    return Kept(first, tuple(findings))
 
 
-_ADVICE = (
-    "on the calibration data its int8 values differ from the float model's by more than a tenth of their power. Its "
-    "values, or those of a tensor before it, are too small beside the largest one of their tensor; "
-    "`cortado validate --per-layer` shows where"
-)
+def _low(tensor: str, kept: float) -> Finding:
+    return Finding(
+        kind=FindingKind.LOW_SQNR,
+        text=f"{tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more: on the calibration data "
+        "its int8 values are that far from the float model's. Its values, or those of a tensor before it, are too "
+        "small beside the largest one of their tensor; `cortado validate --per-layer` shows where",
+        found=kept if math.isfinite(kept) else None,
+        limit=ENOUGH,
+        tensor=tensor,
+    )
 
 
 def decibels(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:

@@ -33,6 +33,7 @@ from cortado.artifact.page import build_page
 from cortado.artifact.report import Report, TensorReport
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
+from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 from cortado.dataset import make_dataset
@@ -128,7 +129,7 @@ class Compiled:
     def run(self, *inputs: Tensor | ArrayType, on: str | None = None) -> Checked:
         """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.
 
-        Each holds one sample, or several along its first dimension; `result.samples` of what is returned has them all.
+        Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned.
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
@@ -220,10 +221,9 @@ class Model:
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
             float_operators=[] if programs.pte is None else float_operators(programs.pte),
-            warnings=(*self.quantized.warnings, *kept.warnings),
+            findings=(*self.quantized.findings, *kept.findings),
         )
-        for text in report.warnings:
-            warnings.warn(f"{self.name}: {text}", CortadoWarning, stacklevel=2)
+        _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
         return Compiled(
             name=self.name,
@@ -292,6 +292,17 @@ class Model:
             size = runner.code_bytes(bundle, runner.BundleInfo(c_identifier(self.name), target, (), ()))
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
+
+
+def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
+    if findings and strict:
+        lines = "\n  ".join(finding.text for finding in findings)
+        raise CortadoError(
+            f"{name}: {len(findings)} warning{'s' if len(findings) > 1 else ''}, none expected with --strict "
+            f"(strict=True in Options):\n  {lines}"
+        )
+    for finding in findings:
+        warnings.warn(f"{name}: {finding.text}", CortadoWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

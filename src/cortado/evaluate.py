@@ -55,17 +55,14 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What `evaluate` found. `integers` is the compiled model, `floats` the float model, if there is one."""
+class Scored:
+    """Outputs beside labels and the float model's. `integers` is the compiled model, `floats` the float model."""
 
-    samples: int
     top_k: int | None
     integers: Score | None  # None without labels
     floats: Score | None  # None without labels, or without a float model
     outputs: tuple[OutputError, ...]  # empty without a float model
     same_best: float | None  # the part of the rows whose best class is the float model's
-    compared: tuple[Compared, ...]  # the reference, and the board if one was asked for
-    cpu_seconds: float  # of the C kernels on this machine
 
     @property
     def accuracy(self) -> float | None:
@@ -85,6 +82,19 @@ class Evaluation:
     def sqnr_db(self) -> float | None:
         """Of the worst output; None without a float model, or where none has a signal."""
         return min((output.sqnr_db for output in self.outputs if output.sqnr_db is not None), default=None)
+
+
+UNSCORED = Scored(top_k=None, integers=None, floats=None, outputs=(), same_best=None)
+"""Without labels and without a float model."""
+
+
+@dataclass(frozen=True)
+class Evaluation(Scored):
+    """What `evaluate` found."""
+
+    samples: int
+    compared: tuple[Compared, ...]  # the reference, and the board if one was asked for
+    cpu_seconds: float  # of the C kernels on this machine
 
     def problems(self) -> list[str]:
         """A sentence for each place that gave other codes."""
@@ -113,7 +123,7 @@ class Thresholds:
             if value is not None and not known:
                 raise CortadoError(f"a threshold for the {name} was given, and it can't be computed: it needs {needs}")
 
-    def problems(self, found: Evaluation) -> list[str]:
+    def problems(self, found: Scored) -> list[str]:
         """A sentence for each threshold that was not reached."""
         lines = []
         if self.min_accuracy is not None and _value(found.accuracy) < self.min_accuracy:
@@ -166,15 +176,21 @@ def evaluate(
     if floats is not None:
         inputs = [float_inputs(artifact, sample) for sample in data.samples]
         wanted = float_outputs(artifact, floats, inputs, progress)
-    return Evaluation(
-        samples=len(data.samples),
+    scored = score(artifact, made, wanted, data.labels, top_k)
+    return Evaluation(**vars(scored), samples=len(data.samples), compared=tuple(compared), cpu_seconds=seconds)
+
+
+def score(
+    artifact: Artifact, made: Samples, wanted: Samples | None, labels: ArrayType | None, top_k: int | None = None
+) -> Scored:
+    """The compiled model's outputs, as real numbers, beside the float model's and the labels where these are known."""
+    scores = scores_of(artifact)
+    return Scored(
         top_k=top_k,
-        integers=_score(made, data.labels, scores, top_k),
-        floats=None if wanted is None else _score(wanted, data.labels, scores, top_k),
+        integers=_score(made, labels, scores, top_k),
+        floats=None if wanted is None else _score(wanted, labels, scores, top_k),
         outputs=() if wanted is None else _errors(artifact, wanted, made),
         same_best=None if wanted is None else _same_best(wanted, made, scores),
-        compared=tuple(compared),
-        cpu_seconds=seconds,
     )
 
 
@@ -184,11 +200,7 @@ def _check_possible(data: Dataset, floats: FloatModel | None, scores: Scores | N
             "there is nothing to compare with: give labels (--labels), or the float model (--model, as for `cortado "
             "compile`), or both"
         )
-    if data.labels is not None and scores is not None and scores.classes == 1 and len(np.unique(data.labels)) < 2:
-        raise CortadoError(
-            f"every label of the {len(data.labels)} samples is {data.labels[0]}, expected 0 for some and 1 for others: "
-            "the model gives one score, and how well that tells them apart is to be found"
-        )
+    check_labels(data.labels, scores)
     if top_k is None:
         return
     if data.labels is None or scores is None or scores.classes < 2:
@@ -196,6 +208,15 @@ def _check_possible(data: Dataset, floats: FloatModel | None, scores: Scores | N
     if not 1 <= top_k <= scores.classes:
         raise CortadoError(
             f"the best {top_k} classes were asked for, expected 1 to {scores.classes}, which the model has"
+        )
+
+
+def check_labels(labels: ArrayType | None, scores: Scores | None) -> None:
+    """Raises where labels can't be told apart."""
+    if labels is not None and scores is not None and scores.classes == 1 and len(np.unique(labels)) < 2:
+        raise CortadoError(
+            f"every label of the {len(labels)} samples is {labels[0]}, expected 0 for some and 1 for others: the model "
+            "gives one score, and how well that tells them apart is to be found"
         )
 
 
@@ -221,7 +242,7 @@ def _spread(count: int, total: int) -> list[int]:
 def _compare_reference(artifact: Artifact, samples: Samples, codes: Samples, progress: Progress) -> Compared:
     chosen = _spread(REFERENCE_SAMPLES, len(samples))
     picked = [samples[i] for i in chosen]
-    _, expected = artifact.reference(picked, partial(progress, "reference", total=len(chosen)))
+    expected = artifact.reference(picked, partial(progress, "reference", total=len(chosen))).expected
     problem = _difference("this machine", "the reference's", [codes[i] for i in chosen], expected, chosen)
     return Compared("reference", len(chosen), problem)
 

@@ -54,6 +54,7 @@ class Options:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     calibration_method: CalibrationMethod = CalibrationMethod.MSE
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
+    strict: bool = False  # warnings are errors
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there

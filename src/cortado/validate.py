@@ -8,10 +8,12 @@ from itertools import permutations
 import numpy as np
 import torch
 
-from cortado.artifact.opened import Artifact
+from cortado.artifact.opened import Artifact, Reference
 from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
+from cortado.dataset import scores_of
+from cortado.evaluate import UNSCORED, Scored, check_labels, score
 from cortado.floats import float_inputs, float_outputs, one_thread
 from cortado.frontend.export import FloatModel
 from cortado.metrics import Error
@@ -65,6 +67,7 @@ class Validation:
     samples: int
     places: tuple[Place, ...]
     layers: tuple[Layer, ...]
+    scored: Scored = UNSCORED  # the reference's outputs
 
     def first_difference(self, place: Place) -> Layer | None:
         """The layer at fault: everything before it, so all it reads, is right."""
@@ -109,26 +112,30 @@ def validate(
     *,
     targets: Sequence[CortexMTargetConfig] = (),
     floats: FloatModel | None = None,
+    labels: ArrayType | None = None,
     per_layer: bool = False,
     progress: Progress = silent,
 ) -> Validation:
     """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own)."""
     artifact.check_bundle()
+    check_labels(labels, scores_of(artifact))
     runs = _runs(artifact, targets)
-    feeds, expected = artifact.reference(samples, partial(progress, "reference", total=len(samples)))
+    reference = artifact.reference(samples, partial(progress, "reference", total=len(samples)))
     compared = None if floats is None else _Compared(artifact, floats)
     if compared is not None:
         compared.add(samples, progress)
-    places = [_reference(artifact, compared, expected)]
+    made = [artifact.real(sample) for sample in reference.expected]
+    places = [Place("reference", "exact integers", fidelity=None if compared is None else compared.fidelity(made))]
     for run in runs:
         progress(run.name, 0, len(samples))
-        places.append(_place(run, samples, feeds, expected, compared, progress))
+        places.append(_place(run, samples, reference, compared, progress))
     layers: list[Layer] = []
     if per_layer:
         faulted = {place.name for place in places if place.fault is not None}
         traced = [run for run in runs if run.on != EXECUTORCH and run.name not in faulted]
-        layers = _layers(artifact, samples, feeds, traced, compared, progress)
-    return Validation(len(samples), tuple(places), tuple(layers))
+        layers = _layers(artifact, samples, reference.feeds, traced, compared, progress)
+    wanted = None if compared is None else compared.outputs
+    return Validation(len(samples), tuple(places), tuple(layers), score(artifact, made, wanted, labels))
 
 
 def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig]) -> list[_Run]:
@@ -151,26 +158,17 @@ def _single(targets: Sequence[CortexMTargetConfig]) -> list[CortexMTargetConfig]
     return list(dict.fromkeys(target for group in groups for target in group))
 
 
-def _reference(artifact: Artifact, compared: "_Compared | None", expected: Sequence[Sample]) -> Place:
-    outputs = [artifact.real(sample) for sample in expected]
-    return Place("reference", "exact integers", fidelity=None if compared is None else compared.fidelity(outputs))
-
-
 def _place(
-    run: _Run,
-    samples: Sequence[Sample],
-    feeds: Sequence[Sample],
-    expected: Sequence[Sample],
-    compared: "_Compared | None",
-    progress: Progress,
+    run: _Run, samples: Sequence[Sample], reference: Reference, compared: "_Compared | None", progress: Progress
 ) -> Place:
     """One place. A fault of the firmware is a finding like any other."""
     try:
         if run.on == EXECUTORCH:
-            checked = run.artifact.run(samples, run.on)
+            checked = run.artifact.run_on_executorch(samples, reference)
         else:
-            made = run.artifact.execute(feeds, run.on, progress=partial(progress, run.name, total=len(feeds)))
-            checked = run.artifact.checked(made, [list(sample) for sample in expected])
+            counted = partial(progress, run.name, total=len(samples))
+            made = run.artifact.execute(reference.feeds, run.on, progress=counted)
+            checked = run.artifact.checked(made, reference.expected)
     except BoardFaultError as fault:
         return Place(run.name, run.what, fault=str(fault), exact=0)
     return Place(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from cortado.api import Compiled, compile
-from cortado.artifact.opened import Artifact
+from cortado.artifact.opened import Artifact, Reference
 from cortado.base.errors import CortadoError
 from cortado.dataset import Dataset, make_dataset, read_dataset, scores_of
 from cortado.evaluate import Evaluation, OutputError, Score, Thresholds, evaluate
@@ -142,8 +142,10 @@ def test_a_board_gives_the_same_codes_or_it_is_told(artifact: Artifact, monkeypa
 @pytest.mark.host
 def test_other_codes_than_the_references_are_told(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_dataset(artifact, X, LABELS, limit=7)
-    shifted = [[value ^ 1 for value in sample] for sample in artifact.reference(data.samples)[1]]
-    monkeypatch.setattr(Artifact, "reference", lambda self, samples, progress: (None, shifted[: len(samples)]))
+    shifted = [[value ^ 1 for value in sample] for sample in artifact.reference(data.samples).expected]
+    monkeypatch.setattr(
+        Artifact, "reference", lambda self, samples, progress: Reference([], shifted[: len(samples)], [])
+    )
     (problem,) = evaluate(artifact, data).problems()
     assert problem == "this machine gives other codes than the reference's for 2 of 2 samples, the first is 0"
 
@@ -153,7 +155,7 @@ def test_other_codes_than_the_references_are_told(artifact: Artifact, monkeypatc
 
 def result(accuracy: float, before: float, sqnr: float | None) -> Evaluation:
     errors = (OutputError("y", sqnr, 0.1), OutputError("z", math.inf, 0.0))
-    return Evaluation(9, None, Score(accuracy), Score(before), errors, None, (), 0.0)
+    return Evaluation(None, Score(accuracy), Score(before), errors, None, 9, (), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_threads_are_as_before_afterwards() -> None:
 
 def test_what_the_bundle_is_fed_needs_no_network(artifact: Artifact) -> None:
     sample = [X[:1].numpy()]
-    feeds, _ = artifact.reference([sample])
+    feeds = artifact.reference([sample]).feeds
     assert artifact.feed(sample)[0].tobytes() == feeds[0][0].tobytes()
     entry = artifact.graph.up_to([tensor.node for tensor in artifact.report.inputs])
     assert len(entry.calls) == 1 < len(artifact.graph.calls)

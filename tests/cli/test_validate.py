@@ -164,7 +164,7 @@ def test_a_trace_is_every_layer_in_every_schedule(
     options = Options(optimize=optimize, border=border)
     artifact = compile(Images(), batches[0], "cortex-m4", batches, "images", options).save(tmp_path / "out")
     sample = [batches[1][0].numpy()]
-    feeds, _ = artifact.reference([sample])
+    feeds = artifact.reference([sample]).feeds
     values = artifact.values(sample)
     layers = artifact.trace(feeds[0], "host")
     assert list(layers) == [layer.name for layer in artifact.report.layers]

@@ -3,6 +3,8 @@
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,20 @@ from torch import nn
 
 import cortado
 from cortado.api import Model, prepare
-from cortado.base.errors import CortadoWarning
-from cortado.frontend.ranges import Seen, choose_range, odd_samples
+from cortado.artifact.page import build_page
+from cortado.artifact.report import Report
+from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.base.findings import FindingKind
+from cortado.base.names import html_text
+from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.options import CalibrationMethod, Options
+from helpers.values import present
 
 MSE, MINMAX, PERCENTILE = CalibrationMethod.MSE, CalibrationMethod.MINMAX, CalibrationMethod.PERCENTILE
 
 
 def seen(*samples: torch.Tensor) -> list[Seen]:
-    return [Seen.of(number, x, float(x.min()), float(x.max())) for number, x in enumerate(samples)]
+    return [Seen.of(number, "x", x, float(x.min()), float(x.max())) for number, x in enumerate(samples)]
 
 
 def squared_error(values: torch.Tensor, low: float, high: float) -> float:
@@ -65,6 +72,29 @@ def test_a_sample_unlike_all_others_is_odd() -> None:
     samples[17] *= 20
     assert list(odd_samples(seen(*samples))) == [17]
     assert odd_samples(seen(torch.zeros(3), torch.zeros(3))) == {}
+
+
+def test_a_sample_that_sets_a_range_alone() -> None:
+    rng = torch.Generator().manual_seed(0)
+    samples = [torch.randn(2000, generator=rng) for _ in range(8)]
+    assert lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX)) is None
+    samples[5][17] = -60.0
+    found = lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX))
+    assert found is not None
+    assert found.sample == 5
+    assert found.times == pytest.approx(60 / 3.3, rel=0.1)  # of 1,000 values of this kind, one is beyond 3.3
+    assert lone_sample(seen(*samples), -4.0, 4.0) is None  # it saturates, and costs nobody a code
+    samples[3][2] = 50.0
+    assert lone_sample(seen(*samples), *choose_range(seen(*samples), MINMAX)) is None  # there are two of them
+
+
+def test_codes_are_few_where_values_differ_by_less_than_sixteen_steps() -> None:
+    many = seen(torch.linspace(0, 1, 100), torch.linspace(0, 1.2, 100))
+    assert used_codes(many, scale=1.0) == 2
+    assert used_codes(many, scale=0.1) == 13
+    assert used_codes(many, scale=0.05) is None
+    mask = seen(torch.tensor([0.0, 1.0, 1.0]), torch.tensor([0.0, 1.0, 0.0]))
+    assert used_codes(mask, scale=1.0) is None  # two codes say all there is to say
 
 
 # ---- models --------------------------------------------------------------------------------------------------------
@@ -115,15 +145,17 @@ def test_an_odd_sample_is_named_and_costs_little() -> None:
     usual = sqnr(model, prepared(model, batches, MSE, bias=True))
     batches[23] = (batches[23][0] * 20,)
     guarded = prepared(model, batches, MSE, bias=True)
-    assert len(guarded.quantized.warnings) == 1
-    assert "calibration sample 23" in guarded.quantized.warnings[0]
+    (finding,) = guarded.quantized.findings
+    assert (finding.kind, finding.sample, finding.limit) == (FindingKind.ODD_SAMPLE, 23, 2.5)
+    assert 10 < present(finding.found) < 30
+    assert "calibration sample 23" in finding.text
     assert sqnr(model, guarded) > usual - 1
     assert sqnr(model, prepared(model, batches, MINMAX, bias=False)) < usual - 6
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", CortadoWarning)
         compiled = guarded.compile("cortex-m4")
     assert any("calibration sample 23" in str(one.message) for one in told)
-    assert compiled.report.warnings == guarded.quantized.warnings
+    assert compiled.report.warnings == guarded.quantized.findings
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -171,3 +203,80 @@ def test_corrected_models_run_bit_exact() -> None:
     assert compiled.run(*batches[1], on="host").bit_exact
     assert compiled.report.options.calibration_method is MSE
     assert compiled.report.options.bias_correction
+
+
+# ---- warnings ------------------------------------------------------------------------------------------------------
+
+
+def kinds(found: Model) -> list[FindingKind]:
+    return [finding.kind for finding in found.quantized.findings]
+
+
+def test_few_samples_are_told_of_and_enough_are_not() -> None:
+    (finding,) = prepared(net(), images(31), MSE, bias=True).quantized.findings
+    assert (finding.kind, finding.found, finding.limit) == (FindingKind.FEW_SAMPLES, 31, 32)
+    assert finding.text.startswith("31 calibration samples, expected 32 or more")
+    assert kinds(prepared(net(), images(32), MSE, bias=True)) == []
+
+
+def test_a_sample_is_reported_once() -> None:
+    """With all values kept it sets ranges alone; where it is left out, that is told instead."""
+    batches = images(32)
+    batches[9] = (batches[9][0] * 30,)
+    (alone,) = prepared(net(), batches, MINMAX, bias=False).quantized.findings
+    assert (alone.kind, alone.sample) == (FindingKind.LONE_SAMPLE, 9)
+    assert "calibration sample 9 alone sets the range of" in alone.text
+    assert "--calibration-method mse" in alone.text
+    assert kinds(prepared(net(), batches, MSE, bias=True)) == [FindingKind.ODD_SAMPLE]
+
+
+class Head(nn.Module):
+    """Scores from 0 to 1 beside coordinates in pixels, in one tensor or apart."""
+
+    def __init__(self, joined: bool) -> None:
+        super().__init__()
+        self.boxes, self.scores, self.joined = nn.Linear(16, 8), nn.Linear(16, 8), joined
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = (self.boxes(x) * 100 + 160).relu(), self.scores(x).clamp(0, 1)
+        return torch.cat(found, 1) if self.joined else found
+
+
+def head(joined: bool) -> Model:
+    torch.manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
+    batches = [(torch.rand(1, 16, generator=rng),) for _ in range(40)]
+    return prepared(Head(joined).eval(), batches, MSE, bias=True)
+
+
+def test_a_part_of_a_concatenation_with_few_codes_is_named() -> None:
+    (finding,) = head(joined=True).quantized.findings
+    assert finding.kind is FindingKind.FEW_CODES
+    assert 1 <= present(finding.found) <= 3
+    assert "codes of 256 on the calibration data" in finding.text
+    assert "torch.cat" in finding.text
+    assert "test_calibration.py" in present(finding.tensor)  # the line of the scores
+    assert kinds(head(joined=False)) == []
+
+
+def test_strict_makes_warnings_errors() -> None:
+    model = head(joined=True)
+    with pytest.raises(CortadoError, match=r"net: 1 warning, none expected with --strict .*\n  .*codes of 256"):
+        replace(model, name="net").compile("cortex-m4", Options(strict=True))
+    head(joined=False).compile("cortex-m4", Options(strict=True))
+
+
+def test_warnings_are_data_in_the_report() -> None:
+    compiled = head(joined=True).compile("cortex-m4")
+    (data,) = compiled.report.to_json()["warnings"]
+    assert set(data) == {"kind", "text", "found", "limit", "tensor", "sample"}
+    assert (data["kind"], data["limit"], data["sample"]) == ("few-codes", 16, None)
+    assert Report.from_json(compiled.report.to_json(), "report.json") == compiled.report
+    assert html_text(data["text"]) in build_page(compiled.report)
+
+
+def test_the_report_says_how_the_model_was_calibrated() -> None:
+    """Whatever the options are that a target is compiled with."""
+    compiled = prepared(net(), images(8), MINMAX, bias=False).compile("cortex-m4")
+    assert compiled.report.options.calibration_method is MINMAX
+    assert not compiled.report.options.bias_correction

@@ -13,6 +13,7 @@ from cortado import api
 from cortado.accuracy import decibels
 from cortado.artifact.page import build_page
 from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.base.findings import FindingKind
 from cortado.cli.entry import main
 from cortado.plan.lowered import reference_outputs
 from helpers.single import Function, lower
@@ -41,7 +42,7 @@ def test_activations_of_tiny_values_keep_their_signal(size: float, tmp_path: Pat
     assert compiled.graph is not None
     pairs = [(model(*batch).detach(), reference_outputs(compiled.graph, batch)[0]) for batch in batches]
     assert decibels(pairs) > 25
-    assert compiled.report.warnings == ()
+    assert [finding.kind for finding in compiled.report.warnings] == [FindingKind.FEW_SAMPLES]
     assert compiled.save(tmp_path / "tiny").run([[batches[0][0].numpy()]], "host").bit_exact
 
 
@@ -90,9 +91,12 @@ def test_an_output_without_signal_is_warned_about() -> None:
     prepared = api.prepare(Lost(), batches[0], batches, name="lost")
     with pytest.warns(CortadoWarning, match=r"lost: output 1 \('relu.*'\) keeps nothing of its signal") as caught:
         compiled = prepared.compile("cortex-m4")
-    assert len(caught) == 1
     warnings = compiled.report.warnings
-    assert [str(item.message) for item in caught] == [f"lost: {text}" for text in warnings]
+    assert [str(item.message) for item in caught] == [f"lost: {finding.text}" for finding in warnings]
+    few, codes, low = warnings
+    assert (few.kind, codes.kind, low.kind) == (FindingKind.FEW_SAMPLES, FindingKind.FEW_CODES, FindingKind.LOW_SQNR)
+    assert (low.limit, codes.found) == (20.0, 1)
+    assert low.found is None or low.found < 1
     assert "keeps nothing of its signal" in build_page(compiled.report).replace("&#x27;", "'")
 
 
@@ -128,9 +132,16 @@ def test_the_command_line_warns_on_standard_error(tmp_path: Path, capsys: pytest
     ]
     assert main([*arguments, "-o", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
-    (warning,) = json.loads(out)["warnings"]
-    assert warning.startswith("output 0 ('relu")
-    assert f"warning: {json.loads(out)['model']}: {warning}" in err
+    codes, low = json.loads(out)["warnings"]
+    assert (codes["kind"], low["kind"]) == ("few-codes", "low-sqnr")
+    assert low["text"].startswith("output 0 ('relu")
+    assert f"warning: {json.loads(out)['model']}: {low['text']}" in err
+    assert main([*arguments, "--strict", "-o", str(tmp_path / "strict")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2 warnings, none expected with --strict" in err
+    assert low["text"] in err
+    assert not (tmp_path / "strict").exists()
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def disturbed_zoo(name: str, target: str, board: str, folder: Path) -> None:
     source = load_model(name)
     model = prepare(source.model, source.example_inputs, load_calibration("random", source), name=name)
     artifact = model.compile(target).save(folder)
-    feeds, expected = artifact.reference([artifact.example()])
+    feeds, expected = artifact.reference([artifact.example()])[:2]
     files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.[chS]")}
     found = run_disturbed(files, artifact.info, feeds, board, least=100)
     for got, want in zip(found[0], expected[0], strict=True):

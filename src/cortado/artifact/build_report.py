@@ -23,6 +23,7 @@ from cortado.artifact.report import (
     TensorReport,
 )
 from cortado.base.errors import CortadoError
+from cortado.base.findings import Finding
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
@@ -60,7 +61,7 @@ def build_report(
     pte_missing: Sequence[str],
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
-    warnings: Sequence[str],
+    findings: Sequence[Finding],
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
@@ -85,7 +86,7 @@ def build_report(
         pte_missing=tuple(pte_missing),
         pte_limits=() if pte is None else tuple(pte.limits),
         notes=(),
-        warnings=tuple(warnings),
+        warnings=tuple(findings),
         labels=None if labels is None else tuple(labels),
         compile_seconds={phase: round(value, 3) for phase, value in seconds.items()},
         prefix=c_identifier(name),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,14 @@ FLOAT_TOLERANCE = 0.02
 Two float libraries round differently in the last bit, and a quantize behind them may then choose the next code: about
 0.4 to 0.8 percent for each code that an output is away. Without float operators the tolerance is zero.
 """
+
+
+class Reference(NamedTuple):
+    """What the exact integers say of samples."""
+
+    feeds: Samples  # what the bundle is fed
+    expected: Samples  # what it must give back
+    outputs: Samples  # the model's outputs, which a .pte made of the same graph must give
 
 
 def recorded_name(kind: str, position: int) -> str:
@@ -214,9 +222,9 @@ class Artifact:
             for position, value in enumerate(sample):
                 self.check_input(position, value, f"input {position} of sample {number}")
         if on == EXECUTORCH:
-            return self._run_on_executorch(samples)
+            return self.run_on_executorch(samples)
         self.check_bundle()
-        feeds, expected = self._recorded(samples) or self.reference(samples)
+        feeds, expected = self._recorded(samples) or self.reference(samples)[:2]
         stores = self.store_rules() if check_stores else None
         return self.checked(self.execute(feeds, on, stores=stores, flags=flags), expected)
 
@@ -247,8 +255,11 @@ class Artifact:
                 f"`cortado run {self.folder} --on executorch`):\n  {reasons}"
             )
 
-    def _run_on_executorch(self, samples: Sequence[Sequence[ArrayType]]) -> Checked:
-        """The .pte on ExecuTorch's own runtime, with its float inputs and outputs."""
+    def run_on_executorch(self, samples: Sequence[Sequence[ArrayType]], reference: Reference | None = None) -> Checked:
+        """The .pte on ExecuTorch's own runtime, with its float inputs and outputs.
+
+        `reference` is that of these samples, if it is known: a .pte without float operators is held to it.
+        """
         self.check_trust()
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte
 
@@ -256,11 +267,11 @@ class Artifact:
             reasons = "; ".join(self.report.pte_missing)
             raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
         feeds = [[self.as_float(i, x) for i, x in enumerate(sample)] for sample in samples]
-        graph = self.pte_graph
-        expected = []
-        for sample in feeds:
-            values = self.values(sample, graph)
-            expected.append([values[name].numpy() for name in graph.outputs])
+        if reference is not None and self.pte_graph is self.graph:
+            expected = reference.outputs
+        else:
+            values = [self.values(sample, self.pte_graph) for sample in feeds]
+            expected = [[one[name].numpy() for name in self.pte_graph.outputs] for one in values]
         tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report.float_operators else (0.0, 0)
         found = run_pte(self.folder / f"{self.report.prefix}.pte", feeds, temp_bytes=temp)
         return Checked(RunResult(EXECUTORCH, found), expected, values=found, real=True, tolerance=tolerance)
@@ -380,15 +391,15 @@ class Artifact:
 
     def reference(
         self, samples: Sequence[Sequence[ArrayType]], progress: Callable[[int], None] = lambda done: None
-    ) -> tuple[Samples, Samples]:
-        """(what the bundle is fed, what it must give back)."""
-        feeds, expected = [], []
+    ) -> Reference:
+        found = Reference([], [], [])
         for number, sample in enumerate(samples):
             progress(number)
             values = self.values(sample)
-            feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
-            expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])
-        return feeds, expected
+            found.feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
+            found.expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])
+            found.outputs.append([values[name].numpy() for name in self.graph.outputs])
+        return found
 
     def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
         """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""

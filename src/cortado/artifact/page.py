@@ -23,7 +23,7 @@ svg { width: 100%; height: auto; background: #f4f6f8 } svg rect:hover { fill: #c
 def build_page(report: Report) -> str:
     title = f"{report.model} for {report.target}"
     parts = [
-        _section("Warnings", _list(report.warnings)),
+        _section("Warnings", _list([finding.text for finding in report.warnings])),
         _summary(report),
         _section("Inputs and outputs", _tensors(report)),
         _section("Options", _options(report)),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from cortado.base import codec
 from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
+from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
 from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
 
@@ -192,7 +193,7 @@ class Report:
     pte_missing: tuple[str, ...] = key("why there is no .pte; empty if there is one")
     pte_limits: tuple[str, ...] = key("what an ExecuTorch runtime must know to run the .pte")
     notes: tuple[str, ...] = key("anything else worth knowing")
-    warnings: tuple[str, ...] = key("what to look at: outputs that lose their signal in int8")
+    warnings: tuple[Finding, ...] = key("what to look at: in the calibration data, and in what int8 makes of them")
     labels: tuple[str, ...] | None = key("names of a classifier's classes, where the model has them")
     compile_seconds: Mapping[str, float] = key("CPU seconds of each phase; all else is the same in every compile")
     prefix: str = key("the model's name in files and C symbols")

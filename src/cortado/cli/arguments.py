@@ -106,6 +106,12 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         "default)",
     )
     parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="take warnings (of the calibration data, and of outputs that lose too much in int8) for errors: nothing "
+        "is written",
+    )
+    parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
     )
     parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
@@ -170,6 +176,7 @@ def validate_arguments(commands: Any) -> None:
         help="samples behind each other along the first dimension, float32 or int8; .npz with one array for each of "
         "several inputs, or .npy (default: one calibration input)",
     )
+    _labels_argument(parser)
     parser.add_argument(
         "--per-layer",
         "--per_layer",
@@ -177,6 +184,7 @@ def validate_arguments(commands: Any) -> None:
         help="also compare every layer: the first that differs, and how far each is from the float model",
     )
     _float_model_argument(parser)
+    _threshold_arguments(parser)
     _trust_argument(parser)
 
 
@@ -199,13 +207,7 @@ def evaluate_arguments(commands: Any) -> None:
         help="samples behind each other along the first dimension, float32 or int8; .npz with one array for each of "
         "several inputs, or .npy",
     )
-    parser.add_argument(
-        "--labels",
-        type=Path,
-        metavar="Y.npy",
-        help="the right class of each sample: .npy, .npz, or .txt with one in each line; 0 or 1 for a model that gives "
-        "one score. Without labels the outputs are only compared with the float model's",
-    )
+    _labels_argument(parser)
     _float_model_argument(parser)
     parser.add_argument("--limit", type=_count, metavar="N", help="only the first N samples")
     parser.add_argument("--top-k", type=_count, metavar="K", help="also how often the right class is among the best K")
@@ -217,6 +219,21 @@ def evaluate_arguments(commands: Any) -> None:
         help="also run N of the samples on the target's emulated board, which must give the same bits",
     )
     parser.add_argument("--target", "-t", metavar="TARGET", help="the core whose board to run on")
+    _threshold_arguments(parser)
+    _trust_argument(parser)
+
+
+def _labels_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        metavar="Y.npy",
+        help="the right class of each sample: .npy, .npz, or .txt with one in each line; 0 or 1 for a model that gives "
+        "one score. Without labels the outputs are only compared with the float model's",
+    )
+
+
+def _threshold_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--min-accuracy", type=_part, metavar="PART", help="exit code 1 if the accuracy is lower; 0.9 or 90%%"
     )
@@ -226,7 +243,6 @@ def evaluate_arguments(commands: Any) -> None:
     parser.add_argument(
         "--min-sqnr", type=_number, metavar="DB", help="exit code 1 if an output has fewer decibels against float"
     )
-    _trust_argument(parser)
 
 
 def _count(text: str) -> int:

@@ -32,7 +32,7 @@ def compile_command(arguments: argparse.Namespace) -> None:
     finally:
         progress.stop()
     reports = [report for _, report in done]
-    for text in dict.fromkeys(f"{report.model}: {line}" for report in reports for line in report.warnings):
+    for text in dict.fromkeys(f"{report.model}: {finding.text}" for report in reports for finding in report.warnings):
         print(f"warning: {text}", file=sys.stderr)
     if arguments.json:
         data = [report.to_json() for report in reports]
@@ -124,6 +124,7 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         linear=LinearWeights(arguments.linear),
         calibration_method=CalibrationMethod(arguments.calibration_method),
         bias_correction=arguments.bias_correction,
+        strict=arguments.strict,
         bundleio=arguments.bundleio,
         etrecord=arguments.etrecord,
         allow_float=arguments.allow_float,

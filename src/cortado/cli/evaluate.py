@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import WrongResult
 from cortado.cli.run import folder_of
-from cortado.cli.tables import Progress, decibels, in_columns, json_decibels
+from cortado.cli.scores import score_json, score_lines, thresholds_of
+from cortado.cli.tables import Progress, decibels, in_columns
 from cortado.cli.validate import load_float_model
 
 if TYPE_CHECKING:
@@ -60,10 +61,9 @@ def _evaluated(
 ) -> tuple["Evaluation", "Thresholds"]:
     progress("load")
     from cortado.dataset import read_dataset
-    from cortado.evaluate import Thresholds, evaluate
+    from cortado.evaluate import evaluate
 
-    thresholds = Thresholds(arguments.min_accuracy, arguments.max_drop, arguments.min_sqnr)
-    thresholds.check(artifact, labels=arguments.labels is not None, floats=spec is not None)
+    thresholds = thresholds_of(arguments, artifact, spec)
     data = read_dataset(artifact, arguments.data, arguments.labels, arguments.limit)
     found = evaluate(
         artifact,
@@ -86,18 +86,7 @@ def _evaluation_json(artifact: "Artifact", found: "Evaluation", spec: str | None
         "target": artifact.report.target,
         "float_model": spec,
         "samples": found.samples,
-        "accuracy": found.accuracy,
-        "float_accuracy": found.float_accuracy,
-        "accuracy_drop": found.drop,
-        "top_k": found.top_k,
-        **{f"{whose}top_k_accuracy": None if one is None else one.top_k for whose, one in scores.items()},
-        **{f"{whose}auc": None if one is None else one.auc for whose, one in scores.items()},
-        "same_best": found.same_best,
-        "sqnr_db": json_decibels(found.sqnr_db),
-        "outputs": [
-            {"name": output.name, "sqnr_db": json_decibels(output.sqnr_db), "worst_error": output.worst}
-            for output in found.outputs
-        ],
+        **score_json(found),
         "classes": _class_names(artifact, found.integers),
         **{f"{whose}confusion": _matrix(one) for whose, one in scores.items()},
         "bit_exact": {one.place: {"samples": one.samples, "exact": one.problem is None} for one in found.compared},
@@ -123,8 +112,7 @@ def _class_names(artifact: "Artifact", score: "Score | None") -> list[str] | Non
 def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None) -> list[str]:
     report = artifact.report
     lines = [f"{report.model} for {report.target}, {found.samples:,} sample{'s' if found.samples > 1 else ''}"]
-    if found.integers is not None:
-        lines += in_columns(_score_rows(found, found.integers))
+    lines += score_lines(found)
     if found.same_best is not None:
         lines.append(f"same best class as float: {found.same_best:.2%}")
     if found.outputs:
@@ -141,21 +129,6 @@ def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None
     rate = found.samples / max(found.cpu_seconds, 0.01)
     lines.append(f"C on this machine: {rate:,.0f} samples per CPU second, {found.cpu_seconds:.1f} s in all")
     return lines
-
-
-def _score_rows(found: "Evaluation", integers: "Score") -> list[tuple[str, ...]]:
-    floats = found.floats
-    values = [
-        ("accuracy", integers.accuracy, None if floats is None else floats.accuracy, ".2%"),
-        (f"top-{found.top_k}", integers.top_k, None if floats is None else floats.top_k, ".2%"),
-        ("AUC", integers.auc, None if floats is None else floats.auc, ".4f"),
-    ]
-    header = ("", "INT8", *(["FLOAT"] if floats is not None else []))
-    return [header] + [
-        (name, format(found, style), *([format(before, style)] if before is not None else []))
-        for name, found, before, style in values
-        if found is not None
-    ]
 
 
 def _class_lines(names: list[str], integers: "Score", floats: "Score | None") -> list[str]:

@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.errors import WrongResult
+from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
 from cortado.cli.run import folder_of
+from cortado.cli.scores import score_json, score_lines, thresholds_of
 from cortado.cli.tables import Progress, decibels, json_decibels
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import CortexMTargetConfig
+    from cortado.evaluate import Thresholds
     from cortado.frontend.export import FloatModel
     from cortado.validate import Layer, Place, Validation
 
@@ -39,7 +41,8 @@ def _validate_artifact(
     from cortado.run.doctor import require
     from cortado.run.toolchain import Tool
 
-    samples = [artifact.example()] if arguments.inputs is None else artifact.read_samples(arguments.inputs)
+    if arguments.inputs is None and arguments.labels is not None:
+        raise CortadoError(f"{arguments.labels} holds the labels of samples: give those with --inputs")
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
     require(tools if artifact.report.pte is None else (*tools, Tool.CXX))
     spec = arguments.model or artifact.report.zoo
@@ -47,22 +50,42 @@ def _validate_artifact(
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
-            progress("load")
-            from cortado.validate import validate
-
-            floats = None if spec is None else load_float_model(artifact, spec)
-            found = validate(
-                artifact, samples, targets=targets, floats=floats, per_layer=arguments.per_layer, progress=progress
-            )
+            found, thresholds = _validated(arguments, artifact, targets, spec, progress)
     finally:
         progress.stop()
+    problems = [*found.problems(), *thresholds.problems(found.scored)]
     if arguments.json:
-        print(json.dumps(_validation_json(artifact, found, spec), indent=2))
+        print(json.dumps({**_validation_json(artifact, found, spec), "problems": problems}, indent=2))
     else:
         _print_validation(artifact, found, spec)
-    problems = found.problems()
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
+
+
+def _validated(
+    arguments: argparse.Namespace,
+    artifact: "Artifact",
+    targets: list["CortexMTargetConfig"],
+    spec: str | None,
+    progress: Progress,
+) -> tuple["Validation", "Thresholds"]:
+    progress("load")
+    from cortado.dataset import Dataset, read_dataset
+    from cortado.validate import validate
+
+    thresholds = thresholds_of(arguments, artifact, spec)
+    inputs = arguments.inputs
+    data = Dataset([artifact.example()]) if inputs is None else read_dataset(artifact, inputs, arguments.labels)
+    found = validate(
+        artifact,
+        data.samples,
+        targets=targets,
+        floats=None if spec is None else load_float_model(artifact, spec),
+        labels=data.labels,
+        per_layer=arguments.per_layer,
+        progress=progress,
+    )
+    return found, thresholds
 
 
 def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
@@ -96,6 +119,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
         "samples": found.samples,
         "bit_exact": not found.problems(),
         "places": places,
+        **score_json(found.scored),
         "layers": [{**asdict(layer), "sqnr": json_decibels(layer.sqnr)} for layer in found.layers],
     }
 
@@ -125,6 +149,8 @@ def _print_validation(artifact: "Artifact", found: "Validation", spec: str | Non
     given = "not given: name it with --model" if spec is None else spec
     rows = [[Text("float model"), Text(given)], *(_place_cells(place, found.samples) for place in found.places)]
     show(title, ("PLACE", "WHAT", "BIT-EXACT", "SQNR TO FLOAT", "SAME TOP-1", "INSTRUCTIONS"), rows)
+    for line in score_lines(found.scored):
+        print(line)
 
 
 def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[Any]:

@@ -64,17 +64,17 @@ class Means(Interpreter):
     def run_node(self, n: Node) -> Any:
         if n in self._constant:
             return self._constant[n]
+        observer = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
+        if isinstance(observer, RangeObserver):
+            observer.sample, observer.place = self._sample, n.all_input_nodes[0].name
         value = super().run_node(n)
-        if n.op == "get_attr" or self._observes_weights(n):
+        # An activation's observer sees a constant with every sample: it counts as often as what it stands beside.
+        constant = all(read in self._constant for read in n.all_input_nodes) and not isinstance(observer, RangeObserver)
+        if n.op == "get_attr" or (observer is not None and constant):
             self._constant[n] = value
         if n.name in self.layers:
             self.found.setdefault(n.name, {})[self._sample] = _mean(value, self.layers[n.name])
         return value
-
-    def _observes_weights(self, n: Node) -> bool:
-        """An activation's observer sees a constant with every sample: it counts as often as what it stands beside."""
-        of_constant = n.op == "call_module" and n.all_input_nodes[0] in self._constant
-        return of_constant and not isinstance(self.fetch_attr(str(n.target)), RangeObserver)
 
 
 def _mean(value: Tensor, axis: int) -> Tensor:

@@ -23,6 +23,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
+from cortado.base.findings import Finding
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
@@ -63,7 +64,7 @@ class Quantized:
     converted: GraphModule
     example_inputs: Inputs
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
-    warnings: tuple[str, ...] = ()  # of the calibration data
+    findings: tuple[Finding, ...] = ()  # of the calibration data
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
 
     def program(self) -> ExportedProgram:
@@ -305,16 +306,13 @@ def quantize(
         if not any(_same(example_inputs, batch) for batch in batches):
             captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
         prepared = _prepare(module)
-        observers = [item for item in prepared.modules() if isinstance(item, RangeObserver)]
         float_model = Means(prepared, layers)
         for number, batch in enumerate(batches):
-            for observer in observers:
-                observer.sample = number
             outputs = float_model.run_sample(number, batch)
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))
-        settled = settle(prepared, how.calibration_method)
+        settled = settle(prepared, how.calibration_method, len(batches))
         for node in prepared.graph.nodes:
             if node.op == "call_module":
                 _check_observer(prepared, node)
@@ -327,7 +325,7 @@ def quantize(
         converted=converted,
         example_inputs=tuple(example_inputs),
         checked=tuple(checked),
-        warnings=settled.warnings,
+        findings=settled.findings,
         how=how,
     )
 

@@ -46,7 +46,7 @@ class RangeObserver(MinMaxObserver):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.sample = 0  # the number of the calibration sample that is being run
+        self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
         self.seen: list[Seen] = []
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
@@ -61,7 +61,7 @@ class RangeObserver(MinMaxObserver):
             low, high = torch.aminmax(x)
         self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
         self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
-        self.seen.append(Seen.of(self.sample, x, float(low), float(high)))
+        self.seen.append(Seen.of(self.sample, self.place, x, float(low), float(high)))
         return x_orig
 
     def set_range(self, low: float, high: float) -> None:

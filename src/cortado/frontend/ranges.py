@@ -16,6 +16,10 @@ CODES = 255  # steps between the smallest and the largest code
 PERCENTILE = 99.99
 ODD = 2.5  # times the range that nine of ten samples stay within
 TYPICAL = 0.9
+FEWEST_CODES = 16  # of 256, that a tensor should spread over
+LONE = 4.0  # times the value that all but one in a thousand of the other samples stay within
+ALONE = 0.5  # of the largest value: no other sample reaches as far
+NEARLY_ALL = 0.999
 SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
 
 
@@ -24,21 +28,26 @@ class Seen:
     """What one sample had in a tensor: its smallest and largest value, and how the values between are spread."""
 
     sample: int
+    place: str  # the tensor, where several have one range
     low: float
     high: float
     counts: ArrayType
 
     @staticmethod
-    def of(sample: int, values: torch.Tensor, low: float, high: float) -> "Seen":
+    def of(sample: int, place: str, values: torch.Tensor, low: float, high: float) -> "Seen":
         flat = values.reshape(-1)
         flat = flat[:: max(1, flat.numel() // MOST_VALUES) | 1]
         spread = torch.histc(flat.to(torch.float32), BINS, low, high) if high > low else torch.tensor([flat.numel()])
-        return Seen(sample, low, high, spread.numpy().astype(np.int32))
+        return Seen(sample, place, low, high, spread.numpy().astype(np.int32))
 
     @property
     def range(self) -> float:
         """Zero always has a code."""
         return max(self.high, 0.0) - min(self.low, 0.0)
+
+    @property
+    def largest(self) -> float:
+        return max(abs(self.low), abs(self.high))
 
     @property
     def centers(self) -> ArrayType:
@@ -53,6 +62,41 @@ def odd_samples(seen: Sequence[Seen]) -> dict[int, float]:
         ranges[one.sample] = max(ranges.get(one.sample, 0.0), one.range)
     usual = float(np.quantile(list(ranges.values()), TYPICAL))
     return {sample: size / usual for sample, size in ranges.items() if usual > 0.0 and size > ODD * usual}
+
+
+@dataclass(frozen=True)
+class Lone:
+    """A sample that sets a range alone: it reaches `times` as far as the others' values, but for one in a thousand."""
+
+    sample: int
+    times: float
+
+
+def lone_sample(seen: Sequence[Seen], low: float, high: float) -> Lone | None:
+    """The sample without which the range from `low` to `high` would be far smaller."""
+    largest: dict[int, float] = {}
+    for one in seen:
+        largest[one.sample] = max(largest.get(one.sample, 0.0), one.largest)
+    first, *others = sorted(largest, key=lambda sample: -largest[sample])
+    if not others or largest[others[0]] > ALONE * largest[first]:
+        return None
+    rest = [one for one in seen if one.sample != first]
+    values, weights = np.concatenate([abs(one.centers) for one in rest]), np.concatenate([one.counts for one in rest])
+    order = values.argsort()
+    share = weights[order].cumsum() / weights.sum()
+    usual = float(values[order][np.searchsorted(share, NEARLY_ALL)])
+    reached = min(largest[first], max(-low, high))  # what is beyond the range saturates
+    return Lone(first, reached / usual) if usual > 0.0 and reached > LONE * usual else None
+
+
+def used_codes(seen: Sequence[Seen], scale: float) -> int | None:
+    """From the smallest to the largest code of a tensor, if that are too few of them; None where they are enough, or
+    where there are no more values than codes, as in a mask."""
+    span = round((max(one.high for one in seen) - min(one.low for one in seen)) / scale) + 1
+    if span >= FEWEST_CODES:
+        return None
+    values = np.unique(np.concatenate([one.centers[one.counts > 0] for one in seen]))
+    return span if len(values) >= FEWEST_CODES else None
 
 
 def choose_range(seen: Sequence[Seen], method: CalibrationMethod) -> tuple[float, float]:

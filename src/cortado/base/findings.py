@@ -1,0 +1,32 @@
+"""What a compile warns about: a kind, numbers, and a sentence with the remedy."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from cortado.base.codec import Limits, json_class, key
+
+
+class FindingKind(StrEnum):
+    """What there is to look at."""
+
+    FEW_SAMPLES = "few-samples"  # too little calibration data
+    ODD_SAMPLE = "odd-sample"  # a sample unlike all others, left out of ranges
+    LONE_SAMPLE = "lone-sample"  # a sample that sets a range alone
+    FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
+    LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
+
+
+@json_class
+class Finding:
+    """Something that works but that the user should look at."""
+
+    kind: FindingKind = key("what was found")
+    text: str = key("a sentence with the numbers and what to do")
+    found: float | None = key(
+        "samples, times the usual range, codes or decibels; null where nothing is left to measure"
+    )
+    limit: float = key("what was expected: at least, or for a sample's range at most")
+    tensor: str | None = key("the worst tensor, where it is about tensors", default=None)
+    sample: Annotated[int, Limits("a whole number of at least 0", 0)] | None = key(
+        "the calibration sample, counted from 0, where it is about one", default=None
+    )

@@ -1,0 +1,57 @@
+"""What validate and evaluate say of accuracy, and the thresholds that both take."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from cortado.cli.tables import in_columns, json_decibels
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.evaluate import Score, Scored, Thresholds
+
+
+def thresholds_of(arguments: argparse.Namespace, artifact: "Artifact", spec: str | None) -> "Thresholds":
+    """Those of the command line; `spec` names the float model."""
+    from cortado.evaluate import Thresholds
+
+    thresholds = Thresholds(arguments.min_accuracy, arguments.max_drop, arguments.min_sqnr)
+    thresholds.check(artifact, labels=arguments.labels is not None, floats=spec is not None)
+    return thresholds
+
+
+def score_json(found: "Scored") -> dict[str, Any]:
+    scores = {"": found.integers, "float_": found.floats}
+    return {
+        "accuracy": found.accuracy,
+        "float_accuracy": found.float_accuracy,
+        "accuracy_drop": found.drop,
+        "top_k": found.top_k,
+        **{f"{whose}top_k_accuracy": None if one is None else one.top_k for whose, one in scores.items()},
+        **{f"{whose}auc": None if one is None else one.auc for whose, one in scores.items()},
+        "same_best": found.same_best,
+        "sqnr_db": json_decibels(found.sqnr_db),
+        "outputs": [
+            {"name": output.name, "sqnr_db": json_decibels(output.sqnr_db), "worst_error": output.worst}
+            for output in found.outputs
+        ],
+    }
+
+
+def score_lines(found: "Scored") -> list[str]:
+    """Accuracies as a table; nothing without labels."""
+    return [] if found.integers is None else in_columns(_rows(found, found.integers))
+
+
+def _rows(found: "Scored", integers: "Score") -> list[tuple[str, ...]]:
+    floats = found.floats
+    values = [
+        ("accuracy", integers.accuracy, None if floats is None else floats.accuracy, ".2%"),
+        (f"top-{found.top_k}", integers.top_k, None if floats is None else floats.top_k, ".2%"),
+        ("AUC", integers.auc, None if floats is None else floats.auc, ".4f"),
+    ]
+    header = ("", "INT8", *(["FLOAT"] if floats is not None else []))
+    return [header] + [
+        (name, format(found, style), *([format(before, style)] if before is not None else []))
+        for name, found, before, style in values
+        if found is not None
+    ]
