@@ -175,10 +175,10 @@ def test_a_product_that_is_always_zero_is_refused() -> None:
 
 
 def test_cat_rescales_only_what_has_other_parameters() -> None:
-    """A sigmoid has fixed parameters and is rescaled, inside its own table; the other operands share one scale."""
+    """What the product reads too keeps its own scale; what nothing else reads is made in the scale of the output."""
     model = Expression(lambda a, b: torch.cat([torch.sigmoid(a), b, a * b], 1))
     lowered = lower_with(model, randn(1, 4, 3, 3), randn(1, 4, 3, 3, scale=3.0, seed=1))
-    assert sorted(lowered.kernels) == ["cat", "quantized_activation", "quantized_mul"]
+    assert sorted(lowered.kernels) == ["cat_rescaled", "quantized_activation", "quantized_mul"]
     assert lowered.steps_apart() <= 1.01
 
 

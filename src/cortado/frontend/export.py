@@ -31,6 +31,7 @@ from cortado.frontend.captured import check_graph, check_model, check_values, re
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
+from cortado.frontend.sharing import share
 from cortado.frontend.writes import written
 from cortado.ir.graph import describe, lift
 from cortado.ops._float import constant_data
@@ -312,6 +313,7 @@ def quantize(
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))
+        share(prepared, how.calibration_method)
         settled = settle(prepared, how.calibration_method, len(batches))
         for node in prepared.graph.nodes:
             if node.op == "call_module":
@@ -345,7 +347,7 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
     observer, source = prepared.get_submodule(str(node.target)), node.all_input_nodes[0]
     if isinstance(observer, DerivedObserverOrFakeQuantize):
         make_room_for_bias(constant_data(source), *observer.obs_or_fqs)
-    if not isinstance(observer, RangeObserver):
+    if not isinstance(observer, RangeObserver) or observer.leader is not None:
         return
     if not observer.saw_finite:
         raise CortadoError(

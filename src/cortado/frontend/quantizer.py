@@ -1,7 +1,7 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -23,7 +23,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.ranges import Seen
 from cortado.ir.facts import Fact
 from cortado.ir.graph import Bound, bind, sole_user
-from cortado.ir.op import Match, Pattern, Quantization, Role, SharedWith, find
+from cortado.ir.op import Joined, Match, Pattern, Quantization, Role, SharedWith, Usually, find
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
@@ -34,6 +34,7 @@ WEIGHT_MAX = 127
 BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
 # Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
+CODES = (-128, 127)
 
 Spec: TypeAlias = QuantizationSpecBase
 
@@ -44,10 +45,12 @@ class RangeObserver(MinMaxObserver):
     log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, usual: tuple[float, float] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.usual = usual  # the ends of the range that this tensor has unless it fills a small part of it only
         self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
         self.seen: list[Seen] = []
+        self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
         x = x_orig.detach()
@@ -69,6 +72,15 @@ class RangeObserver(MinMaxObserver):
         self.min_val.fill_(low)
         self.max_val.fill_(high)
 
+    def follow(self, leader: ObserverBase) -> None:
+        """From now on the parameters of another tensor; what was seen here says nothing any more."""
+        self._leader = [leader]
+        self.seen.clear()
+
+    @property
+    def leader(self) -> ObserverBase | None:
+        return self._leader[0] if self._leader else None
+
     @property
     def saw_finite(self) -> bool:
         return bool(self.min_val <= self.max_val)
@@ -79,18 +91,39 @@ class RangeObserver(MinMaxObserver):
         return max(abs(float(self.min_val)), abs(float(self.max_val)))
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.leader is not None:
+            followed: tuple[torch.Tensor, torch.Tensor] = self.leader.calculate_qparams()
+            return followed
         scale, zero_point = super().calculate_qparams()
         zeros = (self.min_val == 0) & (self.max_val == 0)
         return torch.where(zeros, torch.full_like(scale, SCALE_OF_ZEROS), scale), zero_point
 
 
-ACTIVATION = QuantizationSpec(
-    dtype=torch.int8,
-    observer_or_fake_quant_ctr=RangeObserver.with_args(eps=SMALLEST_SCALE),
-    quant_min=-128,
-    quant_max=127,
-    qscheme=torch.per_tensor_affine,
-)
+class EdgeObserver(RangeObserver):
+    """Where a tensor enters a join. It looks at nothing: the parameters are those of the join's output."""
+
+    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
+        return x_orig
+
+
+def _activation_spec(observer: type[RangeObserver], usual: tuple[float, float] | None = None) -> QuantizationSpec:
+    return QuantizationSpec(
+        dtype=torch.int8,
+        observer_or_fake_quant_ctr=observer.with_args(eps=SMALLEST_SCALE, usual=usual),
+        quant_min=CODES[0],
+        quant_max=CODES[1],
+        qscheme=torch.per_tensor_affine,
+    )
+
+
+ACTIVATION = _activation_spec(RangeObserver)
+EDGE = _activation_spec(EdgeObserver)
+
+
+@functools.cache
+def usual_spec(qparams: QParams) -> QuantizationSpec:
+    low, high = ((code - qparams.zero_point) * qparams.scale for code in CODES)
+    return _activation_spec(RangeObserver, (low, high))
 
 
 @functools.cache
@@ -140,8 +173,8 @@ def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
         dtype=torch.int8,
         scale=qparams.scale,
         zero_point=qparams.zero_point,
-        quant_min=-128,
-        quant_max=127,
+        quant_min=CODES[0],
+        quant_max=CODES[1],
         qscheme=torch.per_tensor_affine,
     )
 
@@ -191,12 +224,16 @@ def _fused_clamps(model: GraphModule) -> set[Node]:
 Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from an operand to its user
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Group:
     """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
 
-    fixed: QParams | None = None
-    places: list[Place] = field(default_factory=list)
+    spec: Spec = ACTIVATION
+    qparams: QParams | None = None  # that are fixed, or usual
+
+    @property
+    def fixed(self) -> bool:
+        return isinstance(self.spec, FixedQParamsQuantizationSpec)
 
 
 class _Annotator:
@@ -221,13 +258,7 @@ class _Annotator:
         for name, role in quantization.inputs.items():
             for operand in bound.nodes(name):
                 self.inputs[node][operand] = self._constant_spec(role, bound, quantization)
-        output = quantization.output
-        if isinstance(output, SharedWith):
-            self._join(last, self._shared(node))
-        else:
-            for operand in self._operands(node):
-                self._join((operand, node), self._group_of(operand))
-            self._join(last, _Group(output if isinstance(output, QParams) else None))
+        self.groups[last] = self._output(bound, quantization)
         self.outputs.add(last)
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
@@ -238,35 +269,42 @@ class _Annotator:
             return bias_spec(bound.node, activation, weight)
         return None
 
-    def _operands(self, node: Node) -> list[Node]:
-        return [operand for operand, spec in self.inputs[node].items() if spec is None]
+    def _output(self, bound: Bound, quantization: Quantization) -> _Group:
+        """The group of a node's output, once its operands have theirs."""
+        node, output = bound.node, quantization.output
+        operands = [operand for operand, spec in self.inputs[node].items() if spec is None]
+        if isinstance(output, Joined):
+            return self._joined(node, operands)
+        for operand in operands:
+            self.groups[operand, node] = self._group_of(operand)
+        if isinstance(output, SharedWith):
+            return self._group_of(bound[output.argument])
+        return _own_group(output)
+
+    def _joined(self, node: Node, operands: list[Node]) -> _Group:
+        """Every operand keeps its group and enters in the output's parameters, unless all have the same fixed ones."""
+        groups = [self._group_of(operand) for operand in operands]
+        alike = all(group.qparams == groups[0].qparams for group in groups)
+        output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group()
+        if len(groups) == 1 or (alike and all(group.fixed for group in groups)):
+            for operand, group in zip(operands, groups, strict=True):
+                self.groups[operand, node] = group
+            return output
+        entrance = _Group(EDGE)
+        for operand in operands:
+            self._observe_input(operand)
+            self.groups[operand, node] = entrance
+        return replace(output)
+
+    def _observe_input(self, operand: Node) -> None:
+        """An input of the model is quantized once, whatever parameters a join wants it in."""
+        if operand.op == "placeholder" and operand not in self.outputs:
+            self.groups[operand] = self._group_of(operand)
+            self.inputs[operand] = {}
+            self.outputs.add(operand)
 
     def _group_of(self, operand: Node) -> _Group:
         return self.groups[operand] if operand in self.groups else self.sources.setdefault(operand, _Group())
-
-    def _shared(self, node: Node) -> _Group:
-        """One group for all operands. Those with fixed parameters join it as they are only where all are alike."""
-        operands = self._operands(node)
-        groups = [self._group_of(operand) for operand in operands]
-        alike = all(group.fixed == groups[0].fixed for group in groups)
-        observed = [group for group in groups if group.fixed is None]
-        common = groups[0] if alike else observed[0] if observed else _Group()
-        for operand, group in zip(operands, groups, strict=True):
-            if alike or group.fixed is None:
-                self._merge(common, self._group_of(operand))
-            self._join((operand, node), common)
-        return common
-
-    def _join(self, place: Place, group: _Group) -> None:
-        self.groups[place] = group
-        group.places.append(place)
-
-    def _merge(self, group: _Group, other: _Group) -> None:
-        if other is group:
-            return
-        for place in other.places:
-            self._join(place, group)
-        self.sources.update({node: group for node, source in self.sources.items() if source is other})
 
     def write(self, graph: Graph) -> None:
         """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
@@ -285,7 +323,13 @@ class _Annotator:
         root = roots.setdefault(id(group), place)
         if root is not place:
             return SharedQuantizationSpec(root)
-        return ACTIVATION if group.fixed is None else fixed_spec(group.fixed)
+        return group.spec
+
+
+def _own_group(output: Role | Usually | QParams) -> _Group:
+    if isinstance(output, Usually):
+        return _Group(usual_spec(output.qparams), output.qparams)
+    return _Group(fixed_spec(output), output) if isinstance(output, QParams) else _Group()
 
 
 def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:

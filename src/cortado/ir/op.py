@@ -47,11 +47,25 @@ class SharedWith:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). Each
+    may have others before; `lower` brings it to these."""
+
+
+@dataclass(frozen=True)
+class Usually:
+    """The output has these quantization parameters (a sigmoid's), unless calibration saw a small part of their range
+    only."""
+
+    qparams: QParams
+
+
+@dataclass(frozen=True)
 class Quantization:
     """The roles of a pattern's arguments and output."""
 
     inputs: Mapping[str, Role]
-    output: Role | SharedWith | QParams = Role.ACTIVATION
+    output: Role | SharedWith | Joined | Usually | QParams = Role.ACTIVATION
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output
 

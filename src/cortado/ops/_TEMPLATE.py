@@ -67,8 +67,8 @@ def match(bound: Bound) -> Quantization | Reject:
     scales. The reason inside Reject is the sentence the user reads: what was found and what is supported.
 
     Role.ACTIVATION is int8 with a calibrated scale, Role.WEIGHT int8 per channel, Role.BIAS int32 of scale input times
-    weight. The output may also be SharedWith("self") (data movement: all operands and the output then have one scale)
-    or fixed QParams (softmax).
+    weight. The output may also be SharedWith("self") (data movement: the output has that operand's scale), Joined()
+    (concatenation: the operands come in the output's scale), fixed QParams (softmax) or Usually(QParams) (sigmoid).
     """
     if shape(bound["self"]) != shape(bound["end"]):
         return Reject(f"lerp between shapes {shape(bound['self'])} and {shape(bound['end'])}; expand one of them first")

@@ -31,6 +31,7 @@ from cortado.ir.op import (
     Rewrite,
     Role,
     Rows,
+    Usually,
 )
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
@@ -50,7 +51,7 @@ _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 UNIT_INTERVAL = QParams(1 / 256, -128)  # [0, 1): sigmoid, hardsigmoid, softmax
 PLUS_MINUS_ONE = QParams(1 / 128, 0)  # [-1, 1): tanh
-FIXED_OUTPUT = {
+USUAL_OUTPUT = {
     aten.sigmoid.default: UNIT_INTERVAL,
     aten.hardsigmoid.default: UNIT_INTERVAL,
     aten.tanh.default: PLUS_MINUS_ONE,
@@ -67,8 +68,9 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 def match(bound: Bound) -> Quantization | Reject:
     if dtype(bound.node) not in (torch.float32, torch.int8):
         return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
-    fixed = FIXED_OUTPUT.get(last_call(bound.node), Role.ACTIVATION)
-    return Quantization({operand_name(bound.node): Role.ACTIVATION}, fixed)
+    usual = USUAL_OUTPUT.get(last_call(bound.node))
+    output = Role.ACTIVATION if usual is None else Usually(usual)
+    return Quantization({operand_name(bound.node): Role.ACTIVATION}, output)
 
 
 def refuse(bound: Bound) -> Reject:
@@ -182,10 +184,16 @@ def to_fewer_slopes(bound: Bound) -> Node | None:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
+def lookup(core: Core) -> tuple[str, str]:
+    """The function that looks codes up in a table, and where it stands."""
+    name, end = ("table_s8__mve", ".S") if core is Core.MVE else ("table_s8", ".c")
+    return f"cortado_{name}", f"{name}{end}"
+
+
 def kernel(call: Call, core: Core) -> Kernel:
-    symbol, source = ("table_s8__mve", "table_s8__mve.S") if core is Core.MVE else ("table_s8", "table_s8.c")
+    function, source = lookup(core)
     return Kernel(
-        call=CCall(f"cortado_{symbol}", (Member("table"), Row(0), Operand.OUT, Operand.N)),
+        call=CCall(function, (Member("table"), Row(0), Operand.OUT, Operand.N)),
         sources=(source,),
         struct="cortado_table_t",
         fields={"table": Array(call.array("lut"))},

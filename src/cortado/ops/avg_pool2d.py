@@ -86,7 +86,8 @@ def match(bound: Bound) -> Quantization | Reject:
     return Quantization({"self": Role.ACTIVATION}, Role.ACTIVATION if is_mean(bound) else SharedWith("self"))
 
 
-MOST_PIXELS = 256  # the .pte holds 16 weights for each
+MOST_PIXELS = 4096
+FEW_PIXELS = 256  # of so many the .pte may hold 16 weights for each, of more it holds one
 # From here on every sum but 0 gives the smallest or the largest code, and so it does with a smaller factor.
 LARGEST_FACTOR = 2.0**9
 
@@ -104,7 +105,7 @@ def lower_mean(lowering: Lowering) -> Node:
     channels = shape(source)[3]
     pixels, given = math.prod(pair(lowering.bound["kernel_size"])), lowering.q("self")
     fixed = Fixed.of(min(given.scale / (pixels * lowering.out.scale), LARGEST_FACTOR))
-    block = block_of(channels)
+    block = block_of(channels, pixels)
     result = lowering.call(
         GLOBAL_MEAN,
         input=source,
@@ -117,9 +118,9 @@ def lower_mean(lowering: Lowering) -> Node:
     return lowering.transpose(result, TO_NCHW)
 
 
-def block_of(channels: int) -> int:
+def block_of(channels: int, pixels: int) -> int:
     """Channels that lie side by side in the view: more are faster, and take more weights."""
-    return next(block for block in (4, 2, 1) if channels % block == 0)
+    return next(block for block in (4, 2, 1) if channels % block == 0 and (pixels <= FEW_PIXELS or block == 1))
 
 
 def ones_of(pixels: int, block: int) -> Tensor:
@@ -335,7 +336,7 @@ def mean_samples() -> Any:
         height, width, channels = draw(st.integers(1, 9)), draw(st.integers(2, 9)), draw(sampling.CHANNELS)
         pixels = width * draw(st.integers(1, height))
         fixed = Fixed.of(2.0 ** draw(st.floats(-20, 9)) / draw(st.sampled_from([1, pixels])))
-        block = block_of(channels)
+        block = block_of(channels, pixels)
         return {
             "input": sampling.codes(draw(sampling.SEEDS), (1, height, width, channels)),
             "ones": ones_of(pixels, block),

@@ -1,6 +1,11 @@
-"""out = the inputs one after the other along one dimension. Inputs of another scale are requantized first."""
+"""out = the inputs one after the other along one dimension.
+
+Inputs that are needed in another scale elsewhere are looked up in a table each on the way; in the .pte a table before.
+"""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -8,13 +13,15 @@ from torch.fx import Node
 
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand
-from cortado.ir.facts import QPARAMS
-from cortado.ir.graph import Bound, add_call, shape
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.c_call import CCall, Function, Operand
+from cortado.ir.facts import TABLE
+from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.op import (
     ONE_ROW,
+    Array,
     Call,
+    Joined,
     Kernel,
     Lowering,
     Operator,
@@ -23,17 +30,26 @@ from cortado.ir.op import (
     Rewrite,
     Role,
     Rows,
-    SharedWith,
 )
 from cortado.ops._movement import relayout_dim
-from cortado.ops.activation import all_codes, entries, table
+from cortado.ops.activation import ACTIVATION, lookup
 
 aten = torch.ops.aten
 MAX_INPUTS = 4  # operands of one step of the C bundle
+TABLES = tuple(f"lut{i}" for i in range(MAX_INPUTS))
 
 
 def reference(*, tensors: list[Tensor], dim: int) -> Tensor:
     return torch.cat(tensors, dim)
+
+
+def rescaled_reference(*, tensors: list[Tensor], dim: int, **tables: Tensor | None) -> Tensor:
+    found = [tables[name] for name in TABLES]
+    parts = [
+        part if table is None else ACTIVATION.reference(input=part, lut=table)
+        for part, table in zip(tensors, found, strict=False)
+    ]
+    return torch.cat(parts, dim)
 
 
 def shapes(call: Call) -> list[tuple[int, ...]]:
@@ -61,28 +77,44 @@ def without_empty(bound: Bound) -> Node | None:
 def match(bound: Bound) -> Quantization | Reject:
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    return Quantization({"tensors": Role.ACTIVATION}, SharedWith("tensors"))
+    return Quantization({"tensors": Role.ACTIVATION}, Joined())
 
 
-def join(lowering: Lowering, parts: list[Node], dim: int) -> Node:
+@dataclass(frozen=True)
+class Part:
+    """An input, and the table it is looked up in on the way to the output."""
+
+    node: Node
+    table: Node | None = None
+
+    def view(self, lowering: Lowering, sizes: Sequence[int]) -> "Part":
+        return replace(self, node=lowering.view(self.node, tuple(sizes)))
+
+
+def operands(lowering: Lowering) -> list[Part]:
+    """The inputs, all in the output's scale. A table over a tensor that others read too is looked up by the call."""
+    return [_part(node) for node in lowering.bound.nodes("tensors")]
+
+
+def _part(node: Node) -> Part:
+    source = node.kwargs["input"] if TABLE.known(node) else None
+    if not isinstance(source, Node) or sole_user(node) is None or sole_user(source) is not None:
+        return Part(node)
+    table = node.kwargs["lut"]
+    assert isinstance(table, Node)
+    return Part(source, table)
+
+
+def join(lowering: Lowering, parts: list[Part], dim: int) -> Node:
     """One call, or a tree of calls where there are more inputs than a step can have."""
     while len(parts) > MAX_INPUTS:
         groups = [parts[i : i + MAX_INPUTS] for i in range(0, len(parts), MAX_INPUTS)]
-        parts = [join(lowering, group, dim) for group in groups]
-    return parts[0] if len(parts) == 1 else lowering.call(CAT, tensors=parts, dim=dim)
-
-
-def requantize(lowering: Lowering, node: Node) -> Node:
-    """An input in the output's scale."""
-    have = QPARAMS.must(node)
-    if have == lowering.out:
-        return node
-    return table(lowering, node, entries(have.dequantize(all_codes()), lowering.out))
-
-
-def operands(lowering: Lowering) -> list[Node]:
-    """The inputs, all in the output's scale."""
-    return [requantize(lowering, part) for part in lowering.bound.nodes("tensors")]
+        parts = [Part(join(lowering, group, dim)) for group in groups]
+    if all(part.table is None for part in parts):
+        return parts[0].node if len(parts) == 1 else lowering.call(CAT, tensors=[part.node for part in parts], dim=dim)
+    tables = [part.table for part in parts] + [None] * (MAX_INPUTS - len(parts))
+    named = dict(zip(TABLES, tables, strict=True))
+    return lowering.call(CAT_RESCALED, tensors=[part.node for part in parts], **named, dim=dim)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -94,11 +126,11 @@ def lower_stack(lowering: Lowering) -> Node:
     sizes = list(shape(lowering.bound.node))
     dim = lowering.bound["dim"] % len(sizes)
     sizes[dim] = 1
-    return join(lowering, [lowering.view(part, tuple(sizes)) for part in operands(lowering)], dim)
+    return join(lowering, [part.view(lowering, sizes) for part in operands(lowering)], dim)
 
 
 def lower_hstack(lowering: Lowering) -> Node:
-    parts = [lowering.view(part, shape(part) or (1,)) for part in operands(lowering)]
+    parts = [part.view(lowering, shape(part.node) or (1,)) for part in operands(lowering)]
     return join(lowering, parts, min(1, len(shape(lowering.bound.node)) - 1))
 
 
@@ -110,7 +142,7 @@ def _lower_at_least(lowering: Lowering, rank: int, dim: int) -> Node:
     """vstack, dstack, column_stack: every input first gets `rank` dimensions, as numpy would give it them."""
     target = {(2, 0): torch.atleast_2d, (3, 2): torch.atleast_3d, (2, 1): _as_column}
     parts = [
-        lowering.view(part, tuple(target[rank, dim](torch.empty(shape(part), device="meta")).shape))
+        part.view(lowering, target[rank, dim](torch.empty(shape(part.node), device="meta")).shape)
         for part in operands(lowering)
     ]
     return join(lowering, parts, dim)
@@ -141,6 +173,26 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
+def rescaled_kernel(call: Call, core: Core) -> Kernel:
+    plain, (function, source) = kernel(call, core), lookup(core)
+    tables = {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
+    return Kernel(
+        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Function(function))),
+        sources=("cat_tables_s8.c", source),
+        struct="cortado_cat_tables_t",
+        fields={**plain.fields, **tables},
+    )
+
+
+def rescaled_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+    tables = [arguments[name] for name in TABLES]
+    parts = [
+        part if table is None else add(ACTIVATION, input=part, lut=table)
+        for part, table in zip(arguments["tensors"], tables, strict=False)
+    ]
+    return add(CAT, tensors=parts, dim=arguments["dim"])
+
+
 def samples() -> Any:
     from hypothesis import strategies as st
 
@@ -160,6 +212,21 @@ def samples() -> Any:
     return draw_case()
 
 
+def rescaled_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        arguments = draw(samples())
+        drawn = [draw(st.booleans()) and i < len(arguments["tensors"]) for i in range(MAX_INPUTS)]
+        tables = [sampling.codes(draw(sampling.SEEDS), (256,)) if wanted else None for wanted in drawn]
+        return {"tensors": arguments["tensors"], **dict(zip(TABLES, tables, strict=True)), "dim": arguments["dim"]}
+
+    return draw_case()
+
+
 CAT = Operator(
     name="aten::cat",
     summary="cat, stack: tensors one after the other",
@@ -171,6 +238,21 @@ CAT = Operator(
     tensors=("tensors",),
     relayout=relayout_dim,
     samples=samples,
+)
+
+CAT_RESCALED = Operator(
+    name="cortado::cat_rescaled",
+    summary="cat, stack: tensors one after the other, some of them in another scale",
+    arguments="Tensor[] tensors, Tensor? lut0, Tensor? lut1, Tensor? lut2, Tensor? lut3, int dim",
+    reference=rescaled_reference,
+    shape=output_shape,
+    kernel=rescaled_kernel,
+    rows=rows,
+    tensors=("tensors",),
+    relayout=relayout_dim,
+    pte=rescaled_in_pte,
+    constraints="in the .pte tables before a concatenation",
+    samples=rescaled_samples,
 )
 
 CAT_REWRITE = Rewrite(aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), rewrite=without_empty)

@@ -10,7 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role, SharedWith
+from cortado.ir.op import Call, Joined, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
 
 aten = torch.ops.aten
@@ -21,8 +21,8 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    shared = Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, SharedWith("self"))
-    return _binary.check(bound, by_channel=False) or shared
+    joined = Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, Joined())
+    return _binary.check(bound, by_channel=False) or joined
 
 
 def lower_to(operator: Operator, lowering: Lowering) -> Node:

@@ -86,11 +86,11 @@ def _pool(like: Node, images: Node, kernel: Sequence[int], reduce: str) -> Node:
     return window_sums(like, images, axes, 1.0)
 
 
-def _row_sums(like: Node, source: Node, view: Windows) -> Node:
-    """Sums along rows that lie together: a linear layer of ones."""
+def _row_sums(like: Node, source: Node, view: Windows, factor: float) -> Node:
+    """Sums along rows that lie together, times a factor: a linear layer whose weights are all alike."""
     _, rows, length, _ = view.nhwc
     flat = add_view(like, add_permute(like, source, view.order), (rows, length))
-    sums = add_call(like, aten.linear.default, flat, add_constant(like, "weight", torch.ones(1, length)))
+    sums = add_call(like, aten.linear.default, flat, add_constant(like, "weight", torch.full((1, length), factor)))
     return add_view(like, sums, (1, 1, rows, 1))
 
 
@@ -104,8 +104,9 @@ def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Seque
     if len(sizes) == 3 and dims == {2}:  # a signal, which lies in memory as an image of height 1
         return reduce(like, add_view(like, source, (*sizes[:2], 1, sizes[2])), frozenset({3}), kind, out)
     view = windows(sizes, dims)
-    if kind == "sum" and view.nhwc[3] == 1 and not view.plain:
-        return _result(like, _row_sums(like, source, view), view, sizes, out)
+    if kind in ("sum", "mean") and view.nhwc[3] == 1 and not view.plain:
+        factor = 1.0 if kind == "sum" else 1.0 / view.nhwc[2]
+        return _result(like, _row_sums(like, source, view, factor), view, sizes, out)
     return _result(like, _pool(like, _images(like, source, view), view.kernel, kind), view, sizes, out)
 
 

@@ -47,6 +47,9 @@ class FoldQParams(ContextPass):
             else:
                 _fold_dequantize(node, integer)
         graph.eliminate_dead_code()
+        for node in _calls(module, _QUANTIZE):
+            if QPARAMS.known(bind(node)["input"]):
+                _sink(node)
         return True
 
     def _constant(self, node: Node) -> torch.Tensor | None:
@@ -94,6 +97,14 @@ def _fold_quantize(node: Node, integer: set[Node]) -> None:
         node.replace_all_uses_with(source, delete_user_cb=lambda user: user is not node)
     else:
         QPARAMS.note(node, qparams)  # the border from float, or a change of scale
+
+
+def _sink(node: Node) -> None:
+    """A change of scale goes to where it is read: until then one tensor is kept, not two."""
+    following = node.next
+    while following not in node.users and following.op != "output":
+        following = following.next
+    following.prepend(node)
 
 
 def _fold_dequantize(node: Node, integer: set[Node]) -> None:

@@ -417,6 +417,17 @@ typedef struct {
 
 void cortado_cat_s8(const cortado_cat_t *L, const int8_t *const in[], int8_t *out, int32_t outer);
 
+/* The same with a table for inputs of another scale; no table: as they are. */
+typedef struct {
+    int32_t count; /* 1 to 4 */
+    int32_t width[4];
+    const int8_t *lut0, *lut1, *lut2, *lut3; /* [256], or NULL */
+} cortado_cat_tables_t;
+
+typedef void (*cortado_lookup_t)(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
+void cortado_cat_tables_s8(const cortado_cat_tables_t *L, const int8_t *const in[], int8_t *out, int32_t outer,
+                           cortado_lookup_t lookup);
+
 /* out[o][i] = in[o][index[i]] for `outer` groups of `in_bytes`, in runs of `inner` bytes: flips, rolls, reflections. */
 typedef struct {
     int32_t count, inner, in_bytes;
