@@ -1,6 +1,7 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -146,17 +147,46 @@ def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
     )
 
 
+@dataclass(frozen=True)
+class Scheme:
+    """How activations are observed, and weights with their output channels along an axis; what a graph goes through
+    before it is rewritten, and after."""
+
+    activation: QuantizationSpec
+    weight: Callable[[int], QuantizationSpec]
+    before: Callable[[GraphModule], None] = lambda module: None
+    after: Callable[[GraphModule], None] = lambda module: None
+
+
+POST_TRAINING = Scheme(ACTIVATION, weight_spec)
+
+
+def _training() -> Scheme:
+    from cortado.frontend.qat import TRAINING  # which is made of what stands here
+
+    return TRAINING
+
+
 class CortexMQuantizer(Quantizer):
-    """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases."""
+    """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases.
+
+    For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e.
+    """
+
+    def __init__(self, is_qat: bool = False) -> None:
+        super().__init__()
+        self.scheme = _training() if is_qat else POST_TRAINING
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        self.scheme.before(model)
         canonicalize(model)
         hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
         merge_pieces(model, cut=_fused_clamps(model))
+        self.scheme.after(model)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        annotator = _Annotator()
+        annotator = _Annotator(self.scheme)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:
@@ -206,7 +236,8 @@ class _Annotator:
     hold the same tensor is off: it does not end for some graphs in which shared parameters meet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
         self.groups: dict[Place, _Group] = {}
         self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
         self.inputs: dict[Node, dict[Node, Spec | None]] = {}  # None: the place's group decides
@@ -232,7 +263,7 @@ class _Annotator:
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
         if role is Role.WEIGHT:
-            return weight_spec(quantization.weight_axis)
+            return self.scheme.weight(quantization.weight_axis)
         if role is Role.BIAS:
             activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
             return bias_spec(bound.node, activation, weight)
@@ -285,7 +316,7 @@ class _Annotator:
         root = roots.setdefault(id(group), place)
         if root is not place:
             return SharedQuantizationSpec(root)
-        return ACTIVATION if group.fixed is None else fixed_spec(group.fixed)
+        return self.scheme.activation if group.fixed is None else fixed_spec(group.fixed)
 
 
 def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:
