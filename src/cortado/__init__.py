@@ -5,10 +5,10 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Compiled", "CortadoError", "Model", "Options", "__version__", "compile", "prepare"]
+__all__ = ["Compiled", "CortadoError", "Model", "Options", "__version__", "compile", "prepare", "prepare_qat"]
 
 _HOMES = {
-    **dict.fromkeys(("compile", "prepare", "Compiled", "Model"), "api"),
+    **dict.fromkeys(("compile", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
     "Options": "options",
     "CortadoError": "base.errors",
 }

@@ -3,7 +3,7 @@
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,7 +42,19 @@ from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.evaluate import Evaluation, evaluate
 from cortado.floats import float_inputs, float_model
-from cortado.frontend.export import FloatRun, Inputs, Quantized, capture, check_batches, check_example, quantize
+from cortado.frontend.export import (
+    FloatRun,
+    Inputs,
+    Quantized,
+    capture,
+    check_batches,
+    check_example,
+    keep,
+    quantize,
+    train,
+)
+from cortado.frontend.qat import QatModel
+from cortado.frontend.quantized import is_quantized
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, InputLayout, Options
 from cortado.passes import PIPELINE, CortexMPassManager
@@ -142,7 +154,7 @@ class Compiled:
         dataset: Any,
         labels: Tensor | ArrayType | None = None,
         *,
-        model: torch.nn.Module | None = None,
+        model: torch.nn.Module | ExportedProgram | None = None,
         top_k: int | None = None,
         board_samples: int = 0,
         limit: int | None = None,
@@ -351,24 +363,27 @@ def _nhwc(value: Tensor) -> Tensor:
 
 
 def prepare(
-    model: torch.nn.Module,
+    model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Tensor],
-    calibration: Tensor | Sequence[Tensor | Sequence[Tensor]],
+    calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
     name: str | None = None,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
     options: Options = DEFAULTS,
 ) -> Model:
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
-    calibration count here."""
+    calibration count here. A model that PT2E has quantized keeps its scales, and needs no calibration data."""
     clock = Clock(progress=progress)
     inputs = check_example(example_inputs)
     chosen = check_name(name or type(model).__name__.lower())
-    batches = check_batches(calibration, inputs)
     with clock.phase("export"):
         captured = capture(model, inputs)
     with clock.phase("quantize"):
-        quantized = quantize(captured, inputs, batches, options)
+        if is_quantized(captured.module):
+            needless = isinstance(calibration, Sized) and not len(calibration)
+            quantized = keep(captured, inputs, [] if needless else check_batches(calibration, inputs))
+        else:
+            quantized = quantize(captured, inputs, check_batches(calibration, inputs), options)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -378,8 +393,20 @@ def prepare(
     )
 
 
+def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> QatModel:
+    """A model for quantization-aware training: train it as any module, then give it to `compile`.
+
+    The graph is the one that is deployed: batch norms are folded with the statistics they have, dropouts are gone.
+    """
+    inputs = check_example(example_inputs)
+    captured = capture(model, inputs)
+    if is_quantized(captured.module):
+        raise CortadoError("the model is quantized already, expected a float model to train; give that to prepare_qat")
+    return train(captured, inputs)
+
+
 def compile(
-    model: torch.nn.Module,
+    model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Tensor],
     target: str | CortexMTargetConfig = "cortex-m",
     calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
@@ -387,7 +414,7 @@ def compile(
     options: Options = DEFAULTS,
 ) -> Compiled:
     """A model for one target; `calibration` are a few typical inputs: a tensor with them along the first dimension, or
-    a sequence of tuples of tensors."""
+    a sequence of tuples of tensors. A model that PT2E has quantized needs none."""
     config = _config(target)  # before the seconds that quantization takes
     return prepare(model, example_inputs, calibration, name, options=options).compile(config, options)
 
@@ -398,4 +425,4 @@ def _config(target: str | CortexMTargetConfig) -> CortexMTargetConfig:
     return from_target_string(target) if isinstance(target, str) else target
 
 
-__all__ = ["Compiled", "Model", "Options", "compile", "prepare"]
+__all__ = ["Compiled", "Model", "Options", "compile", "prepare", "prepare_qat"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.export import ExportedProgram
 
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
@@ -33,7 +34,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def float_model(artifact: Artifact, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> FloatModel:
+def float_model(
+    artifact: Artifact, model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]
+) -> FloatModel:
     """The float model behind an artifact; one with other inputs is refused."""
     found = [list(value.shape) for value in example_inputs]
     wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]

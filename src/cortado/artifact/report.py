@@ -197,7 +197,9 @@ class Report:
     labels: tuple[str, ...] | None = key("names of a classifier's classes, where the model has them")
     compile_seconds: Mapping[str, float] = key("CPU seconds of each phase; all else is the same in every compile")
     prefix: str = key("the model's name in files and C symbols")
-    calibration: CalibrationReport | None = key("the calibration data; null if compiled in Python", default=None)
+    calibration: CalibrationReport | None = key(
+        "the calibration data; null if compiled in Python, or if the model came quantized", default=None
+    )
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 

@@ -90,7 +90,8 @@ def _compile_source(
     from cortado.frontend.models import load_calibration
 
     batches = load_calibration(arguments.calibration, source)
-    calibration = CalibrationReport(data=arguments.calibration or "the model's own", batches=len(batches))
+    data = arguments.calibration or "the model's own"
+    calibration = CalibrationReport(data=data, batches=len(batches)) if batches else None  # it came quantized
     network = spec if spec in zoo.names() else None
     model = prepare(
         source.model,

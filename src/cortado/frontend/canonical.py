@@ -72,7 +72,7 @@ _CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._a
 def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
     """Rewrites in place and returns the module; what writes into shared memory is run once on the inputs."""
     graph = module.graph
-    _inline_contexts(module)
+    inline_contexts(module)
     make_writes_plain(module, inputs)
     for node in list(graph.nodes):
         if node.op == "placeholder":
@@ -174,7 +174,7 @@ def _check_filled(graph: Graph) -> None:
 # ---- blocks under no_grad or a switched-off autocast ---------------------------------------------------------
 
 
-def _inline_contexts(module: GraphModule) -> None:
+def inline_contexts(module: GraphModule) -> None:
     """`with torch.no_grad():` is a call of a graph of its own; gradients are none of our business, so it is inlined."""
     found = True
     while found:

@@ -29,11 +29,14 @@ from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
 from cortado.frontend.eager import Eager, RightKernels
-from cortado.frontend.incoming import check_calls, check_modules, evaluating, evaluation, single_inputs
+from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
+from cortado.frontend.qat import QatModel, as_deployed, prepare_graph
+from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
+from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
 from cortado.frontend.writes import written
-from cortado.ir.graph import describe, lift
+from cortado.ir.graph import describe, lift, output_node
 from cortado.ops._float import constant_data
 from cortado.options import DEFAULTS, Options
 
@@ -103,13 +106,12 @@ def _plain(inputs: Sequence[Tensor]) -> Inputs:
     return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
 
 
-def capture(model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> Captured:
+def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> Captured:
     """torch.export of a model, as a GraphModule that PT2E can prepare."""
-    if isinstance(model, ExportedProgram):
-        raise CortadoError("expected a torch.nn.Module, found an ExportedProgram; give program.module()")
-    check_model(model)
+    given = as_module(model)
+    check_model(given)
     inputs = check_example(example_inputs)
-    model = evaluating(model)
+    model = evaluating(given)
     check_modules(model)
     try:
         with _quiet(), evaluation(model), user_lines():
@@ -332,6 +334,32 @@ def quantize(
     )
 
 
+def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
+    """A model that came quantized, with its own scales; it must compute what the model does on the data there is."""
+    module = take(captured.module, example_inputs)
+    returned = pytree.tree_leaves(output_node(module.graph).args)
+    steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned]
+    checked = []
+    with torch.no_grad(), _right_kernels(module):
+        for number, batch in enumerate(batches or [tuple(example_inputs)]):
+            where = f"calibration batch {number}" if batches else "the example inputs"
+            outputs = captured.eager.check_codes(where, batch, module(*batch), steps)
+            if number < CHECKED:
+                checked.append(FloatRun(batch, tuple(outputs)))
+    return Quantized(converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked))
+
+
+def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
+    """The model with fake quantization in it, to be trained."""
+    module = captured.module
+    writes = [describe(node) for node in module.graph.nodes if written(node)]
+    as_deployed(module)
+    canonicalize(module, example_inputs)
+    with torch.no_grad(), _right_kernels(module):
+        captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
+    return prepare_graph(module, example_inputs)
+
+
 def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -369,8 +397,8 @@ def _prepare(module: GraphModule) -> GraphModule:
 class FloatModel:
     """A model in float: the user's own module, and its graph just before quantization."""
 
-    def __init__(self, model: torch.nn.Module, example_inputs: Sequence[Tensor]) -> None:
-        self._model, self._example_inputs = evaluating(model), example_inputs
+    def __init__(self, model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> None:
+        self._model, self._example_inputs = evaluating(as_module(model)), example_inputs
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -380,6 +408,8 @@ class FloatModel:
     @cached_property
     def _graph(self) -> GraphModule:
         captured = capture(self._model, self._example_inputs)
+        if is_quantized(captured.module):
+            return take(captured.module, self._example_inputs)
         return _prepare(canonicalize(captured.module, self._example_inputs))  # the observers in it only look
 
     def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

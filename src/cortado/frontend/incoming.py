@@ -1,5 +1,5 @@
-"""Models and inputs as users have them: modules in evaluation mode, several inputs in one tensor; what is quantized
-already is refused."""
+"""Models and inputs as users have them: modules in evaluation mode, exported programs, several inputs in one tensor;
+models that are quantized otherwise than by PT2E are refused."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,12 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from cortado.base.errors import CortadoError
+from cortado.frontend.qat import convert, drop_counters, is_qat
+from cortado.frontend.quantized import is_quantized
 from cortado.ir.graph import describe
 
 # Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules
@@ -23,10 +26,10 @@ _PACKAGES = (
     "torch.ao.quantization.observer",
     "torchao.",
 )
-_NAMESPACES = ("quantized", "quantized_decomposed", "torchao", "_quantized")
+_NAMESPACES = ("quantized", "torchao", "_quantized")
 _ADVICE = (
-    "quantized models are not taken yet (it would be quantized a second time); give the float model, which Cortado "
-    "quantizes itself with the calibration data"
+    "of quantized models, only those of PT2E are taken (prepare_pt2e, calibrate, convert_pt2e); give one of these, or "
+    "the float model, which Cortado quantizes itself with the calibration data"
 )
 
 
@@ -58,6 +61,21 @@ def evaluation(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
+def as_module(model: Any) -> Any:
+    """The module of an exported program, a trained model with the codes it was trained for; anything else as it is."""
+    if is_qat(model):
+        return convert(model)
+    return model.module(check_guards=False) if isinstance(model, ExportedProgram) else model
+
+
+def comes_quantized(model: Any) -> bool:
+    """Whether a model has graphs that quantize: it needs no calibration."""
+    if is_qat(model):
+        return True
+    modules = as_module(model).modules() if isinstance(model, ExportedProgram | torch.nn.Module) else ()
+    return any(isinstance(module, GraphModule) and is_quantized(module) for module in modules)
+
+
 def evaluating(model: torch.nn.Module) -> torch.nn.Module:
     """A model that can be put into evaluation mode: an exported program's module needs to be taught, in a copy."""
     if not isinstance(model, GraphModule) or _can_switch(model):
@@ -67,7 +85,7 @@ def evaluating(model: torch.nn.Module) -> torch.nn.Module:
     taught: GraphModule = copy.deepcopy(model)
     allow_exported_model_train_eval(taught)
     taught.training = False
-    _drop_counters(taught)
+    drop_counters(taught)
     taught.eval()
     return taught
 
@@ -78,15 +96,6 @@ def _can_switch(model: GraphModule) -> bool:
             return True
     except NotImplementedError:
         return False
-
-
-def _drop_counters(model: GraphModule) -> None:
-    """A batch norm exported in training mode counts its batches; inference has no use for the count."""
-    for node in list(model.graph.nodes):
-        counts = node.target is torch.ops.aten.add_.Tensor and not node.users
-        if counts and str(node.all_input_nodes[0].target).endswith("num_batches_tracked"):
-            model.graph.erase_node(node)
-    model.recompile()
 
 
 # ---- quantized models --------------------------------------------------------------------------------------------
@@ -115,7 +124,7 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def check_calls(module: GraphModule) -> None:
-    """Calls that quantize or dequantize, as PT2E, torchao and fake quantization write them."""
+    """Calls that quantize or dequantize, as torchao and fake quantization write them."""
     for node in module.graph.nodes:
         if _quantizes(node.target):
             raise CortadoError(f"{describe(node)} is part of a quantized model; {_ADVICE}")

@@ -22,7 +22,7 @@ from cortado.base.arrays import in_order, read_arrays
 from cortado.base.errors import CortadoError
 from cortado.base.names import LONGEST_NAME, check_name
 from cortado.frontend import zoo
-from cortado.frontend.incoming import evaluating, single_inputs
+from cortado.frontend.incoming import as_module, comes_quantized, evaluating, single_inputs
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -172,6 +172,7 @@ def _from_pair(name: str, value: Any, where: str) -> Source:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise CortadoError(f"{where} must give (model, example_inputs), found {type(value).__name__}")
     model, inputs = value
+    model = as_module(model)
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
         with _user_code(f"{where}: {model.__name__}()"):
             model = model()
@@ -209,20 +210,23 @@ def _from_exported(path: Path) -> Source:
     args, kwargs = program.example_inputs
     if kwargs:
         raise CortadoError(f"{path} takes keyword arguments {sorted(kwargs)}; export it with positional ones only")
-    return _from_pair(_name_of(path.stem), (program.module(check_guards=False), args), str(path))
+    return _from_pair(_name_of(path.stem), (program, args), str(path))
 
 
 # ---- calibration ------------------------------------------------------------------------------------------------
 
 
 def load_calibration(spec: str | None, source: Source, count: int = CALIBRATION_COUNT) -> list[Inputs]:
-    """Calibration batches: of the model itself (zoo), random, from files, a folder, or file.py:function."""
+    """Calibration batches: of the model itself (zoo), random, from files, a folder, or file.py:function. A model that
+    came quantized needs none."""
     if spec == RANDOM:
         return _random(source.example_inputs, count)
     if spec is not None:
         return _from_spec(spec, source)
     if source.calibration is not None:
         return source.calibration(count)
+    if comes_quantized(source.model):
+        return []
     raise CortadoError(
         "no calibration data: quantization needs a few typical inputs to choose its scales. Give --calibration "
         "FILE.npy, FILE.npz, FILE.pt, a folder of them, or file.py:function; or --calibration random for a study of "

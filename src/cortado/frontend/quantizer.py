@@ -1,6 +1,7 @@
 """CortexMQuantizer: annotates a float graph for int8 PT2E quantization, driven by the operator registry."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -179,17 +180,48 @@ def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
     )
 
 
+@dataclass(frozen=True)
+class Scheme:
+    """How activations are observed, and weights with their output channels along an axis; what a graph goes through
+    before it is rewritten, and after."""
+
+    activation: QuantizationSpec
+    weight: Callable[[int], QuantizationSpec]
+    usual: Callable[[QParams], Spec]  # of a tensor that usually has these parameters
+    entrance: QuantizationSpec | None  # of an operand where it enters a join; None: observed with the join's output
+    before: Callable[[GraphModule], None] = lambda module: None
+    after: Callable[[GraphModule], None] = lambda module: None
+
+
+POST_TRAINING = Scheme(ACTIVATION, weight_spec, usual_spec, EDGE)
+
+
+def _training() -> Scheme:
+    from cortado.frontend.qat import TRAINING  # which is made of what stands here
+
+    return TRAINING
+
+
 class CortexMQuantizer(Quantizer):
-    """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases."""
+    """int8 activations (per tensor, affine), int8 weights (per channel, symmetric), int32 biases.
+
+    For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e.
+    """
+
+    def __init__(self, is_qat: bool = False) -> None:
+        super().__init__()
+        self.scheme = _training() if is_qat else POST_TRAINING
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        self.scheme.before(model)
         canonicalize(model)
         hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
         merge_pieces(model, cut=_fused_clamps(model))
+        self.scheme.after(model)
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        annotator = _Annotator()
+        annotator = _Annotator(self.scheme)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:
@@ -228,7 +260,7 @@ Place: TypeAlias = Node | tuple[Node, Node]  # a node's output, or the edge from
 class _Group:
     """Places that hold one tensor, or tensors of the same parameters: observed together, or fixed."""
 
-    spec: Spec = ACTIVATION
+    spec: Spec | None = None  # None: that of any activation
     qparams: QParams | None = None  # that are fixed, or usual
 
     @property
@@ -243,7 +275,8 @@ class _Annotator:
     hold the same tensor is off: it does not end for some graphs in which shared parameters meet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: Scheme) -> None:
+        self.scheme = scheme
         self.groups: dict[Place, _Group] = {}
         self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
         self.inputs: dict[Node, dict[Node, Spec | None]] = {}  # None: the place's group decides
@@ -263,7 +296,7 @@ class _Annotator:
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
         if role is Role.WEIGHT:
-            return weight_spec(quantization.weight_axis)
+            return self.scheme.weight(quantization.weight_axis)
         if role is Role.BIAS:
             activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
             return bias_spec(bound.node, activation, weight)
@@ -279,7 +312,9 @@ class _Annotator:
             self.groups[operand, node] = self._group_of(operand)
         if isinstance(output, SharedWith):
             return self._group_of(bound[output.argument])
-        return _own_group(output)
+        if isinstance(output, Usually):
+            return _Group(self.scheme.usual(output.qparams), output.qparams)
+        return _Group(fixed_spec(output), output) if isinstance(output, QParams) else _Group()
 
     def _joined(self, node: Node, operands: list[Node]) -> _Group:
         """Every operand keeps its group and enters in the output's parameters, unless all have the same fixed ones."""
@@ -290,11 +325,12 @@ class _Annotator:
             for operand, group in zip(operands, groups, strict=True):
                 self.groups[operand, node] = group
             return output
-        entrance = _Group(EDGE)
+        output = replace(output)
+        entrance = output if self.scheme.entrance is None else _Group(self.scheme.entrance)
         for operand in operands:
             self._observe_input(operand)
             self.groups[operand, node] = entrance
-        return replace(output)
+        return output
 
     def _observe_input(self, operand: Node) -> None:
         """An input of the model is quantized once, whatever parameters a join wants it in."""
@@ -323,13 +359,7 @@ class _Annotator:
         root = roots.setdefault(id(group), place)
         if root is not place:
             return SharedQuantizationSpec(root)
-        return group.spec
-
-
-def _own_group(output: Role | Usually | QParams) -> _Group:
-    if isinstance(output, Usually):
-        return _Group(usual_spec(output.qparams), output.qparams)
-    return _Group(fixed_spec(output), output) if isinstance(output, QParams) else _Group()
+        return self.scheme.activation if group.spec is None else group.spec
 
 
 def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:

@@ -23,7 +23,18 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
-from cortado.ir.facts import CONSTANT, DEBUG_HANDLE, FROM_NODE, MODULE_STACK, STACK_TRACE, TORCH_FN, TWIN, VALUE, Fact
+from cortado.ir.facts import (
+    CONSTANT,
+    DEBUG_HANDLE,
+    FROM_NODE,
+    MODULE_STACK,
+    STACK_TRACE,
+    TORCH_FN,
+    TRAINED,
+    TWIN,
+    VALUE,
+    Fact,
+)
 
 Tensor = torch.Tensor
 
@@ -125,7 +136,7 @@ def describe(node: Node) -> str:
     return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
 
 
-_ORIGIN: tuple[Fact[Any], ...] = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE, TWIN)
+_ORIGIN: tuple[Fact[Any], ...] = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE, TWIN, TRAINED)
 
 
 def copy_origin(source: Node, target: Node) -> None:

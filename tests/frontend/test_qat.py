@@ -1,0 +1,115 @@
+"""Quantization-aware training: a module that trains as any other, and compiles to what it gave in evaluation."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
+
+from cortado.api import compile, prepare, prepare_qat
+from cortado.base.errors import CortadoError
+from cortado.frontend.qat import PerChannelFakeQuantize, QatModel
+from cortado.frontend.quantizer import CortexMQuantizer
+from helpers.digits import accuracy, digits, train, trained
+from helpers.fake import keep
+from helpers.single import images, rejected, seeded
+
+EXAMPLE = (torch.zeros(1, 1, 8, 8),)
+
+
+@pytest.fixture(scope="module")
+def qat() -> QatModel:
+    """A trained network, trained on with int8's rounding."""
+    model = prepare_qat(trained(), EXAMPLE)
+    train(model, 1, rate=5e-4)
+    return model.eval()
+
+
+@pytest.mark.host
+def test_what_is_compiled_gives_what_was_trained(qat: QatModel) -> None:
+    data = digits()
+    compiled = compile(qat, EXAMPLE, "cortex-m4", name="digits")
+    found = compiled.evaluate(data.test, data.labels).accuracy
+    assert found is not None
+    assert abs(found - accuracy(qat)) <= 0.002
+    assert found > accuracy(trained()) - 0.01
+    samples = data.test[:200]
+    kept = keep(qat, *EXAMPLE)
+    with torch.no_grad():
+        apart = torch.cat([kept.steps_apart(sample) for sample in samples.split(1)])
+    assert float((apart < 1.001).double().mean()) > 0.99
+    assert float((apart < 0.5).double().mean()) > 0.9
+
+
+def test_the_graph_is_that_of_post_training_quantization(qat: QatModel) -> None:
+    few = [(sample,) for sample in digits().train[:4].split(1)]
+    own = prepare(trained(), few[0], few, "digits").compile("cortex-m4")
+    taken = prepare(qat, few[0], name="digits").compile("cortex-m4")
+    assert taken.report.operators == own.report.operators
+    assert taken.report.memory == own.report.memory
+    assert taken.bundle is not None
+    assert own.bundle is not None
+    assert taken.bundle.calls == own.bundle.calls
+
+
+def test_training_changes_weights_and_scales_follow_them() -> None:
+    model = prepare_qat(
+        seeded(nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())), images()[0]
+    )
+    parameters = dict(model.named_parameters())
+    assert sorted(tuple(value.shape) for value in parameters.values()) == [(4,), (4, 3, 3, 3)]  # the norm is folded
+    before = {name: value.detach().clone() for name, value in parameters.items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    batch = torch.cat([x for (x,) in images(3)])
+    model(batch).square().mean().backward()
+    assert all(value.grad is not None and bool(value.grad.abs().sum() > 0) for value in parameters.values())
+    optimizer.step()
+    assert all(not torch.equal(parameters[name], before[name]) for name in parameters)
+    (weights,) = [one for one in model.modules() if isinstance(one, PerChannelFakeQuantize)]
+    model.eval()
+    model(batch)
+    wanted = parameters[next(name for name in parameters if parameters[name].dim() == 4)].detach()
+    assert weights.scale.shape == (4,)
+    assert torch.allclose(weights.scale, wanted.abs().flatten(1).amax(1) / 127)
+
+
+def test_evaluation_leaves_the_ranges_alone() -> None:
+    model = prepare_qat(seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())), images()[0])
+    model(*images()[0])
+    state = {name: value.clone() for name, value in model.eval().state_dict().items()}
+    assert not model.training
+    model(100 * images()[1][0])
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    model.train()(100 * images()[1][0])
+    assert any(not torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+def test_torchaos_own_prepare_takes_the_quantizer() -> None:
+    """Exported for training, batch norm and all; converted by Cortado, or by the user."""
+    model = seeded(
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(144, 3))
+    )
+    program = torch.export.export(model.train(), images()[0])
+    prepared = prepare_qat_pt2e(program.module(), CortexMQuantizer(is_qat=True))
+    optimizer = torch.optim.SGD(prepared.parameters(), lr=0.01)
+    for (x,) in images(3):
+        optimizer.zero_grad()
+        prepared(torch.cat([x, -x])).square().mean().backward()
+        optimizer.step()
+    found = keep(prepared, *images()[0])
+    assert found.kernels.count("quantized_conv2d_nhwc") == 2
+    wanted: Tensor = prepared(*images()[0])
+    assert float((found.steps_apart(*images()[0])).max()) < 1.5, wanted
+
+
+def test_what_was_not_trained_is_told() -> None:
+    model = prepare_qat(seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())), images()[0])
+    message = rejected(model, *images()[0])
+    assert "this tensor has seen no values, expected a model that was trained" in message
+    with pytest.raises(
+        CortadoError, match=r"prepared for inputs of shapes \[\(1, 3, 8, 8\)\], found \[\(1, 5, 8, 8\)\]"
+    ):
+        model(torch.zeros(1, 5, 8, 8))
+    model(*images()[0])
+    converted = prepare(model, images()[0]).quantized.converted
+    with pytest.raises(CortadoError, match="the model is quantized already, expected a float model to train"):
+        prepare_qat(converted, images()[0])

@@ -1,0 +1,343 @@
+"""Models that PT2E has quantized are taken as they are: their scales, no calibration; what does not fit is an error."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+from torchao.quantization.pt2e import MinMaxObserver
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
+from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
+
+from cortado.api import compile, prepare
+from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.plan.lowered import reference_outputs
+from helpers.cli import Run
+from helpers.digits import digits, trained
+from helpers.fake import Coded, fq, keep
+from helpers.single import Function, images, randn, rejected, seeded
+
+_ops: Any = torch.ops.quantized_decomposed
+aten = torch.ops.aten
+
+
+def converted(
+    model: nn.Module, quantizer: Quantizer, batches: Sequence[tuple[Tensor, ...]], fold: bool = True
+) -> GraphModule:
+    """PT2E as a user writes it."""
+    prepared = prepare_pt2e(torch.export.export(model.eval(), batches[0]).module(), quantizer)
+    for batch in batches:
+        prepared(*batch)
+    result: GraphModule = convert_pt2e(prepared, fold_quantize=fold)
+    return result
+
+
+# ---- the same network, quantized elsewhere -------------------------------------------------------------------
+
+
+@pytest.mark.host
+def test_a_pt2_keeps_its_accuracy_and_costs_what_cortados_own_does(tmp_path: Path, run: Run) -> None:
+    """1,000 samples in the C kernels, beside the converted model in torch: another calibration would be seen."""
+    data, model = digits(), trained()
+    few = [(sample,) for sample in data.train[:32].split(1)]
+    other = converted(model, CortexMQuantizer(), few)
+    path = tmp_path / "digits.pt2"
+    torch.export.save(torch.export.export(other, few[0]), path)
+    done = run("compile", path, "--target", "cortex-m4", "-o", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    assert "only open files you trust" in done.err
+    assert done.json["calibration"] is None
+    taken = compile(torch.export.load(path), few[0], "cortex-m4", name="digits")
+    with torch.no_grad():
+        right = sum(int(other(x).argmax()) == int(y) for x, y in zip(data.test.split(1), data.labels, strict=True))
+    assert right > 900
+    found = taken.evaluate(data.test, data.labels).accuracy
+    assert found is not None
+    assert abs(found - right / len(data.labels)) <= 0.002
+    own = prepare(model, few[0], few, name="digits").compile("cortex-m4")
+    assert taken.bundle is not None
+    assert own.bundle is not None
+    assert taken.bundle.calls == own.bundle.calls
+    assert taken.report.operators == own.report.operators
+    assert taken.report.memory == own.report.memory
+
+
+class Branches(nn.Module):
+    """What a quantizer may share, or leave out: pools, a join, a residual, a mean, a reshape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm, self.third, self.last = nn.BatchNorm2d(8), nn.Conv1d(16, 6, 3), nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = torch.relu(self.first(x))
+        b = nn.functional.hardtanh(self.norm(self.second(a)) + a, 0.0, 4.0)
+        joined = torch.cat([torch.max_pool2d(a, 2), torch.max_pool2d(b, 2)], 1)
+        line = torch.relu(self.third(torch.flatten(joined, 2)))
+        return self.last(line.mean(2))
+
+
+QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
+    "cortado": CortexMQuantizer,
+    "per channel": lambda: XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True)),
+    "per tensor": lambda: XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=False)),
+    "only layers": lambda: OnlyLayers(),
+}
+
+
+class OnlyLayers(Quantizer):
+    """Each layer's input, weights and output and nothing else: weights with one scale and a code of -128, activations
+    that leave -128 out, and no word of relu, pools, joins and reshapes."""
+
+    activation = QuantizationSpec(
+        torch.int8, MinMaxObserver, quant_min=-127, quant_max=127, qscheme=torch.per_tensor_affine
+    )
+    weight = QuantizationSpec(
+        torch.int8, MinMaxObserver, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_symmetric
+    )
+
+    def annotate(self, model: GraphModule) -> GraphModule:
+        layers = (aten.conv1d.default, aten.conv2d.default, aten.linear.default, aten.add.Tensor, aten.mean.dim)
+        for node in [node for node in model.graph.nodes if node.target in layers]:
+            operands = {one: self.activation for one in node.all_input_nodes if one.op != "get_attr"}
+            weights = {one: self.weight for one in node.args[1:2] if getattr(one, "op", "") == "get_attr"}
+            node.meta["quantization_annotation"] = QuantizationAnnotation(
+                {**operands, **weights}, self.activation, _annotated=True
+            )
+        return model
+
+    def validate(self, model: GraphModule) -> None:
+        pass
+
+
+@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
+@pytest.mark.parametrize(
+    ("name", "fold"), [*((name, True) for name in QUANTIZERS), ("cortado", False), ("only layers", False)]
+)
+def test_other_quantizers_scales_are_kept(name: str, fold: bool) -> None:
+    """As near to the converted model as rounding in seven layers allows; one wrong scale gives 10 dB."""
+    batches = images(4)
+    model = converted(seeded(Branches()), QUANTIZERS[name](), batches, fold)
+    found = keep(model, *batches[0])
+    wanted = torch.cat([model(*batch) for batch in batches])
+    integers = torch.cat([reference_outputs(found.graph, batch)[0] for batch in batches])
+    noise, signal = (wanted - integers).square().sum(), wanted.square().sum()
+    assert float(noise) < 3e-4 * float(signal)  # 35 dB
+    assert found.off(batches)[0] < 2.5
+
+
+def test_an_exported_program_and_its_module_are_taken_wherever_a_module_is() -> None:
+    batches = images()
+    model = seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()))
+    program = torch.export.export(model, batches[0])
+    wanted = compile(model, batches[0], "cortex-m4", batches, "net")
+    for other in (program, program.module()):
+        found = compile(other, batches[0], "cortex-m4", batches, "net")
+        assert found.bundle == wanted.bundle
+        samples = torch.cat([x for (x,) in batches])
+        beside = [one.evaluate(samples, model=it).outputs[0].sqnr_db for one, it in ((found, other), (wanted, model))]
+        assert beside[0] == pytest.approx(beside[1], abs=0.01)
+
+
+def test_calibration_data_only_serves_as_a_check() -> None:
+    batches = images()
+    model = converted(seeded(Branches()), CortexMQuantizer(), batches)
+    without = prepare(model, batches[0]).quantized
+    given = prepare(model, batches[0], [(10 * x,) for (x,) in batches]).quantized
+    assert len(given.checked) == len(batches)
+    assert torch.equal(without.converted(*batches[1]), given.converted(*batches[1]))
+
+
+# ---- scales that differ where Cortado shares one -------------------------------------------------------------
+
+
+def conv(out: int = 4, size: int = 1, **options: Any) -> Coded:
+    return Coded(seeded(nn.Conv2d(3, out, size)), **options)
+
+
+A, B, C, D = (0.031, 4), (0.02, -9), (0.05, 0), (0.023, -100)
+DIFFERENT: dict[str, Callable[[Any, Tensor], Any]] = {
+    "max pool": lambda m, x: fq(torch.max_pool2d(fq(m.a(fq(x, *A)), *B), 2), *C),
+    "reshape": lambda m, x: fq(torch.flatten(fq(m.a(fq(x, *A)), *B), 1), *C),
+    "cat": lambda m, x: fq(torch.cat([fq(m.a(fq(x, *A)), *B), fq(m.b(fq(x, *A)), *D)], 1), *C),
+    "cat, one of them as it is": lambda m, x: fq(torch.cat([fq(m.a(fq(x, *A)), *C), fq(x, *A)], 1), *C),
+    "minimum": lambda m, x: fq(torch.minimum(fq(m.a(fq(x, *A)), *B), fq(m.b(fq(x, *A)), *D)), *C),
+    "maximum, one constant": lambda m, x: fq(torch.maximum(fq(m.a(fq(x, *A)), *B), fq(m.bound, *D)), *C),
+    "relu behind a scale": lambda m, x: fq(torch.relu(fq(m.a(fq(x, *A)), *B)), *D),
+    "relu without one": lambda m, x: torch.relu(fq(m.a(fq(x, *A)), *B)),
+    "softmax": lambda m, x: fq(torch.softmax(fq(m.a(fq(x, *A)), *C), 3), 0.004, -120),
+    "softmax without one": lambda m, x: torch.softmax(fq(m.a(fq(x, *A)), *C), 3),
+    "sigmoid": lambda m, x: fq(torch.sigmoid(fq(m.a(fq(x, *A)), *C)), 0.005, -90),
+    "input moved first": lambda m, x: fq(m.a(fq(torch.max_pool2d(x, 2).transpose(2, 3), *A)), *B),
+    "narrow codes": lambda m, x: fq(torch.relu(m.a(fq(x, 0.03, 0, -127, 127))), 0.05, 0, -127, 100),
+    "narrow codes behind a pool": lambda m, x: fq(torch.max_pool2d(torch.relu(m.a(fq(x, *A))), 2), 0.01, 0, -100, 90),
+    "batch norm by itself": lambda m, x: fq(m.norm(fq(m.a(fq(x, *A)), *B)), *C),
+    "codes of a constant": lambda m, x: fq(fq(m.a(fq(x, *A)), *B) * fq(m.bound, *D), *C),
+    "a constant that is none": lambda m, x: fq(fq(m.a(fq(x, *A)), *B) + m.bound, *C),
+    "a mean": lambda m, x: fq(fq(m.a(fq(x, *A)), *B).mean((2, 3)), *C),
+    "a signal": lambda m, x: fq(m.line(fq(torch.flatten(x, 2), *A)), *B),
+}
+
+
+def parts() -> dict[str, Any]:
+    norm = seeded(nn.BatchNorm2d(4))
+    line = Coded(seeded(nn.Conv1d(3, 4, 5)))
+    return {"a": conv(), "b": conv(low=-128), "norm": norm, "line": line, "bound": randn(1, 4, 8, 8, scale=0.4, seed=3)}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_scales_that_differ_are_kept(name: str) -> None:
+    """Never other numbers than the model's: codes are rescaled between, which rounds once more at most."""
+    batches = images(3)
+    found = keep(Function(DIFFERENT[name], **parts()).eval(), *batches[0])
+    worst, share = found.off(batches)
+    assert worst < 1.001, found.kernels
+    assert share < 0.3, found.kernels
+
+
+def test_a_scale_that_a_join_has_already_costs_no_call() -> None:
+    (x,) = images(1)[0]
+    same = keep(
+        Function(lambda m, x: fq(torch.cat([fq(m.a(fq(x, *A)), *C), fq(m.b(fq(x, *A)), *C)], 1), *C), **parts()), x
+    )
+    other = keep(Function(DIFFERENT["cat"], **parts()), x)
+    assert "quantized_activation" not in " ".join(same.kernels), same.kernels
+    assert len(other.kernels) == len(same.kernels) + 2
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m0", "cortex-m4", "cortex-m55"])
+def test_weights_of_128_run_to_the_bit(target: str) -> None:
+    (x,) = images(1)[0]
+    layer = Coded(seeded(nn.Conv2d(3, 8, 3, padding=1)), low=-128)
+    depthwise = Coded(seeded(nn.Conv2d(8, 8, 3, padding=1, groups=8)), low=-128)
+    assert int(layer.codes.min()) == int(depthwise.codes.min()) == -128  # type: ignore[operator]
+    model = Function(lambda m, x: fq(m.depthwise(fq(m.layer(fq(x, *A)), *C)), *C), layer=layer, depthwise=depthwise)
+    compiled = compile(model, (x,), target, name="net")
+    assert compiled.run(x).bit_exact
+    assert compiled.run(x, on="host").bit_exact
+
+
+# ---- what does not fit ---------------------------------------------------------------------------------------
+
+
+def per_tensor(x: Tensor, scale: float, zero_point: int, low: int, high: int, dtype: torch.dtype) -> Tensor:
+    rest = (scale, zero_point, low, high, dtype)
+    result: Tensor = _ops.dequantize_per_tensor(_ops.quantize_per_tensor(x, *rest), *rest)
+    return result
+
+
+def channels(x: Tensor, scales: Tensor) -> Tensor:
+    rest = (scales, torch.zeros(3, dtype=torch.int64), 1, -127, 127, torch.int8)
+    result: Tensor = _ops.dequantize_per_channel(_ops.quantize_per_channel(x, *rest), *rest)
+    return result
+
+
+def dynamic(x: Tensor) -> Tensor:
+    scale, zero_point = _ops.choose_qparams.tensor(x, -128, 127, 1e-6, torch.int8)
+    rest = (scale, zero_point, -128, 127, torch.int8)
+    result: Tensor = _ops.dequantize_per_tensor.tensor(_ops.quantize_per_tensor.tensor(x, *rest), *rest)
+    return result
+
+
+def layer(weight: Callable[[Tensor], Tensor]) -> Callable[[Any, Tensor], Tensor]:
+    return lambda m, x: fq(torch.conv2d(fq(x, *A), weight(m.weight)), *B)
+
+
+def shifted(weight: Tensor) -> Tensor:
+    return per_tensor(weight, 0.02, 5, -128, 127, torch.int8)
+
+
+MISFITS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
+    "uint8 activations": (
+        lambda m, x: per_tensor(m.a(fq(x, *A)), 0.02, 100, 0, 255, torch.uint8),
+        ["an activation is quantized to uint8, expected int8", "change that in the quantizer"],
+    ),
+    "uint8 inputs": (lambda m, x: fq(m.a(per_tensor(x, 0.02, 100, 0, 255, torch.uint8)), *B), ["quantized to uint8"]),
+    "int16": (
+        lambda m, x: fq(m.a(per_tensor(x, 0.001, 0, -32768, 32767, torch.int16)), *B),
+        ["quantized to int16, expected int8"],
+    ),
+    "channels of an activation": (
+        lambda m, x: fq(m.a(channels(x, m.scales)), *B),
+        ["an activation has a scale for each channel, expected int8, one scale"],
+    ),
+    "int4 weights": (
+        layer(lambda w: per_tensor(w, 0.3, 0, -8, 7, torch.int8)),
+        ["aten.conv2d", "its weights are quantized to codes from -8 to 7, expected int8 from -127 to 127"],
+    ),
+    "asymmetric weights": (layer(shifted), ["aten.conv2d", "with zero points (5 is the first", "zero point 0"]),
+    "uint8 weights": (
+        layer(lambda w: per_tensor(w, 0.02, 128, 0, 255, torch.uint8)),
+        ["a constant is quantized to uint8"],
+    ),
+    "scales of input channels": (
+        lambda m, x: fq(torch.conv2d(fq(x, *A), channels(m.weight, m.scales)), *B),
+        ["aten.conv2d", "3 scales along another dimension than that of the output channels (0)"],
+    ),
+    "dynamic": (lambda m, x: fq(m.a(dynamic(x)), *B), ["chooses a scale for every input anew (dynamic quantization)"]),
+    "missing in the middle": (
+        lambda m, x: fq(m.c(m.a(fq(x, *A))), *B),
+        ["aten.conv2d", "its output is not quantized, expected a quantize and a dequantize behind it"],
+    ),
+    "missing before an operand": (
+        lambda m, x: fq(fq(m.d(fq(x, *A)), *B) + x, *C),
+        ["aten.add.Tensor", "what it reads from the model's input '", "is not quantized, expected a quantize"],
+    ),
+    "missing at the end": (lambda m, x: m.a(fq(x, *A)), ["aten.conv2d", "its output is not quantized"]),
+    "weights in float": (layer(lambda w: w), ["aten.conv2d", "its weights ('weight') are not quantized"]),
+    "batch norm behind codes": (
+        lambda m, x: fq(m.norm(m.a(fq(x, *A))), *B),
+        ["aten.batch_norm", "it would change weights that are quantized; fold it before quantizing"],
+    ),
+    "codes for outputs": (
+        lambda m, x: _ops.quantize_per_tensor(m.a(fq(x, *A)), 0.1, 0, -128, 127, torch.int8),
+        ["its codes are read by output", "expected a dequantize behind every quantize"],
+    ),
+    "a join of different scales": (
+        lambda m, x: torch.cat([fq(m.a(fq(x, *A)), *B), fq(m.b(fq(x, *A)), *C)], 1),
+        ["aten.cat", "the tensors it joins have different scales (0.02, 0.05) and its output has none"],
+    ),
+    "two scales of one tensor": (
+        lambda m, x: (lambda y: fq(fq(y, 0.02, 1) + fq(y, 0.03, -1), *C))(m.a(fq(x, *A))),
+        ["aten.conv2d", "is quantized with several scales (0.02, 0.03), expected one"],
+    ),
+    "two scales of an input": (
+        lambda m, x: fq(fq(m.a(fq(x, *A)), *B) + fq(m.b(fq(x, *B)), *B), *C),
+        ["placeholder", "is quantized with several scales (0.031, 0.02), expected one"],
+    ),
+    "another dequantize": (
+        lambda m, x: _ops.dequantize_per_tensor(
+            _ops.quantize_per_tensor(m.a(fq(x, *A)), 0.1, 0, -128, 127, torch.int8), 0.2, 0, -128, 127, torch.int8
+        ),
+        ["the dequantize behind it has other parameters", "scale=0.2", "scale=0.1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_what_does_not_fit_is_told_with_its_line(name: str) -> None:
+    function, wanted = MISFITS[name]
+    own: dict[str, Any] = {
+        **parts(),
+        "c": Coded(seeded(nn.Conv2d(4, 4, 1))),
+        "weight": randn(4, 3, 1, 1),
+        "d": conv(3),
+        "scales": torch.tensor([0.03, 0.04, 0.05]),
+    }
+    message = rejected(Function(function, **own).eval(), *images(1)[0])
+    for text in wanted:
+        assert text in message
+    assert Path(__file__).name in message or "fake.py" in message
+
+
+def test_a_model_that_is_only_prepared_is_refused() -> None:
+    prepared = prepare_pt2e(torch.export.export(seeded(Branches()), images(1)[0]).module(), CortexMQuantizer())
+    message = rejected(prepared, *images(1)[0])
+    assert "convert_pt2e" in message
