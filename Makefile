@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
-LINTED := src tests benchmarks tools training
+LINTED := src tests benchmarks tools training examples
 UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py passes/test_golden.py plan/test_schedule.py plan/test_branches.py \
            artifact/test_page.py artifact/test_report.py repository)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
@@ -17,7 +17,7 @@ setup: tools $(STAMP)
 
 demo: setup
 	@$(BIN)/cortado compile ds_cnn --target cortex-m55 -o build/ds_cnn
-	@$(BIN)/cortado run build/ds_cnn
+	@$(BIN)/cortado run build/ds_cnn --recording yes
 
 test: setup test-tools lint
 	$(PYTEST) -m "not slow"

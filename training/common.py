@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,24 @@ Batch = Callable[[int, torch.Generator], tuple[Tensor, Tensor]]
 """The inputs and targets of a step, drawn from that step's own generator."""
 
 
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a network is trained to do."""
+
+    batch: Batch
+    loss: Loss
+    samples: int
+    """Of one pass over the training data."""
+    size: int
+    """Of a batch."""
+
+    def steps(self, epochs: int) -> int:
+        return epochs * self.samples // self.size
+
+
 def parser(description: str | None) -> argparse.ArgumentParser:
     """--epochs, and --fresh to forget the checkpoint."""
     made = argparse.ArgumentParser(description=description)
@@ -37,8 +56,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 def train(
     name: str,
     model: nn.Module,
-    batch: Batch,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    task: Task,
     *,
     steps: int,
     rate: float,
@@ -61,8 +79,8 @@ def train(
     written, cpu, average = time.monotonic(), time.process_time(), 0.0
     for step in range(first, steps):
         torch.manual_seed(step)  # dropout draws from the global generator
-        inputs, targets = batch(step, torch.Generator().manual_seed(step))
-        found = loss(model(inputs), targets)
+        inputs, targets = task.batch(step, torch.Generator().manual_seed(step))
+        found = task.loss(model(inputs), targets)
         optimizer.zero_grad()
         found.backward()
         optimizer.step()

@@ -13,7 +13,7 @@ from cortado.frontend.zoo.deep_autoencoder import DeepAutoencoder
 from machines import Clip, Kind, clips
 
 TRAIN_CLIPS, TEST_CLIPS = 100, 40  # of each machine
-EPOCHS = 15
+EPOCHS, BATCH = 15, 256
 SCALE = 1 / 32
 SHIPPED = 100  # windows of each kind: normal, anomalous
 
@@ -44,25 +44,46 @@ def report(model: torch.nn.Module, tested: list[Clip]) -> None:
     print(f"all: AUC {auc(scores, labels):.3f} on {len(tested)} clips")
 
 
-def main() -> None:
-    options = common.parser(__doc__).parse_args()
-    trained = list(clips(TRAIN_CLIPS, seed=1, faulty=False))
-    inputs = torch.from_numpy(np.concatenate([clip.windows for clip in trained]))
-    torch.manual_seed(0)
-    model = DeepAutoencoder()
+def test_clips() -> list[Clip]:
+    """As many normal ones as faulty ones, the normal ones first."""
+    return [*clips(TEST_CLIPS, seed=2, faulty=False), *clips(TEST_CLIPS, seed=3, faulty=True)]
+
+
+def labelled(tested: list[Clip]) -> tuple[Tensor, Tensor]:
+    """A window of each clip, and 1 for those that are faulty."""
+    return one_window_each(tested), torch.tensor([int(clip.faulty) for clip in tested])
+
+
+def test_set() -> tuple[Tensor, Tensor]:
+    return labelled(test_clips())
+
+
+def training_clips() -> list[Clip]:
+    return list(clips(TRAIN_CLIPS, seed=1, faulty=False))
+
+
+def task(trained: list[Clip] | None = None) -> common.Task:
+    inputs = torch.from_numpy(np.concatenate([clip.windows for clip in trained or training_clips()]))
 
     def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        chosen = inputs[torch.randint(len(inputs), (256,), generator=generator)]
+        chosen = inputs[torch.randint(len(inputs), (BATCH,), generator=generator)]
         return chosen, chosen
 
-    steps = (options.epochs or EPOCHS) * len(inputs) // 256
-    common.train("deep_autoencoder", model, batch, F.mse_loss, steps=steps, rate=2e-3, fresh=options.fresh)
+    return common.Task(batch, F.mse_loss, len(inputs), BATCH)
+
+
+def main() -> None:
+    options = common.parser(__doc__).parse_args()
+    trained = training_clips()
+    torch.manual_seed(0)
+    model, learned = DeepAutoencoder(), task(trained)
+    steps = learned.steps(options.epochs or EPOCHS)
+    common.train("deep_autoencoder", model, learned, steps=steps, rate=2e-3, fresh=options.fresh)
     common.round_to_half(model)
 
-    tested = [*clips(TEST_CLIPS, seed=2, faulty=False), *clips(TEST_CLIPS, seed=3, faulty=True)]
+    tested = test_clips()
     report(model, tested)
-    windows = one_window_each(tested)
-    labels = torch.tensor([int(clip.faulty) for clip in tested])
+    windows, labels = labelled(tested)
     full = auc(errors(model, windows), labels.numpy())
     normal = len(tested) // 2
     shipped = torch.cat([torch.arange(SHIPPED), normal + torch.arange(SHIPPED)])

@@ -24,7 +24,7 @@ ECTOPIC = ((-0.17, 0.025, 0.0), (-0.06, 0.025, -0.25), (0.0, 0.035, 1.3), (0.07,
 # Behind a pacemaker's spike: a wide QRS, no P.
 PACED = ((-0.09, 0.003, 0.9), (-0.04, 0.02, 0.1), (0.0, 0.03, 0.9), (0.08, 0.03, -0.2), (0.3, 0.06, -0.25))
 PATIENTS, TEST_PATIENTS, BEATS = 400, 100, 40
-EPOCHS = 10
+EPOCHS, BATCH = 10, 128
 SCALE = 1 / 50  # millivolts per code
 
 
@@ -94,24 +94,37 @@ def data(count: int, each: int, seed: int) -> tuple[Tensor, Tensor]:
     return beats(own, labels, generator), labels
 
 
-def main() -> None:
-    options = common.parser(__doc__).parse_args()
-    inputs, labels = data(PATIENTS, BEATS, seed=1)
-    torch.manual_seed(0)
-    model = EcgConv1d()
+def test_set() -> tuple[Tensor, Tensor]:
+    return data(TEST_PATIENTS, BEATS, seed=2)
+
+
+def training_set() -> tuple[Tensor, Tensor]:
+    return data(PATIENTS, BEATS, seed=1)
+
+
+def task() -> common.Task:
+    inputs, labels = training_set()
 
     def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(inputs), (128,), generator=generator)
+        chosen = torch.randint(len(inputs), (BATCH,), generator=generator)
         return inputs[chosen], labels[chosen]
 
-    steps = (options.epochs or EPOCHS) * len(inputs) // 128
-    common.train("ecg_conv1d", model, batch, F.cross_entropy, steps=steps, rate=4e-3, fresh=options.fresh)
+    return common.Task(batch, F.cross_entropy, len(inputs), BATCH)
+
+
+def main() -> None:
+    options = common.parser(__doc__).parse_args()
+    torch.manual_seed(0)
+    model, learned = EcgConv1d(), task()
+    steps = learned.steps(options.epochs or EPOCHS)
+    common.train("ecg_conv1d", model, learned, steps=steps, rate=4e-3, fresh=options.fresh)
     common.round_to_half(model)
-    test_inputs, test_labels = data(TEST_PATIENTS, BEATS, seed=2)
+    test_inputs, test_labels = test_set()
     right = common.outputs(model, test_inputs).argmax(1) == test_labels
     for number, label in enumerate(LABELS):
         print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
-    common.ship_samples("ecg", inputs[:64], test_inputs[:320], test_labels[:320], scale=SCALE, offset=0.0)
+    calibration = training_set()[0][:64]
+    common.ship_samples("ecg", calibration, test_inputs[:320], test_labels[:320], scale=SCALE, offset=0.0)
     common.finish_classifier("ecg_conv1d", model, "ecg", right)
 
 

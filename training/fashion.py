@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import common
 from cortado.frontend.zoo.mobilenet_tiny import LABELS, MobileNetTiny
-from cortado.frontend.zoo.resnet8 import ResNet8
+from cortado.frontend.zoo.resnet8 import ResNet8, as_colour
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH = 64
@@ -27,11 +27,6 @@ class Recipe:
     create: Callable[[], nn.Module]
     form: common.Form
     epochs: int
-
-
-def as_colour(pictures: Tensor) -> Tensor:
-    """What resnet8 takes: 32x32 with three channels that are the same."""
-    return F.pad(pictures, (2, 2, 2, 2), value=-1.0).repeat(1, 3, 1, 1)
 
 
 RECIPES = {
@@ -51,32 +46,36 @@ def load(part: str) -> tuple[Tensor, Tensor]:
     return pictures.float() * SCALE + OFFSET, read("labels-idx1", header=8).long()
 
 
-def main() -> None:
-    parser = common.parser(__doc__)
-    parser.add_argument("network", choices=RECIPES)
-    options = parser.parse_args()
-    recipe = RECIPES[options.network]
+def task(network: str) -> common.Task:
     pictures, labels = load("train")
-    torch.manual_seed(0)
-    model = recipe.create()
-    common.channels_last(model)
 
     def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         chosen = torch.randint(len(pictures), (BATCH,), generator=generator)
         mirrored = torch.rand(1, generator=generator) < 0.5
         inputs = pictures[chosen].flip(3) if mirrored else pictures[chosen]
-        return recipe.form(inputs), labels[chosen]
+        return RECIPES[network].form(inputs), labels[chosen]
 
-    epochs = options.epochs or recipe.epochs
-    steps = epochs * len(pictures) // BATCH
-    common.train(options.network, model, batch, F.cross_entropy, steps=steps, rate=8e-3, fresh=options.fresh)
+    return common.Task(batch, F.cross_entropy, len(pictures), BATCH)
+
+
+def main() -> None:
+    parser = common.parser(__doc__)
+    parser.add_argument("network", choices=RECIPES)
+    options = parser.parse_args()
+    recipe = RECIPES[options.network]
+    torch.manual_seed(0)
+    model, learned = recipe.create(), task(options.network)
+    common.channels_last(model)
+    steps = learned.steps(options.epochs or recipe.epochs)
+    common.train(options.network, model, learned, steps=steps, rate=8e-3, fresh=options.fresh)
     common.round_to_half(model)
     test_pictures, test_labels = load("t10k")
     right = common.outputs(model, recipe.form(test_pictures)).argmax(1) == test_labels
     for number, label in enumerate(LABELS):
         print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
+    calibration = load("train")[0][:64]
     common.ship_samples(
-        "fashion", pictures[:64], test_pictures[:SHIPPED], test_labels[:SHIPPED], scale=SCALE, offset=OFFSET
+        "fashion", calibration, test_pictures[:SHIPPED], test_labels[:SHIPPED], scale=SCALE, offset=OFFSET
     )
     common.finish_classifier(options.network, model, "fashion", right, recipe.form)
 

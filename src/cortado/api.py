@@ -158,16 +158,18 @@ class Compiled:
         top_k: int | None = None,
         board_samples: int = 0,
         limit: int | None = None,
+        reconstruction: bool = False,
         progress: Progress = lambda phase: None,
     ) -> Evaluation:
         """Scores the C kernels on this machine against labels, the float `model`, or both.
 
         The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or
-        what gives (input, label) pairs, such as torch's datasets and loaders.
+        what gives (input, label) pairs, such as torch's datasets and loaders. With `reconstruction` a sample's score is
+        how far the output is from the input, and labels are 0 (normal) and 1 (an anomaly).
         """
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.report.prefix)
-            data = make_dataset(artifact, dataset, labels, limit)
+            data = make_dataset(artifact, dataset, labels, limit, reconstruction=reconstruction)
             example = float_inputs(artifact, artifact.example())
             return evaluate(
                 artifact,

@@ -23,6 +23,7 @@ class Scores:
 
     rows: int  # in one run of the model: above 1 for a model of several samples at once
     classes: int  # 1: a single score
+    rebuilds: bool = False  # the output is to be like the input, and the score is how far it is from it
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,27 @@ class Dataset:
 
     samples: Samples
     labels: ArrayType | None = None
+    scores: Scores | None = None  # None where the first output is none, such as an image
 
 
 # ---- from anything -------------------------------------------------------------------------------------------------
 
 
-def read_dataset(artifact: Artifact, data: Path, labels: Path | None, limit: int | None = None) -> Dataset:
+def read_dataset(
+    artifact: Artifact, data: Path, labels: Path | None, limit: int | None = None, *, reconstruction: bool = False
+) -> Dataset:
     """A dataset in files: arrays of inputs, and labels beside them."""
+    scores = scores_of(artifact, reconstruction)
     samples = artifact.read_samples(data)
     known = None if labels is None else _read_labels(labels, artifact.report.labels)
-    return _limited(_labelled(artifact, samples, known, str(labels), str(data)), scores_of(artifact), limit)
+    return _limited(_labelled(artifact, samples, known, scores, str(labels), str(data)), limit)
 
 
-def make_dataset(artifact: Artifact, data: Any, labels: Any = None, limit: int | None = None) -> Dataset:
+def make_dataset(
+    artifact: Artifact, data: Any, labels: Any = None, limit: int | None = None, *, reconstruction: bool = False
+) -> Dataset:
     """A dataset in Python: a tensor or array (a tuple of them for several inputs), or an iterable of (input, label)."""
+    scores = scores_of(artifact, reconstruction)
     if not isinstance(data, torch.Tensor | np.ndarray | tuple):
         if labels is not None:
             raise CortadoError("labels were given twice: a dataset of (input, label) pairs has its own")
@@ -52,7 +60,7 @@ def make_dataset(artifact: Artifact, data: Any, labels: Any = None, limit: int |
     arrays = [_as_array(value) for value in (data if isinstance(data, tuple) else (data,))]
     samples = artifact.samples(arrays, [f"input {position} of the dataset" for position, _ in enumerate(arrays)])
     known = None if labels is None else _as_array(labels)
-    return _limited(_labelled(artifact, samples, known, "labels", "the dataset"), scores_of(artifact), limit)
+    return _limited(_labelled(artifact, samples, known, scores, "labels", "the dataset"), limit)
 
 
 def _from_pairs(artifact: Artifact, data: Any) -> tuple[tuple[ArrayType, ...], ArrayType]:
@@ -90,34 +98,46 @@ def _as_array(value: Any) -> ArrayType:
     return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
-def _limited(data: Dataset, scores: Scores | None, limit: int | None) -> Dataset:
+def _limited(data: Dataset, limit: int | None) -> Dataset:
     if limit is None:
         return data
     if limit < 1:
         raise CortadoError(f"a limit of {limit} samples leaves none; expected 1 or more")
-    labels = None if data.labels is None or scores is None else data.labels[: limit * scores.rows]
+    labels = None if data.labels is None or data.scores is None else data.labels[: limit * data.scores.rows]
     return replace(data, samples=data.samples[:limit], labels=labels)
 
 
 # ---- labels --------------------------------------------------------------------------------------------------------
 
 
-def scores_of(artifact: Artifact) -> Scores | None:
-    """The first output as scores; None where it is none, such as an image."""
+def scores_of(artifact: Artifact, reconstruction: bool = False) -> Scores | None:
+    """The first output as scores; None where it is none, such as an image that is no reconstruction."""
     shape = artifact.report.outputs[0].model_shape
+    if reconstruction:
+        return _of_reconstruction(artifact.report.inputs[0].model_shape, shape)
     batch = artifact.report.inputs[0].model_shape[:1]
     rows = shape[0] if len(shape) > 1 or shape == batch else 1
     long = [size for size in (shape[1:] if len(shape) > 1 or shape == batch else shape) if size > 1]
     return Scores(rows, long[0] if long else 1) if len(long) < 2 else None
 
 
-def _labelled(artifact: Artifact, samples: Samples, labels: ArrayType | None, where: str, data: str) -> Dataset:
+def _of_reconstruction(inputs: Sequence[int], outputs: Sequence[int]) -> Scores:
+    # The compiled model may take its images channels last.
+    if sorted(inputs) != sorted(outputs):
+        raise CortadoError(
+            f"the model makes {list(outputs)} of {list(inputs)}; expected the same shape of one that rebuilds its input"
+        )
+    return Scores(rows=inputs[0] if len(inputs) > 1 else 1, classes=1, rebuilds=True)
+
+
+def _labelled(
+    artifact: Artifact, samples: Samples, labels: ArrayType | None, scores: Scores | None, where: str, data: str
+) -> Dataset:
     if labels is None:
-        return Dataset(samples)
-    scores = scores_of(artifact)
+        return Dataset(samples, scores=scores)
     if scores is None:
         raise _no_scores(artifact.report.outputs[0])
-    return Dataset(samples, _checked_labels(labels, where, scores, len(samples) * scores.rows, data))
+    return Dataset(samples, _checked_labels(labels, where, scores, len(samples) * scores.rows, data), scores)
 
 
 def _no_scores(output: TensorReport) -> CortadoError:

@@ -13,7 +13,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
-from cortado.dataset import Dataset, Scores, scores_of
+from cortado.dataset import Dataset, Scores
 from cortado.floats import float_inputs, float_outputs, one_thread
 from cortado.frontend.export import FloatModel
 from cortado.run.qemu import BoardFaultError
@@ -28,7 +28,8 @@ REFERENCE_SAMPLES = 2  # whose codes are also computed by the exact reference, w
 
 @dataclass(frozen=True)
 class Score:
-    """Outputs against labels. What doesn't apply is None: `auc` is for one score per sample, the rest for classes."""
+    """Outputs against labels. What doesn't apply is None: `auc` is for one score per sample (the model's own, or how
+    badly it rebuilt its input), the rest for classes."""
 
     accuracy: float | None = None
     top_k: float | None = None  # None unless it was asked for
@@ -109,9 +110,8 @@ class Thresholds:
     max_drop: float | None = None
     min_sqnr: float | None = None
 
-    def check(self, artifact: Artifact, labels: bool, floats: bool) -> None:
+    def check(self, scores: Scores | None, labels: bool, floats: bool) -> None:
         """Refuses a threshold for something that these data don't tell, before anything is run."""
-        scores = scores_of(artifact)
         classes = labels and scores is not None and scores.classes > 1
         no_classes = "labels, and a model whose first output has classes"
         no_float = "the float model (name it with --model)"
@@ -162,7 +162,7 @@ def evaluate(
     """Runs all samples on this machine, a few of them also on the target's board, and scores what they give."""
     artifact.check_bundle()
     artifact.check_trust()
-    scores = scores_of(artifact)
+    scores = data.scores
     _check_possible(data, floats, scores, top_k)
     feeds = _feeds(artifact, data.samples, progress)
     before = _cpu_seconds()
@@ -172,23 +172,19 @@ def evaluate(
     if board_samples > 0:
         compared.append(_compare_board(artifact, feeds, codes, board_samples, progress))
     made = [artifact.real(sample) for sample in codes]
-    wanted = None
-    if floats is not None:
-        inputs = [float_inputs(artifact, sample) for sample in data.samples]
-        wanted = float_outputs(artifact, floats, inputs, progress)
-    scored = score(artifact, made, wanted, data.labels, top_k)
+    inputs = [float_inputs(artifact, sample) for sample in data.samples]
+    wanted = None if floats is None else float_outputs(artifact, floats, inputs, progress)
+    scored = score(artifact, data, made, wanted, top_k)
     return Evaluation(**vars(scored), samples=len(data.samples), compared=tuple(compared), cpu_seconds=seconds)
 
 
-def score(
-    artifact: Artifact, made: Samples, wanted: Samples | None, labels: ArrayType | None, top_k: int | None = None
-) -> Scored:
+def score(artifact: Artifact, data: Dataset, made: Samples, wanted: Samples | None, top_k: int | None = None) -> Scored:
     """The compiled model's outputs, as real numbers, beside the float model's and the labels where these are known."""
-    scores = scores_of(artifact)
+    scores = data.scores
     return Scored(
         top_k=top_k,
-        integers=_score(made, labels, scores, top_k),
-        floats=None if wanted is None else _score(wanted, labels, scores, top_k),
+        integers=_score(artifact, made, data, top_k),
+        floats=None if wanted is None else _score(artifact, wanted, data, top_k),
         outputs=() if wanted is None else _errors(artifact, wanted, made),
         same_best=None if wanted is None else _same_best(wanted, made, scores),
     )
@@ -215,8 +211,8 @@ def check_labels(labels: ArrayType | None, scores: Scores | None) -> None:
     """Raises where labels can't be told apart."""
     if labels is not None and scores is not None and scores.classes == 1 and len(np.unique(labels)) < 2:
         raise CortadoError(
-            f"every label of the {len(labels)} samples is {labels[0]}, expected 0 for some and 1 for others: the model "
-            "gives one score, and how well that tells them apart is to be found"
+            f"every label of the {len(labels)} samples is {labels[0]}, expected 0 for some and 1 for others: there "
+            "is one score for each, and how well that tells them apart is to be found"
         )
 
 
@@ -277,9 +273,20 @@ def _rows(outputs: Samples, scores: Scores) -> ArrayType:
     return np.concatenate([sample[0].reshape(scores.rows, scores.classes) for sample in outputs]).astype(np.float64)
 
 
-def _score(outputs: Samples, labels: ArrayType | None, scores: Scores | None, top_k: int | None) -> Score | None:
+def _rebuilt(artifact: Artifact, outputs: Samples, data: Dataset, scores: Scores) -> ArrayType:
+    """The mean squared distance of each output from its input: large where a sample is unlike those of the training."""
+    inputs = (float_inputs(artifact, sample)[0].numpy() for sample in data.samples)
+    pairs = zip(inputs, outputs, strict=True)
+    apart = [(wanted.astype(np.float64) - found[0]).reshape(scores.rows, -1) for wanted, found in pairs]
+    return np.concatenate([np.square(one).mean(axis=1) for one in apart])
+
+
+def _score(artifact: Artifact, outputs: Samples, data: Dataset, top_k: int | None) -> Score | None:
+    labels, scores = data.labels, data.scores
     if labels is None or scores is None:
         return None
+    if scores.rebuilds:
+        return Score(auc=metrics.auc(_rebuilt(artifact, outputs, data, scores), labels))
     rows = _rows(outputs, scores)
     if scores.classes == 1:
         return Score(auc=metrics.auc(rows[:, 0], labels))

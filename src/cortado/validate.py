@@ -12,7 +12,7 @@ from cortado.artifact.opened import Artifact, Reference
 from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
-from cortado.dataset import scores_of
+from cortado.dataset import Dataset, scores_of
 from cortado.evaluate import UNSCORED, Scored, check_labels, score
 from cortado.floats import float_inputs, float_outputs, one_thread
 from cortado.frontend.export import FloatModel
@@ -118,7 +118,8 @@ def validate(
 ) -> Validation:
     """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own)."""
     artifact.check_bundle()
-    check_labels(labels, scores_of(artifact))
+    data = Dataset([list(sample) for sample in samples], labels, scores_of(artifact))
+    check_labels(labels, data.scores)
     runs = _runs(artifact, targets)
     reference = artifact.reference(samples, partial(progress, "reference", total=len(samples)))
     compared = None if floats is None else _Compared(artifact, floats)
@@ -135,7 +136,7 @@ def validate(
         traced = [run for run in runs if run.on != EXECUTORCH and run.name not in faulted]
         layers = _layers(artifact, samples, reference.feeds, traced, compared, progress)
     wanted = None if compared is None else compared.outputs
-    return Validation(len(samples), tuple(places), tuple(layers), score(artifact, made, wanted, labels))
+    return Validation(len(samples), tuple(places), tuple(layers), score(artifact, data, made, wanted))
 
 
 def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig]) -> list[_Run]:

@@ -100,6 +100,46 @@ def test_one_score_and_labels_of_0_and_1(tmp_path: Path) -> None:
         scored.evaluate(X, LABELS)
 
 
+class Projector(nn.Module):
+    """Rebuilds what lies on the first axis, and nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2, bias=False)
+        self.linear.weight.data = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+
+    def forward(self, x: Tensor) -> Tensor:
+        rebuilt: Tensor = self.linear(x)
+        return rebuilt
+
+
+@pytest.mark.host
+def test_how_far_an_output_is_from_its_input_tells_anomalies() -> None:
+    """Normal samples lie near the axis; by the values of the output nothing would be told."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(80) % 2
+    x = torch.randn(80, 2, generator=generator)
+    x[:, 1] = 0.4 * x[:, 1] * torch.where(labels == 1, 3.0, 1.0)
+    compiled = compile(Projector(), (x[:1],), "cortex-m4", calibration=x)
+    found = compiled.evaluate(x, labels, model=Projector(), reconstruction=True)
+    errors = x[:, 1].square()
+    above = (errors[labels == 1][:, None] > errors[labels == 0]).double().mean()
+    assert found.floats is not None
+    assert found.integers is not None
+    assert found.floats.auc == pytest.approx(float(above))
+    assert found.integers.auc == pytest.approx(float(above), abs=0.01)
+    assert (found.accuracy, found.same_best) == (None, None)
+    with pytest.raises(
+        CortadoError, match="the label of sample 7 is 2, expected 0 to 1, for the model gives one score"
+    ):
+        compiled.evaluate(x, torch.arange(80) % 2 + (torch.arange(80) == 7), reconstruction=True)
+
+
+def test_a_classifier_rebuilds_nothing(artifact: Artifact) -> None:
+    with pytest.raises(CortadoError, match=r"the model makes \[1, 3\] of \[1, 4\]; expected the same shape"):
+        make_dataset(artifact, X, LABELS, reconstruction=True)
+
+
 @pytest.mark.host
 def test_without_labels_every_output_is_compared_with_float(tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -196,8 +236,8 @@ def test_a_threshold_that_nothing_tells_is_refused(
     artifact: Artifact, thresholds: Thresholds, labels: bool, floats: bool
 ) -> None:
     with pytest.raises(CortadoError, match="it can't be computed: it needs"):
-        thresholds.check(artifact, labels=labels, floats=floats)
-    thresholds.check(artifact, labels=True, floats=True)
+        thresholds.check(scores_of(artifact), labels=labels, floats=floats)
+    thresholds.check(scores_of(artifact), labels=True, floats=True)
 
 
 # ---- datasets ------------------------------------------------------------------------------------------------------

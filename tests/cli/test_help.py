@@ -103,12 +103,16 @@ def test_zoo(run: Run) -> None:
     rows = run("zoo", "--json").json
     assert [row["name"] for row in rows] == list(zoo.names())
     assert rows[0]["input_shapes"] == [[1, 1, 49, 10]]
-    assert [(row["trained"], row["float_accuracy"], row["accuracy"]) for row in rows] == [(False, None, None)] * len(
-        rows
-    )
-    lines = run("zoo").out.splitlines()
-    assert "2,656,768" in lines[1]
-    assert all(" random " in line for line in lines[1:])
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["ecg_conv1d"]["trained"]
+    assert 0.97 < by_name["ecg_conv1d"]["accuracy"] <= 1
+    assert 0.97 < by_name["ecg_conv1d"]["float_accuracy"] <= 1
+    assert {(row["float_accuracy"], row["accuracy"]) for row in rows if not row["trained"]} == {(None, None)}
+    lines = {line.split()[0]: line for line in run("zoo").out.splitlines()}
+    assert "2,656,768" in lines["ds_cnn"]
+    assert "trained, AUC 0." in lines["deep_autoencoder"]
+    assert all((" random " in lines[name]) != (" trained, " in lines[name]) for name in zoo.names())
+    assert " random " in lines["mobilenet_v2"]
 
 
 def test_ops(run: Run, golden: Golden) -> None:

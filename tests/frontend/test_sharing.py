@@ -145,9 +145,11 @@ def test_fixed_scales_that_are_alike_stay(count: int) -> None:
     "gate", [lambda x: torch.sigmoid(x - 6), lambda x: F.hardsigmoid(0.05 * x - 2.9), lambda x: torch.tanh(0.02 * x)]
 )
 def test_a_gate_that_hardly_opens_keeps_its_levels(gate: Callable[[Tensor], Tensor]) -> None:
-    model = Function(lambda model, x: gate(model.linear(x)) * x, linear=seeded(nn.Linear(64, 64)))
+    linear = nn.Linear(64, 64)
+    seeded(linear)
     with torch.no_grad():
-        model.linear.weight.mul_(0.1)
+        linear.weight.mul_(0.1)
+    model = Function(lambda model, x: gate(model.linear(x)) * x, linear=linear)
     assert signal_to_noise(lower_on(model, batches(4, 64)), model)[0] > 25  # with a step of 1/256: less than 10
 
 

@@ -30,7 +30,7 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Network:
         scale=np.float32(0.02),
         offset=np.float32(0.5),
     )
-    figures = {"metric": "accuracy", "float_accuracy": 0.75, "accuracy": None}
+    figures = {"metric": "accuracy", "float_accuracy": 0.75, "accuracy": None, "samples": 4}
     (tmp_path / "accuracy.json").write_text(json.dumps({"ecg_conv1d": figures}))
     monkeypatch.setattr(_trained, "FOLDER", tmp_path)
     return replace(network, data="beats")
@@ -74,6 +74,7 @@ def test_descriptions_say_what_was_measured(trained: Network) -> None:
     described = trained.describe()
     assert (described.trained, described.metric) == (True, "accuracy")
     assert (described.float_accuracy, described.accuracy) == (0.75, None)
+    assert str(trained.accuracy()) == "accuracy 0.750 in float"
 
 
 def test_random_weights_have_no_test_set() -> None:

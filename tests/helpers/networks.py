@@ -54,6 +54,14 @@ def prepared(name: str) -> Model:
     return prepare(network.build(), network.example_inputs(), network.calibration(8), name=name)
 
 
+def unseen(name: str, count: int) -> list[tuple[torch.Tensor, ...]]:
+    """Typical inputs that calibration has not seen: of the test set, or drawn with another seed."""
+    network = zoo.get(name)
+    if not network.trained:
+        return network.calibration(count, seed=99)
+    return [(sample,) for sample in network.test_set()[0][:count].split(1)]
+
+
 def lowered(name: str, target: str) -> torch.export.ExportedProgram:
     return lower(prepared(name), target)
 
@@ -91,7 +99,7 @@ def run_bundle(
         tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
         for group in (program.inputs, program.outputs)
     ]
-    values = [run_reference(graph_of(name), list(sample)) for sample in zoo.get(name).calibration(inputs, seed=99)]
+    values = [run_reference(graph_of(name), list(sample)) for sample in unseen(name, inputs)]
     feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
     stores = runner.StoreRules.from_json(checks.as_json(found, bundle.calls))
     info = runner.BundleInfo(name, program.target, *ports)

@@ -23,6 +23,7 @@ from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes
 from helpers.cli import Run
 from helpers.golden import Golden
+from helpers.networks import unseen
 from helpers.paths import GOLDEN, ROOT
 
 # The network is prepared once per worker: these tests stay together on one.
@@ -71,7 +72,7 @@ def compiled(ds_cnn: Model, tmp_path_factory: pytest.TempPathFactory) -> Compile
 @pytest.fixture(scope="module")
 def samples() -> Samples:
     """Inputs that the calibration has not seen."""
-    return [[tensor.numpy() for tensor in sample] for sample in zoo.get("ds_cnn").calibration(INPUTS, seed=99)]
+    return [[tensor.numpy() for tensor in sample] for sample in unseen("ds_cnn", INPUTS)]
 
 
 # ---- bits ---------------------------------------------------------------------------------------------------------

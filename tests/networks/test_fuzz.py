@@ -201,7 +201,15 @@ def test_a_run_without_interrupts_is_no_proof() -> None:
         run_disturbed(files, info, [[np.array([7], np.int8)]], "mps2-an386", least=100)
 
 
-SMALL_NETWORKS = ("ds_cnn", "resnet8", "mobilenet_v1_025", "deep_autoencoder", "ecg_conv1d", "unet_small")
+SMALL_NETWORKS = (
+    "ds_cnn",
+    "resnet8",
+    "mobilenet_v1_025",
+    "deep_autoencoder",
+    "ecg_conv1d",
+    "mobilenet_tiny",
+    "unet_small",
+)
 
 
 def disturbed_zoo(name: str, target: str, board: str, folder: Path) -> None:

@@ -26,6 +26,7 @@ from helpers.networks import (
     planned,
     prepared,
     run_bundle,
+    unseen,
 )
 from helpers.single import decibels
 
@@ -93,7 +94,7 @@ def run_all(model: Callable[..., Any], samples: Sequence[Sequence[Tensor]]) -> T
 @pytest.mark.parametrize("name", networks(zoo.names(), slow=(*LARGE, "ecg_conv1d", "mobilenet_v1_025")))
 def test_integers_are_as_accurate_as_the_quantized_float_graph(name: str) -> None:
     """Integer arithmetic costs at most half a decibel on top of what quantization costs."""
-    samples = zoo.get(name).calibration(64, seed=1234)
+    samples = unseen(name, 64)
     exact = run_all(zoo.get(name).build(), samples)
     simulated = run_all(prepared(name).quantized.converted, samples)
     found = run_all(lambda *sample: reference_outputs(graph_of(name), sample)[0], samples)

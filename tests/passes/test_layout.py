@@ -193,6 +193,7 @@ ZOO = {
     "resnet8": 1,
     "mobilenet_v1_025": 1,
     "ecg_conv1d": 0,
+    "mobilenet_tiny": 0,
     "unet_small": 2,
     "mobilenet_v2": 1,
     "mobilenet_v3_small": 1,

@@ -41,7 +41,7 @@ from helpers.executorch import (
     emit_cases,
     emitted,
 )
-from helpers.networks import BASELINES, MOST_PTE_BYTES, lowered, prepared
+from helpers.networks import BASELINES, MOST_PTE_BYTES, lowered, prepared, unseen
 
 # Networks and programs are made once per worker: these tests stay together on one.
 pytestmark = pytest.mark.xdist_group("executorch")
@@ -68,7 +68,7 @@ def test_operator_equals_reference_long(operator: Operator, target: str) -> None
 
 def check_network(name: str, target: str) -> None:
     pte, graph = emitted(name, target)
-    samples = zoo.get(name).calibration(3, seed=99)
+    samples = unseen(name, 3)
     found = run_pte(pte.data, [[tensor.numpy() for tensor in sample] for sample in samples])
     for sample, got in zip(samples, found, strict=True):
         wanted = [tensor.numpy() for tensor in reference_outputs(graph, list(sample))]
@@ -136,7 +136,7 @@ def per_tensor(target: str, without: str | None = None) -> torch.export.Exported
 
 @pytest.mark.host
 def test_one_file_for_all_cores_means_the_same_on_each() -> None:
-    samples = [[tensor.numpy() for tensor in sample] for sample in zoo.get("deep_autoencoder").calibration(3, seed=5)]
+    samples = [[tensor.numpy() for tensor in sample] for sample in unseen("deep_autoencoder", 3)]
     both, scalar, mve = (per_tensor(ANY, without) for without in (None, "kernel_sum", "bias"))
     assert len(emit_pte(both, from_target_string(ANY), {}).data) <= 286_000
     assert len(emit_pte(per_tensor(MVE), from_target_string(MVE), {}).data) <= 279_000

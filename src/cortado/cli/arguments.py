@@ -142,6 +142,12 @@ def run_arguments(commands: Any) -> None:
         "for each of several inputs (default: a calibration input)",
     )
     parser.add_argument(
+        "--recording",
+        metavar="WORD",
+        help="of ds_cnn: a word that comes with it as a recording (`yes`, `stop`), or a .wav file of your own with one "
+        "channel at 16 kHz; its features are the input",
+    )
+    parser.add_argument(
         "--output",
         type=Path,
         metavar="Y.npy",
@@ -203,12 +209,17 @@ def evaluate_arguments(commands: Any) -> None:
         "--data",
         type=Path,
         metavar="X.npz",
-        required=True,
         help="samples behind each other along the first dimension, float32 or int8; .npz with one array for each of "
-        "several inputs, or .npy",
+        "several inputs, or .npy (default: the test set that comes with a trained network of the zoo)",
     )
     _labels_argument(parser)
     _float_model_argument(parser)
+    parser.add_argument(
+        "--reconstruction",
+        action="store_true",
+        help="the model rebuilds its input: a sample's score is how far the output is from it, and labels are 0 for "
+        "normal samples, 1 for others",
+    )
     parser.add_argument("--limit", type=_count, metavar="N", help="only the first N samples")
     parser.add_argument("--top-k", type=_count, metavar="K", help="also how often the right class is among the best K")
     parser.add_argument(

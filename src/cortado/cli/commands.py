@@ -24,10 +24,8 @@ def zoo_command(arguments: argparse.Namespace) -> None:
     from cortado.frontend import zoo
 
     def weights(row: zoo.Description) -> str:
-        if not row.trained:
-            return "random"
-        int8 = "" if row.accuracy is None else f", {row.accuracy:.3f} in int8"
-        return f"trained, {row.metric} {row.float_accuracy:.3f}{int8}"
+        figures = zoo.get(row.name).accuracy()
+        return "random" if figures is None else f"trained, {figures}"
 
     print_rows(
         arguments.json,

@@ -6,14 +6,15 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.errors import WrongResult
-from cortado.cli.run import folder_of
+from cortado.base.errors import CortadoError, WrongResult
+from cortado.cli.run import folder_of, zoo_network
 from cortado.cli.scores import score_json, score_lines, thresholds_of
 from cortado.cli.tables import Progress, decibels, in_columns
 from cortado.cli.validate import load_float_model
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
+    from cortado.dataset import Dataset
     from cortado.evaluate import Evaluation, Score, Thresholds
 
 SHOWN_CLASSES = 40
@@ -60,11 +61,10 @@ def _evaluated(
     arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: Progress
 ) -> tuple["Evaluation", "Thresholds"]:
     progress("load")
-    from cortado.dataset import read_dataset
     from cortado.evaluate import evaluate
 
-    thresholds = thresholds_of(arguments, artifact, spec)
-    data = read_dataset(artifact, arguments.data, arguments.labels, arguments.limit)
+    data = _dataset(arguments, artifact)
+    thresholds = thresholds_of(arguments, data, spec)
     found = evaluate(
         artifact,
         data,
@@ -74,6 +74,24 @@ def _evaluated(
         progress=progress,
     )
     return found, thresholds
+
+
+def _dataset(arguments: argparse.Namespace, artifact: "Artifact") -> "Dataset":
+    """The user's, or the test set that comes with a trained network of the zoo."""
+    from cortado.dataset import make_dataset, read_dataset
+
+    network = zoo_network(artifact.report)
+    reconstruction = arguments.reconstruction or (network is not None and network.rebuilds)
+    if arguments.data is not None:
+        return read_dataset(artifact, arguments.data, arguments.labels, arguments.limit, reconstruction=reconstruction)
+    if network is None or not network.trained:
+        raise CortadoError(
+            "no dataset: give samples with --data and their labels with --labels; only the trained networks of the zoo "
+            "come with their own (see `cortado zoo`)"
+        )
+    if arguments.labels is not None:
+        raise CortadoError(f"labels were given without data: --data, or none of both for {network.name}'s own test set")
+    return make_dataset(artifact, *network.test_set(), arguments.limit, reconstruction=reconstruction)
 
 
 # ---- for programs --------------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
 
 if TYPE_CHECKING:
-    from cortado.artifact.checked import Checked
+    from cortado.artifact.checked import Checked, Samples
     from cortado.artifact.opened import Artifact
-    from cortado.artifact.report import FlashReport, MemoryReport
+    from cortado.artifact.report import FlashReport, MemoryReport, Report
     from cortado.base.target import CortexMTargetConfig
+    from cortado.frontend.zoo import Network
 
 
 def run_command(arguments: argparse.Namespace) -> None:
@@ -49,7 +50,7 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
         artifact.check_trust()
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
-    samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
+    samples = _samples(arguments, artifact)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
     checked = artifact.run(samples, on)
@@ -57,9 +58,31 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     values = dict(zip(names, checked.outputs, strict=True))
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
-    print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
+    recording = arguments.recording
+    if arguments.json:
+        print(json.dumps(_run_json(artifact, checked, values, recording)))
+    else:
+        print(_run_text(artifact, checked, values, recording))
     if not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
+
+
+def _samples(arguments: argparse.Namespace, artifact: "Artifact") -> "Samples":
+    if arguments.recording is None:
+        return [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
+    if arguments.input is not None:
+        raise CortadoError("an input and a recording were given: --input or --recording, one of them")
+    network = zoo_network(artifact.report)
+    if network is None:
+        raise CortadoError(f"{artifact.report.model} is no network of the zoo that takes sound; give --input")
+    return [[value.numpy() for value in network.hear(arguments.recording)]]
+
+
+def zoo_network(report: "Report") -> "Network | None":
+    """The network of the zoo that was compiled, if it was one and is still there."""
+    from cortado.frontend import zoo
+
+    return zoo.get(report.zoo) if report.zoo in zoo.names() else None
 
 
 def folder_of(folder: Path, targets: list["CortexMTargetConfig"]) -> Path:
@@ -138,7 +161,9 @@ def _write_outputs(path: Path, values: dict[str, Any]) -> None:
     write_file(path, stream.getvalue())
 
 
-def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> dict[str, Any]:
+def _run_json(
+    artifact: "Artifact", checked: "Checked", values: dict[str, Any], recording: str | None
+) -> dict[str, Any]:
     return {
         "board": checked.result.on,
         "target": artifact.report.target,
@@ -146,12 +171,12 @@ def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
         "bit_exact": checked.bit_exact,
         "instructions": checked.result.instructions,
         "stack_bytes": checked.result.stack_bytes,
+        "recording": recording,
         "outputs": {name: value.tolist() for name, value in values.items()},
     }
 
 
-def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> str:
-    from cortado.frontend import zoo
+def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any], recording: str | None) -> str:
     from cortado.run.runner import EXECUTORCH
 
     result, report = checked.result, artifact.report
@@ -161,8 +186,7 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
         prefix = f"output {name}: " if len(values) > 1 else ""
         show = partial(_each, count) if count > 1 else _scores
         lines += show(prefix, value, report.labels)
-    if report.zoo in zoo.names() and not zoo.get(report.zoo).trained:
-        lines.append("(random weights: the result means nothing)")
+    lines += _meaning(report, recording)
     lines.append(_verdict(checked))
     if result.on == EXECUTORCH and report.pte is not None:
         lines.append(f".pte {pte_size(report.pte)}")
@@ -173,6 +197,23 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
         first = " for the first sample" if count > 1 else ""
         lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact; instructions are not cycles)")
     return "\n".join(lines)
+
+
+def _meaning(report: "Report", recording: str | None) -> list[str]:
+    """What is to be thought of the result of a network of the zoo."""
+    lines = [] if recording is None else [_spoken(recording)]
+    network = zoo_network(report)
+    if network is not None:
+        figures = network.accuracy()
+        measured = "" if figures is None else f"{network.name} on its {figures.samples} test samples: {figures}"
+        lines.append(measured or "(random weights: the result means nothing)")
+    return lines
+
+
+def _spoken(recording: str) -> str:
+    """The truth that the network is to find, where it is known."""
+    own = Path(recording).suffix == ".wav"
+    return f"recording: {recording}" if own else f"spoken: {recording} (a recording that comes with Cortado)"
 
 
 def _sizes_text(memory: "MemoryReport", flash: "FlashReport", stack_bytes: int | None) -> str:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 from cortado.cli.tables import in_columns, json_decibels
 
 if TYPE_CHECKING:
-    from cortado.artifact.opened import Artifact
+    from cortado.dataset import Dataset
     from cortado.evaluate import Score, Scored, Thresholds
 
 
-def thresholds_of(arguments: argparse.Namespace, artifact: "Artifact", spec: str | None) -> "Thresholds":
+def thresholds_of(arguments: argparse.Namespace, data: "Dataset", spec: str | None) -> "Thresholds":
     """Those of the command line; `spec` names the float model."""
     from cortado.evaluate import Thresholds
 
     thresholds = Thresholds(arguments.min_accuracy, arguments.max_drop, arguments.min_sqnr)
-    thresholds.check(artifact, labels=arguments.labels is not None, floats=spec is not None)
+    thresholds.check(data.scores, labels=data.labels is not None, floats=spec is not None)
     return thresholds
 
 

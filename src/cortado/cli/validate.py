@@ -70,12 +70,13 @@ def _validated(
     progress: Progress,
 ) -> tuple["Validation", "Thresholds"]:
     progress("load")
-    from cortado.dataset import Dataset, read_dataset
+    from cortado.dataset import Dataset, read_dataset, scores_of
     from cortado.validate import validate
 
-    thresholds = thresholds_of(arguments, artifact, spec)
     inputs = arguments.inputs
-    data = Dataset([artifact.example()]) if inputs is None else read_dataset(artifact, inputs, arguments.labels)
+    example = Dataset([artifact.example()], scores=scores_of(artifact))
+    data = example if inputs is None else read_dataset(artifact, inputs, arguments.labels)
+    thresholds = thresholds_of(arguments, data, spec)
     found = validate(
         artifact,
         data.samples,

@@ -40,7 +40,7 @@ class Source:
     name: str
     model: torch.nn.Module
     example_inputs: Inputs
-    calibration: Callable[[int], list[Inputs]] | None = None
+    calibration: Callable[[], list[Inputs]] | None = None
     labels: tuple[str, ...] | None = None
 
 
@@ -57,7 +57,7 @@ def load_model(spec: str) -> Source:
     if spec not in zoo.names() and (os.sep in spec or path.exists()):
         raise CortadoError(f"'{spec}' is nothing that Cortado compiles; expected {KINDS}")
     network = zoo.get(spec)
-    return Source(network.name, network.build(), network.example_inputs(), network.calibration, network.labels)
+    return Source(network.name, network.build(), network.example_inputs(), network.own_calibration, network.labels)
 
 
 def _split(spec: str) -> tuple[str, str | None]:
@@ -224,7 +224,7 @@ def load_calibration(spec: str | None, source: Source, count: int = CALIBRATION_
     if spec is not None:
         return _from_spec(spec, source)
     if source.calibration is not None:
-        return source.calibration(count)
+        return source.calibration()
     if comes_quantized(source.model):
         return []
     raise CortadoError(

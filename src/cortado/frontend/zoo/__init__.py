@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from cortado.frontend.zoo._definition import Definition
-    from cortado.frontend.zoo._trained import Samples
+    from cortado.frontend.zoo._trained import Accuracy, Metric, Samples
+
+RANDOM_CALIBRATION = 32  # inputs drawn for a network with random weights
 
 __all__ = ["Description", "Network", "get", "names"]
 
@@ -32,7 +34,7 @@ class Description:
     macs: int
     input_shapes: tuple[tuple[int, ...], ...]
     trained: bool
-    metric: str | None
+    metric: Metric | None
     """What the two accuracies are; None where the weights are random."""
     float_accuracy: float | None
     """On the shipped test set, of the float network."""
@@ -77,10 +79,33 @@ class Network:
             raise CortadoError(f"{self.name}: asked for {count} calibration inputs; {len(shuffled)} come with it")
         return [(sample,) for sample in shuffled[:count].split(1)]
 
+    def own_calibration(self) -> list[tuple[Tensor, ...]]:
+        """What `cortado compile` calibrates with: all that comes with a trained network, else a few drawn inputs."""
+        return self.calibration(len(self._samples().calibration) if self.trained else RANDOM_CALIBRATION)
+
     def test_set(self) -> tuple[Tensor, Tensor]:
-        """Inputs and labels along the first dimension: classes, or 0 and 1 for normal and anomalous."""
+        """Inputs and labels along the first dimension: classes, or 0 and 1 for normal and anomalous (`rebuilds`)."""
         samples = self._samples()
         return samples.inputs, samples.labels
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether its output is to be like its input, so that what it rebuilds badly is unusual."""
+        from cortado.frontend.zoo import _trained
+
+        figures = self.accuracy()
+        return figures is not None and figures.metric is _trained.Metric.AUC
+
+    def hear(self, recording: str) -> tuple[Tensor, ...]:
+        """The inputs for a recording that comes with Cortado, named by its word, or for a .wav file."""
+        import torch
+
+        from cortado.frontend.zoo import sound
+
+        hear = self._definition().hear
+        if hear is None:
+            raise CortadoError(f"{self.name} takes no sound; `ds_cnn` does")
+        return (hear(torch.from_numpy(sound.load(recording))[None]),)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -89,11 +114,9 @@ class Network:
 
     def describe(self) -> Description:
         """Parameters, MACs and input shapes, counted without computing a single activation; accuracies as measured."""
-        from cortado.frontend.zoo import _trained
-
         definition = self._definition()
         parameters, macs = definition.count()
-        figures = _trained.load_accuracy(self.name) if self.trained else None
+        figures = self.accuracy()
         return Description(
             name=self.name,
             summary=self.summary,
@@ -105,6 +128,12 @@ class Network:
             float_accuracy=None if figures is None else figures.float_accuracy,
             accuracy=None if figures is None else figures.accuracy,
         )
+
+    def accuracy(self) -> Accuracy | None:
+        """What was measured on the shipped test set; None where the weights are random."""
+        from cortado.frontend.zoo import _trained
+
+        return _trained.load_accuracy(self.name) if self.trained else None
 
     def _samples(self) -> Samples:
         """The shipped samples in this network's own form."""
@@ -124,13 +153,14 @@ def _network(name: str, summary: str, data: str | None = None) -> Network:
 
 
 _NETWORKS = (
-    _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)"),
+    _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)", data="keywords"),
     _network("mobilenet_v1_025", "person in view or not, width 0.25 (MLPerf Tiny)"),
-    _network("resnet8", "image classification, residual (MLPerf Tiny)"),
-    _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)"),
+    _network("resnet8", "image classification, residual (MLPerf Tiny)", data="fashion"),
+    _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)", data="machines"),
     _network("mobilenet_v2", "ImageNet classification, inverted residuals, width 1.0"),
     _network("mobilenet_v3_small", "ImageNet classification, squeeze-excite and hardswish"),
-    _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions"),
+    _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions", data="ecg"),
+    _network("mobilenet_tiny", "image classification, a MobileNet of 6 to 32 channels", data="fashion"),
     _network("unet_small", "image segmentation, encoder and decoder with skips"),
 )
 _BY_NAME = {network.name: network for network in _NETWORKS}

@@ -32,16 +32,19 @@ def normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Definition:
-    """A network: its layers, its input and the distribution that its inputs are drawn from."""
+    """A network: its layers, its input, and what its inputs are drawn or made from."""
 
     create: Callable[[], nn.Module]
     input_shape: tuple[int, ...]
-    draw: Draw
+    draw: Draw | None = None
+    """Inputs of a network with random weights; a trained one has samples instead."""
     labels: tuple[str, ...] | None = None
     form: Callable[[Tensor], Tensor] = lambda samples: samples
     """From the samples in `trained/`, along the first dimension, to inputs of this network."""
+    hear: Callable[[Tensor], Tensor] | None = None
+    """From seconds of sound at 16 kHz, along the first dimension, to inputs of this network."""
     statistics_batch: int = 32
-    """Inputs per batch when batch-norm statistics are estimated: fewer for big images, more for bare vectors."""
+    """Inputs per batch when batch-norm statistics are estimated: fewer for big images."""
 
     def build(self) -> nn.Module:
         """Seeded weights, batch-norm statistics of the network's own inputs, eval mode."""
@@ -49,7 +52,7 @@ class Definition:
         _initialise(model, torch.Generator().manual_seed(_WEIGHT_SEED))
         batch = (self.statistics_batch, *self.input_shape[1:])
         generator = torch.Generator().manual_seed(_STATISTICS_SEED)
-        _estimate_statistics(model, [self.draw(batch, generator) for _ in range(2)])
+        _estimate_statistics(model, [self._drawn(batch, generator) for _ in range(2)])
         return model
 
     def build_trained(self, name: str) -> nn.Module:
@@ -71,7 +74,11 @@ class Definition:
     def draw_inputs(self, count: int, seed: int) -> list[tuple[Tensor, ...]]:
         """`count` inputs from one generator, drawn one after the other."""
         generator = torch.Generator().manual_seed(seed)
-        return [(self.draw(self.input_shape, generator),) for _ in range(count)]
+        return [(self._drawn(self.input_shape, generator),) for _ in range(count)]
+
+    def _drawn(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        assert self.draw is not None  # of networks that Network.trained says are not
+        return self.draw(shape, generator)
 
     def count(self) -> tuple[int, int]:
         """Parameters and MACs, from shapes alone: the meta device holds no data and computes nothing."""

@@ -1,6 +1,7 @@
-"""What training left behind in `trained/`: weights in 16 bits, samples in 8, and the accuracies of both.
+"""What training left behind in `trained/`: weights in 16 bits, samples in 8, recordings, and accuracies.
 
-`training/` in the repository made it; its README says how, and with what data.
+`training/` in the repository made it; its README says how, and with what data. Torch is imported where there are
+tensors: `cortado run` asks for figures alone.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 FOLDER = Path(__file__).parent / "trained"
 
@@ -29,21 +33,37 @@ class Samples:
         return Samples(form(self.calibration), form(self.inputs), self.labels)
 
     def shuffled_calibration(self, seed: int) -> Tensor:
+        import torch
+
         generator = torch.Generator().manual_seed(seed)
         return self.calibration[torch.randperm(len(self.calibration), generator=generator)]
 
 
+class Metric(StrEnum):
+    """The share of right classes, or of pairs in which the anomalous input is rebuilt worse than the normal one."""
+
+    ACCURACY = "accuracy"
+    AUC = "AUC"
+
+
 @dataclass(frozen=True)
 class Accuracy:
-    """What was measured on the shipped test set: `accuracy` is the share of right classes, `AUC` of right pairs."""
+    """What was measured on the shipped test set."""
 
-    metric: str
+    metric: Metric
     float_accuracy: float
     accuracy: float | None
+    samples: int
+
+    def __str__(self) -> str:
+        int8 = "" if self.accuracy is None else f"{self.accuracy:.3f} in int8, "
+        return f"{self.metric} {int8}{self.float_accuracy:.3f} in float"
 
 
 def load_weights(name: str, model: nn.Module) -> None:
     """Sets every weight and statistic of `model`; 16 bits are exact in 32."""
+    import torch
+
     with np.load(FOLDER / f"{name}.npz", allow_pickle=False) as stored:
         state = {key: torch.from_numpy(stored[key].astype(np.float32)) for key in stored.files}
     counters = {key: value for key, value in model.state_dict().items() if not value.is_floating_point()}
@@ -52,6 +72,8 @@ def load_weights(name: str, model: nn.Module) -> None:
 
 def load_samples(name: str) -> Samples:
     """The calibration and test samples of a data set: 8-bit codes times their scale, from their offset."""
+    import torch
+
     with np.load(FOLDER / f"{name}.npz", allow_pickle=False) as stored:
         scale, offset = stored["scale"], stored["offset"]
         calibration, inputs = (
@@ -61,6 +83,12 @@ def load_samples(name: str) -> Samples:
 
 
 def load_accuracy(name: str) -> Accuracy:
-    """What training and, for int8, evaluation wrote down."""
+    """What training and, for int8, `benchmarks/accuracy.py` wrote down."""
     figures = json.loads((FOLDER / "accuracy.json").read_text())[name]
-    return Accuracy(figures["metric"], figures["float_accuracy"], figures["accuracy"])
+    return Accuracy(Metric(figures["metric"]), figures["float_accuracy"], figures["accuracy"], figures["samples"])
+
+
+def load_clips() -> dict[str, np.ndarray]:
+    """The recordings by the word that is said: one second of 16-bit sound each."""
+    with np.load(FOLDER / "clips.npz", allow_pickle=False) as stored:
+        return dict(zip(stored["words"].tolist(), stored["audio"], strict=True))

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition, uniform
+from cortado.frontend.zoo._definition import Definition
 
 # 5 frames of 128 mel bands, squeezed through 8 numbers and unfolded again.
 WIDTHS = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640)
@@ -25,5 +25,4 @@ class DeepAutoencoder(nn.Module):
         return rebuilt
 
 
-# One vector is one sample of every statistic, where a picture has one per pixel: hence the large batch.
-DEFINITION = Definition(create=DeepAutoencoder, input_shape=(1, 640), draw=uniform, statistics_batch=256)
+DEFINITION = Definition(create=DeepAutoencoder, input_shape=(1, 640))

@@ -2,7 +2,8 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition, uniform
+from cortado.frontend.zoo._definition import Definition
+from cortado.frontend.zoo.mfcc import mfcc
 
 WIDTH = 64
 LABELS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes", "silence", "unknown")
@@ -43,4 +44,4 @@ class DsCnn(nn.Module):
         return scores
 
 
-DEFINITION = Definition(create=DsCnn, input_shape=(1, 1, 49, 10), draw=uniform, labels=LABELS)
+DEFINITION = Definition(create=DsCnn, input_shape=(1, 1, 49, 10), labels=LABELS, hear=mfcc)

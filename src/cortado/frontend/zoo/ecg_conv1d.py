@@ -1,6 +1,5 @@
 """A heartbeat classifier of 1-D convolutions: one second of one ECG lead at 360 Hz in, five beat classes out."""
 
-import torch
 from torch import Tensor, nn
 
 from cortado.frontend.zoo._definition import Definition
@@ -8,25 +7,6 @@ from cortado.frontend.zoo._definition import Definition
 SAMPLES = 360
 # The five classes of the AAMI EC57 standard.
 LABELS = ("normal", "supraventricular ectopic", "ventricular ectopic", "fusion", "unknown")
-# The P, Q, R, S and T waves: time from the R peak and width in seconds, height in millivolts.
-WAVES = ((-0.17, 0.025, 0.15), (-0.03, 0.008, -0.12), (0.0, 0.011, 1.0), (0.03, 0.009, -0.25), (0.25, 0.045, 0.3))
-
-
-def draw_beats(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Synthetic beats near the middle: the five waves, each varied, on baseline wander and noise."""
-    batch = shape[0]
-
-    def vary(low: float, high: float) -> Tensor:
-        return torch.rand(batch, 1, 1, generator=generator, dtype=torch.float32) * (high - low) + low
-
-    time = torch.linspace(-0.5, 0.5, shape[-1], dtype=torch.float32)
-    signal = 0.05 * torch.randn(shape, generator=generator, dtype=torch.float32)
-    signal += vary(0, 0.2) * torch.sin(2 * torch.pi * (vary(0.2, 0.8) * time + vary(0, 1)))
-    centre = vary(-0.1, 0.1)
-    for offset, width, height in WAVES:
-        distance = (time - centre - offset * vary(0.8, 1.2)) / (width * vary(0.7, 1.8))
-        signal += height * vary(0.3, 1.5) * torch.exp(-0.5 * distance * distance)
-    return signal
 
 
 class Block(nn.Module):
@@ -72,4 +52,4 @@ class EcgConv1d(nn.Module):
         return scores
 
 
-DEFINITION = Definition(create=EcgConv1d, input_shape=(1, 1, SAMPLES), draw=draw_beats, labels=LABELS)
+DEFINITION = Definition(create=EcgConv1d, input_shape=(1, 1, SAMPLES), labels=LABELS)

@@ -26,14 +26,17 @@ def filters(warp: float = 1.0) -> Tensor:
     return torch.minimum(rising, falling).clamp(min=0).float()
 
 
-def mfcc(sound: Tensor, bands: Tensor | None = None, tilt: Tensor | None = None) -> Tensor:
-    """(n, 16000) in [-1, 1) to (n, 1, 49, 10), about unit size; `tilt` (n, 40) is added to the log bands."""
+def cosines() -> Tensor:
+    """(40, 10): from the loudness of the bands to the coefficients."""
+    angle = math.pi / _BANDS * (torch.arange(_BANDS)[:, None] + 0.5) * torch.arange(COEFFICIENTS)
+    found = torch.cos(angle) * math.sqrt(2 / _BANDS) / 10
+    found[:, 0] /= math.sqrt(2)
+    return found
+
+
+def mfcc(sound: Tensor, bands: Tensor | None = None) -> Tensor:
+    """(n, 16000) in [-1, 1) to (n, 1, 49, 10), about unit size; `bands` are those of `filters`, warped or not."""
     frames = sound.unfold(1, _WINDOW, _STRIDE) * torch.hann_window(_WINDOW)
     energy = torch.fft.rfft(frames, _FFT).abs() @ (filters() if bands is None else bands)
     loudness = torch.log(energy + _FLOOR) - _MIDDLE
-    if tilt is not None:
-        loudness = loudness + tilt[:, None]
-    angle = math.pi / _BANDS * (torch.arange(_BANDS)[:, None] + 0.5) * torch.arange(COEFFICIENTS)
-    cosines = torch.cos(angle) * math.sqrt(2 / _BANDS) / 10
-    cosines[:, 0] /= math.sqrt(2)
-    return (loudness @ cosines)[:, None]
+    return (loudness @ cosines())[:, None]

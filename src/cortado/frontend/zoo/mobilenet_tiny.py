@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition, uniform
+from cortado.frontend.zoo._definition import Definition
 
 # Fashion-MNIST's classes.
 LABELS = ("t-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
@@ -43,4 +43,4 @@ class MobileNetTiny(nn.Module):
         return scores
 
 
-DEFINITION = Definition(create=MobileNetTiny, input_shape=(1, 1, 28, 28), draw=uniform, labels=LABELS)
+DEFINITION = Definition(create=MobileNetTiny, input_shape=(1, 1, 28, 28), labels=LABELS)
