@@ -16,6 +16,7 @@ import pytest
 
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import EXPECTED, Artifact
+from cortado.artifact.report import ChipReport
 from cortado.base.errors import CortadoError
 from cortado.cli.tables import Progress
 from cortado.plan.lowered import npz_bytes
@@ -74,6 +75,19 @@ def test_compile_writes_a_summary_and_plain_progress(run: Run, folder: Path) -> 
     assert phases[:3] == ["load", "export", "quantize"]
     assert phases[-1] == "write"
     assert sorted(path.name for path in (folder / "graphs").iterdir())[0] == "01-fold-qparams.txt"
+
+
+def test_a_chip_sets_the_target_and_the_summary_says_how_much_of_it_is_taken(run: Run, folder: Path) -> None:
+    done = compile_tiny(run, "--chip", "microbit", "-o", folder / "small")
+    assert done.code == 0, done.err
+    report = Artifact.open(folder / "small").report
+    microbit = ChipReport(name="microbit", clock_hz=16_000_000, ram_bytes=16_384, flash_bytes=262_144)
+    assert (report.target, report.chip) == ("cortex-m0", microbit)
+    assert report.memory is not None
+    line = next(line for line in done.out.splitlines() if line.startswith("       chip"))
+    share = f"{100 * report.memory.arena_bytes / 16_384:.1f}%"
+    assert f"microbit: fits; {share} of 16,384 bytes of RAM in one piece, " in line
+    assert line.endswith("% of 262,144 bytes of flash")
 
 
 def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

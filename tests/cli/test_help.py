@@ -40,7 +40,13 @@ def test_help_takes_less_than_a_third_of_a_second() -> None:
 
 def test_help_and_small_commands_do_not_import_torch() -> None:
     """Every --help, the tables, and mistakes that are seen before any work."""
-    lines = [*([name, "--help"] for name in COMMANDS), ["targets"], ["doctor", "--json"], ["compile", "x", "-t", "y"]]
+    lines = [
+        *([name, "--help"] for name in COMMANDS),
+        ["targets"],
+        ["chips"],
+        ["doctor", "--json"],
+        ["compile", "x", "-t", "y"],
+    ]
     text = f"""
 import sys
 from cortado.cli.entry import main
@@ -97,6 +103,16 @@ def test_targets(run: Run) -> None:
     assert [row["target"] for row in rows] == [line.split()[0] for line in lines[1:]]
     m33 = next(row for row in rows if row["target"] == "cortex-m33")
     assert (m33["isa"], m33["supported"], m33["board"]) == ("DSP", ["SCALAR", "DSP"], "mps2-an505")
+
+
+def test_chips(run: Run) -> None:
+    lines = run("chips").out.splitlines()
+    assert lines[0].split()[:6] == ["CHIP", "CORE", "ISA", "CLOCK", "RAM", "FLASH"]
+    rows = run("chips", "--json").json
+    assert [row["chip"] for row in rows] == [line.split()[0] for line in lines[1:]]
+    pico = next(row for row in rows if row["chip"] == "rp2040")
+    assert (pico["target"], pico["clock_hz"], pico["ram_bytes"]) == ("cortex-m0plus", 133_000_000, 270_336)
+    assert pico["flash_bytes"] is None
 
 
 def test_zoo(run: Run) -> None:

@@ -43,8 +43,13 @@ def compile_arguments(commands: Any) -> None:
         "-t",
         "--target",
         metavar="TARGET",
-        default="cortex-m",
         help="a core, several with commas between them, or cortex-m (the default): one artifact that is right on all",
+    )
+    parser.add_argument(
+        "--chip",
+        metavar="CHIP",
+        help="a chip or board of `cortado chips`: sets the target and the budgets, and the summary says how much of it "
+        "the model takes, in memory and in time",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write (default: build/NAME)")
     parser.add_argument(
@@ -115,7 +120,11 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
     )
-    parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
+    parser.add_argument(
+        "--ram-budget",
+        metavar="BYTES",
+        help="fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",
+    )
     parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
 
 

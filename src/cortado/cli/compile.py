@@ -14,16 +14,14 @@ from cortado.cli.tables import Progress
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
-    from cortado.artifact.report import FloatOperatorReport, PteReport, Report
+    from cortado.artifact.report import ChipReport, FlashReport, FloatOperatorReport, MemoryReport, PteReport, Report
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.models import Source
 
 
 def compile_command(arguments: argparse.Namespace) -> None:
-    from cortado.base.target import from_target_string
-
     spec = _model_spec(arguments)
-    targets = list(dict.fromkeys(from_target_string(text) for text in arguments.target.split(",")))
+    targets = _targets(arguments)
     progress = Progress()
     try:
         # A user's own file may print: standard output is for our result alone.
@@ -39,6 +37,21 @@ def compile_command(arguments: argparse.Namespace) -> None:
         print(json.dumps(data[0] if len(data) == 1 else data, indent=2))
     else:
         print("\n\n".join(_summary(folder, report) for folder, report in done))
+
+
+def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
+    """What --target names; without it the core of the chip, or any core."""
+    from cortado.base.chips import find_chip
+    from cortado.base.target import ANY, from_target_string
+
+    chip = None if arguments.chip is None else find_chip(arguments.chip)
+    if arguments.target is None:
+        return [ANY if chip is None else chip.target]
+    targets = list(dict.fromkeys(from_target_string(text) for text in arguments.target.split(",")))
+    for target in targets:
+        if chip is not None:
+            chip.require(target)
+    return targets
 
 
 def _model_spec(arguments: argparse.Namespace) -> str:
@@ -114,6 +127,7 @@ def _compile_source(
 
 
 def options_of(arguments: argparse.Namespace) -> "Options":
+    from cortado.base.chips import find_chip
     from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, Options, parse_bytes
 
     ram, flash = arguments.ram_budget, arguments.flash_budget
@@ -129,6 +143,7 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         allow_float=arguments.allow_float,
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
+        chip=None if arguments.chip is None else find_chip(arguments.chip),
     )
 
 
@@ -176,11 +191,26 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
         return [("model", title), *(("no C bundle", reason) for reason in report.bundle_missing)]
     least = f"no plan of these stages can need less than {memory.lower_bound_bytes:,}"
     optimal = "no plan of these stages needs less" if memory.optimal else least
-    return [
+    rows = [
         ("model", f"{title}, {report.macs:,} multiply-accumulates"),
         ("RAM", f"{memory.arena_bytes:,} bytes of arena, inputs and outputs included ({optimal})"),
         ("flash", f"{flash.weights_bytes:,} bytes of constants + {_code(report.target, flash.code_bytes)}"),
     ]
+    return rows if report.chip is None else [*rows, ("chip", _chip(report.chip, memory, flash))]
+
+
+def _chip(chip: "ChipReport", memory: "MemoryReport", flash: "FlashReport") -> str:
+    """Whether it fits, and how much of the chip is left to others."""
+    needed = flash.weights_bytes + (flash.code_bytes or 0)
+    fits = memory.arena_bytes <= chip.ram_bytes and (chip.flash_bytes is None or needed <= chip.flash_bytes)
+    outside = "flash is outside of the chip"
+    share = outside if chip.flash_bytes is None else f"{_part(needed, chip.flash_bytes)} bytes of flash"
+    ram = f"{_part(memory.arena_bytes, chip.ram_bytes)} bytes of RAM"
+    return f"{chip.name}: {'fits' if fits else 'does NOT fit'}; {ram} in one piece, {share}"
+
+
+def _part(needed: int, there: int) -> str:
+    return f"{100 * needed / there:.1f}% of {there:,}"
 
 
 def pte_size(pte: "PteReport") -> str:
