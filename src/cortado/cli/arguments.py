@@ -1,4 +1,4 @@
-"""The arguments of compile, run, validate and evaluate."""
+"""The arguments of compile, run, profile, validate and evaluate."""
 
 import argparse
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
+from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
 from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
@@ -150,7 +151,29 @@ def run_arguments(commands: Any) -> None:
         metavar="Y.npy",
         help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
     )
+    _chip_argument(parser)
     _trust_argument(parser)
+
+
+def profile_arguments(commands: Any) -> None:
+    text = "instructions and cycles of a compiled model, layer by layer, and what they are spent on"
+    parser = add(commands, "profile", text, profile_command)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument(
+        "--target", "-t", metavar="TARGET", help="as on this core; the model must have been compiled for it"
+    )
+    parser.add_argument("--on", metavar="BOARD", help="an emulated board (default: the target's)")
+    _chip_argument(parser)
+    parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
+    parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
+
+
+def _chip_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--chip",
+        metavar="CHIP",
+        help="a chip or board of `cortado chips`: cycles as milliseconds at its clock (default: that of `compile`)",
+    )
 
 
 def _trust_argument(parser: argparse.ArgumentParser) -> None:

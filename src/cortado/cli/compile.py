@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.cli.profile import cycles_text
 from cortado.cli.tables import Progress
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def compile_command(arguments: argparse.Namespace) -> None:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
             done = _compile_all(arguments, spec, targets, progress)
+            times = {folder: _time(folder, report, progress) for folder, report in done if not arguments.json}
     finally:
         progress.stop()
     reports = [report for _, report in done]
@@ -36,7 +38,7 @@ def compile_command(arguments: argparse.Namespace) -> None:
         data = [report.to_json() for report in reports]
         print(json.dumps(data[0] if len(data) == 1 else data, indent=2))
     else:
-        print("\n\n".join(_summary(folder, report) for folder, report in done))
+        print("\n\n".join(_summary(folder, report, times[folder]) for folder, report in done))
 
 
 def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
@@ -168,8 +170,31 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
             raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
 
 
-def _summary(folder: Path, report: "Report") -> str:
+def _time(folder: Path, report: "Report", progress: Progress) -> str | None:
+    """How long an inference takes on the chip, by a run on the emulated board; None without a chip."""
+    from cortado.artifact.opened import Artifact
+    from cortado.profile import clock_of, time_of
+    from cortado.run.toolchain import Tool, find
+
+    if report.chip is None or report.bundle_missing:
+        return None
+    missing = [tool.value.command for tool in (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if find(tool) is None]
+    if missing:
+        return f"unknown without {', '.join(missing)}"
+    progress("time")
+    artifact = Artifact.open(folder)
+    try:
+        work = artifact.run([artifact.example()], timed=True).result.work
+    except CortadoError as error:  # the model is compiled, whatever the board says to it
+        return f"unknown: {str(error).splitlines()[0]}"
+    assert work is not None
+    return "; ".join(cycles_text(time_of(work, artifact.info.target, None, clock_of(artifact, None)))[::-1])
+
+
+def _summary(folder: Path, report: "Report", time: str | None) -> str:
     rows = _bundle_rows(report)
+    if time is not None:
+        rows.append(("time", time))
     if report.pte is not None:
         rows.append((".pte", pte_size(report.pte)))
     rows += [("no .pte", reason) for reason in report.pte_missing]

@@ -15,6 +15,7 @@ from cortado.cli.arguments import (
     add,
     compile_arguments,
     evaluate_arguments,
+    profile_arguments,
     run_arguments,
     validate_arguments,
 )
@@ -97,6 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     compile_arguments(commands)
     run_arguments(commands)
+    profile_arguments(commands)
     validate_arguments(commands)
     evaluate_arguments(commands)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
+from cortado.cli.profile import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
     from cortado.artifact.checked import Checked
     from cortado.artifact.opened import Artifact
     from cortado.artifact.report import FlashReport, MemoryReport
     from cortado.base.target import CortexMTargetConfig
+    from cortado.profile import Timing
 
 
 def run_command(arguments: argparse.Namespace) -> None:
@@ -38,6 +40,7 @@ def run_command(arguments: argparse.Namespace) -> None:
 
 
 def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> None:
+    from cortado.profile import clock_of, time_of
     from cortado.run.doctor import require
     from cortado.run.runner import EXECUTORCH, choose_board
     from cortado.run.toolchain import Tool
@@ -47,17 +50,23 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     board = choose_board(artifact.info.target, on)
     if board is None:
         artifact.check_trust()
+    clock = clock_of(artifact, arguments.chip) if board is not None else None
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
     samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
-    checked = artifact.run(samples, on)
+    checked = artifact.run(samples, on, timed=board is not None)
+    work = checked.result.work
+    timing = None if work is None else time_of(work, artifact.info.target, on, clock)
     names = [tensor.name for tensor in artifact.report.outputs]
     values = dict(zip(names, checked.outputs, strict=True))
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
-    print(json.dumps(_run_json(artifact, checked, values)) if arguments.json else _run_text(artifact, checked, values))
+    if arguments.json:
+        print(json.dumps(_run_json(artifact, checked, timing, values)))
+    else:
+        print(_run_text(artifact, checked, timing, values))
     if not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
 
@@ -138,19 +147,23 @@ def _write_outputs(path: Path, values: dict[str, Any]) -> None:
     write_file(path, stream.getvalue())
 
 
-def _run_json(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> dict[str, Any]:
+def _run_json(
+    artifact: "Artifact", checked: "Checked", timing: "Timing | None", values: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "board": checked.result.on,
         "target": artifact.report.target,
         "samples": len(checked.expected),
         "bit_exact": checked.bit_exact,
         "instructions": checked.result.instructions,
+        "cycles": None if timing is None else cycles_json(timing.total.cycles),
+        "milliseconds": None if timing is None else milliseconds_json(timing),
         "stack_bytes": checked.result.stack_bytes,
         "outputs": {name: value.tolist() for name, value in values.items()},
     }
 
 
-def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) -> str:
+def _run_text(artifact: "Artifact", checked: "Checked", timing: "Timing | None", values: dict[str, Any]) -> str:
     from cortado.frontend import zoo
     from cortado.run.runner import EXECUTORCH
 
@@ -171,7 +184,9 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any]) 
     if result.instructions is not None:
         per_mac = f", {result.instructions / report.macs:.2f} per multiply-accumulate" if report.macs else ""
         first = " for the first sample" if count > 1 else ""
-        lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact; instructions are not cycles)")
+        lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact)")
+    if timing is not None:
+        lines += cycles_text(timing)
     return "\n".join(lines)
 
 
