@@ -65,8 +65,7 @@ def test_one_core_of_each_kind(run: Run, tmp_path: Path) -> None:
     one_sentence(
         run("profile", tmp_path / "any", "--chip", "pico"), "for any core; say which with --target cortex-m0plus"
     )
-    for target in (*ONE_OF_EACH, "cortex-m7", "cortex-m85"):
-        name = target if isinstance(target, str) else target.target_string
+    for name in (*(target.target_string for target in ONE_OF_EACH), "cortex-m7", "cortex-m85"):
         found = run("profile", tmp_path / "any", "-t", name, "--json").json
         assert (found["core"], found["bit_exact"]) == (name, True)
         assert found["grade"] == MODELS[CortexM(name)].grade.value

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
+from cortado.base.names import operator_base
 from cortado.cli.tables import in_columns
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _layer_lines(found: "Profile") -> list[str]:
     for layer in found.layers:
         per_mac = _per_mac(layer)
         name = layer.report.module or layer.report.name
-        operator = layer.report.operator.split("::")[1]
+        operator = operator_base(layer.report.operator)
         product = "-" if per_mac is None else f"{per_mac:.2f}"
         rows.append((name, operator, *_figures(layer.spent, found, most, product)))
     rows.append((BEFORE, "", *_figures(found.before, found, most, "-")))

@@ -14,7 +14,7 @@ class Grade(Enum):
     """How much is known of a core's timing."""
 
     TABLE = "table"  # Arm publishes a table of every instruction's cycles
-    APPROXIMATE = "approximate"  # a pipeline after scheduling models and measurements that were published
+    APPROXIMATE = "approximate"  # a pipeline after scheduling models that were published, or a table of a like core
 
 
 @dataclass(frozen=True)

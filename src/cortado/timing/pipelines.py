@@ -1,11 +1,7 @@
 """Cores whose cycles Arm doesn't publish as a table: instructions issued in order to units that take their time.
 
-What is known of them comes from scheduling models and measurements; every figure has its source beside it:
-
-LLVM-M7, LLVM-M55, LLVM-M85
-    ARMScheduleM7.td, ARMScheduleM55.td and ARMScheduleM85.td of LLVM, which Arm contributed
-QUINAPALUS
-    M. Owen, "Cortex-M7 instruction cycle counts, timings, and dual-issue combinations", measured on an STM32H730
+What is known of them comes from compilers' scheduling models; every figure has its source beside it. LLVM-M7, LLVM-M55
+and LLVM-M85 are ARMScheduleM7.td, ARMScheduleM55.td and ARMScheduleM85.td of LLVM, which Arm contributed.
 
 The typical figure takes a model at its word. The low one has every operand ready in time, so that only the units
 themselves are in the way; the high one issues one instruction at a time, and operands come a cycle later.
@@ -240,10 +236,10 @@ _VECTOR_LATENCY: tuple[tuple[str, int], ...] = (
 )
 
 
-def _helium_use(one: Instruction, beats: int) -> Use:
+def _helium_use(one: Instruction, beats: int, words: int = 2) -> Use:
     """An instruction on vectors takes its unit for as many cycles as it has `beats`."""
     if one.kind not in VECTORS:
-        return _core_use(one, words=2)
+        return _core_use(one, words)
     latency = next(latency for pattern, latency in _VECTOR_LATENCY if re.match(pattern, one.name))
     if one.kind is Kind.VECTOR_CONTROL:
         return Use(Unit.CORE)
@@ -264,7 +260,7 @@ M55 = Pipeline(
     grade=Grade.APPROXIMATE,
     sources=(
         "LLVM, ARMScheduleM55.td: units, latencies, and two beats for each vector instruction",
-        "Arm 102692, Cortex-M55 Software Optimization Guide: instructions for different units overlap",
+        "Arm Developer Hub, Automated instruction sequence optimization for MVE: different classes of them overlap",
     ),
     use=lambda one: _helium_use(one, beats=2),
     pair=_narrow_pair,
@@ -275,9 +271,10 @@ M52 = Pipeline(
     grade=Grade.APPROXIMATE,
     sources=(
         "Arm publishes no timing of the Cortex-M52",
-        "it is taken for a Cortex-M55 with vectors in four beats, as Arm's product comparison has half its products",
+        "it is taken for a Cortex-M55 with vectors in four beats: Arm's product page has single-beat Helium, one "
+        "32-bit multiply-accumulate in a cycle, and buses of 32 bits",
     ),
-    use=lambda one: _helium_use(one, beats=4),
+    use=lambda one: _helium_use(one, beats=4, words=1),
     pair=_narrow_pair,
     refill=Cycles(1, 2, 3),
     loop=Cycles(0, 0, 1),
@@ -321,7 +318,7 @@ def _wide_pair(first: Instruction, second: Instruction) -> bool:
 
 M7 = Pipeline(
     grade=Grade.APPROXIMATE,
-    sources=("LLVM, ARMScheduleM7.td", "M. Owen (quinapalus.com), Cortex-M7 instruction cycle counts, measured"),
+    sources=("LLVM, ARMScheduleM7.td",),
     use=_wide_use,
     pair=_wide_pair,
     refill=Cycles(0, 1, 4),  # predicted as a rule; LLVM-M7: MispredictPenalty 4

@@ -137,9 +137,9 @@ M23 = Table(
     grade=Grade.APPROXIMATE,
     sources=(
         "Arm publishes no table of the Cortex-M23; it has the M0+'s two stages, so its table: DDI 0484, table 3-1",
-        "Arm DDI 0550, Cortex-M23 Technical Reference Manual: a divide takes 17 or 34 cycles, as it was configured",
+        "Arm's product page of the Cortex-M23: a divide takes 17 or 34 cycles, as it was configured",
     ),
-    costs=_SMALL | {Kind.DIVIDE: Cost(Cycles(17, 17, 34), "DDI 0550: 17 or 34")},
+    costs=_SMALL | {Kind.DIVIDE: Cost(Cycles(17, 17, 34), "product page: 17 or 34")},
     jumps=M0PLUS.jumps,
 )
 
