@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 import cortado
-from cortado.cli.arguments import IO, LINEAR, OPTIMIZE
 from cortado.cli.entry import make_parser
 from cortado.frontend import zoo
-from cortado.options import Border, LinearWeights, Optimize
 from cortado.run import doctor
 from helpers.cli import Run, in_new_process
 from helpers.cli_page import commands, page
@@ -71,12 +69,6 @@ def test_every_command_says_what_it_does(run: Run) -> None:
 
 def test_the_page_about_the_command_line_is_up_to_date(golden: Golden) -> None:
     golden(ROOT / "docs" / "cli.md", page())
-
-
-def test_choices_are_those_of_the_options() -> None:
-    assert [item.value for item in Optimize] == list(OPTIMIZE)
-    assert [item.value for item in Border] == list(IO)
-    assert [item.value for item in LinearWeights] == list(LINEAR)
 
 
 def test_version_and_console_script(run: Run) -> None:
