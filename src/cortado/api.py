@@ -35,7 +35,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
-from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
+from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 from cortado.dataset import make_dataset
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.pte.program import Pte, c_only, emit_pte
@@ -207,7 +207,7 @@ class Model:
     def compile(
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
-        target = _config(target)
+        target = _config(target, options)
         clock = Clock(dict(self.seconds), self.progress)
         with clock.phase("lower"):
             programs = self._lower(target, options, intermediates)
@@ -342,10 +342,10 @@ def _hint(lower: Callable[[], ExportedProgram]) -> str:
 
 
 def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    if options.ram_budget is not None or options.flash_budget is not None:
+    if options.ram_limit is not None or options.flash_limit is not None:
         raise CortadoError(
             "a budget is for the C bundle, and there will be none:\n  " + "\n  ".join(reasons) + "\n"
-            "Compile without --ram-budget and --flash-budget, or change these calls"
+            "Compile without --chip, --ram-budget and --flash-budget, or change these calls"
         )
 
 
@@ -410,21 +410,27 @@ def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequen
 def compile(
     model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Tensor],
-    target: str | CortexMTargetConfig = "cortex-m",
+    target: str | CortexMTargetConfig | None = None,
     calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
     name: str | None = None,
     options: Options = DEFAULTS,
 ) -> Compiled:
-    """A model for one target; `calibration` are a few typical inputs: a tensor with them along the first dimension, or
-    a sequence of tuples of tensors. A model that PT2E has quantized needs none."""
-    config = _config(target)  # before the seconds that quantization takes
+    """A model for one target: by default the core of the options' chip, or any core. `calibration` are a few typical
+    inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has
+    quantized needs none."""
+    config = _config(target, options)  # before the seconds that quantization takes
     return prepare(model, example_inputs, calibration, name, options=options).compile(config, options)
 
 
-def _config(target: str | CortexMTargetConfig) -> CortexMTargetConfig:
+def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:
+    if target is None:
+        return ANY if options.chip is None else options.chip.target
     if not isinstance(target, str | CortexMTargetConfig):
         raise CortadoError(f"target must be a string such as 'cortex-m55', found {type(target).__name__}")
-    return from_target_string(target) if isinstance(target, str) else target
+    config = from_target_string(target) if isinstance(target, str) else target
+    if options.chip is not None:
+        options.chip.require(config)
+    return config
 
 
 __all__ = ["Compiled", "Model", "Options", "compile", "prepare", "prepare_qat"]

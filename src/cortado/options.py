@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from cortado.base.chips import Chip
 from cortado.base.errors import CortadoError
 
 
@@ -46,7 +47,7 @@ class InputLayout(Enum):
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile. Budgets are in bytes; None means no limit."""
+    """How to compile. Budgets are in bytes; None means no limit, or with a chip what it has."""
 
     optimize: Optimize = Optimize.BALANCED
     border: Border = Border.INT8
@@ -60,6 +61,15 @@ class Options:
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     ram_budget: int | None = None
     flash_budget: int | None = None
+    chip: Chip | None = None
+
+    @property
+    def ram_limit(self) -> int | None:
+        return self.chip.ram_bytes if self.ram_budget is None and self.chip is not None else self.ram_budget
+
+    @property
+    def flash_limit(self) -> int | None:
+        return self.chip.flash_bytes if self.flash_budget is None and self.chip is not None else self.flash_budget
 
     def __post_init__(self) -> None:
         kinds: dict[str, type[Enum]] = {
@@ -78,6 +88,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not isinstance(value, int):
                 raise CortadoError(f"{name}={value!r} is no number of bytes; expected an int, or None for no limit")
+        if self.chip is not None and not isinstance(self.chip, Chip):
+            raise CortadoError(f"chip={self.chip!r} is no Chip; expected one of cortado.base.chips.find_chip(name)")
 
 
 DEFAULTS = Options()

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import EXPECTED, Artifact
+from cortado.artifact.report import ChipReport
 from cortado.base.errors import CortadoError
 from cortado.cli.tables import Progress
 from cortado.plan.lowered import npz_bytes
@@ -59,9 +61,14 @@ def test_run_on_the_targets_board(run: Run, tiny_artifact: Artifact) -> None:
     assert lines[1].startswith("top-1: class ")
     assert "bit-exact with the reference" in lines
     assert any(line.startswith("RAM ") and "of stack, flash " in line for line in lines)
-    assert lines[-1].endswith("(exact; instructions are not cycles)")
-    again = run("run", tiny_artifact.folder, "--on", "mps2-an386", "--json").json
-    assert f"{again['instructions']:,} instructions" in lines[-1]
+    again = run("run", tiny_artifact.folder, "--on", "mps2-an386", "--chip", "stm32l4r5", "--json").json
+    assert lines[-2].startswith(f"{again['instructions']:,} instructions")
+    assert lines[-2].endswith("(exact)")
+    cycles, time = again["cycles"], again["milliseconds"]
+    assert again["instructions"] < cycles["low"] < cycles["typical"] < cycles["high"] < 3 * again["instructions"]
+    between = f"{cycles['typical']:,} cycles at zero wait states, {cycles['low']:,} to {cycles['high']:,}"
+    assert lines[-1] == f"{between} (a model; cortex-m4, grade: table)"
+    assert time == {name: round(value / 120e3, 6) for name, value in cycles.items()}
 
 
 def test_compile_writes_a_summary_and_plain_progress(run: Run, folder: Path) -> None:
@@ -74,6 +81,24 @@ def test_compile_writes_a_summary_and_plain_progress(run: Run, folder: Path) -> 
     assert phases[:3] == ["load", "export", "quantize"]
     assert phases[-1] == "write"
     assert sorted(path.name for path in (folder / "graphs").iterdir())[0] == "01-fold-qparams.txt"
+
+
+@pytest.mark.qemu
+def test_a_chip_sets_the_target_and_the_summary_says_how_much_of_it_is_taken(run: Run, folder: Path) -> None:
+    done = compile_tiny(run, "--chip", "microbit", "-o", folder / "small")
+    assert done.code == 0, done.err
+    report = Artifact.open(folder / "small").report
+    microbit = ChipReport(name="microbit", clock_hz=16_000_000, ram_bytes=16_384, flash_bytes=262_144)
+    assert (report.target, report.chip) == ("cortex-m0", microbit)
+    assert report.memory is not None
+    line = next(line for line in done.out.splitlines() if line.startswith("       chip"))
+    share = f"{100 * report.memory.arena_bytes / 16_384:.1f}%"
+    assert f"microbit: fits; {share} of 16,384 bytes of RAM in one piece, " in line
+    assert line.endswith("% of 262,144 bytes of flash")
+    (line,) = (line for line in done.out.splitlines() if line.startswith("       time"))
+    assert re.search(
+        r"  [\d.]+ ms on microbit at 16 MHz; [\d,]+ cycles at zero wait states \(a model; cortex-m0, ", line
+    )
 
 
 def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from cortado.artifact.manifest import REPORT
+from cortado.base.chips import Bank, find_chip
 from cortado.base.errors import CortadoError
 from cortado.frontend import models
 from cortado.run import toolchain
@@ -131,6 +133,8 @@ def test_a_model_torch_can_not_capture(run: Run, here: Path) -> None:
         (["-t", "cortex-m55,"], "unknown target ''"),
         (["-t", "cortex-m55+int8"], "+int8 is not an attribute"),
         (["-t", "cortex-m0+nomve"], "cortex-m0 has no MVE to leave out; supported: SCALAR"),
+        (["--chip", "stm32l4r"], "unknown chip 'stm32l4r'; nearest: stm32l4r5, "),
+        (["--chip", "pico", "-t", "cortex-m4"], "pico has a cortex-m0plus, the target is cortex-m4; leave one of"),
         (["-m", "resnet8"], "two models, ds_cnn and resnet8: name one"),
         (["--name", "../up"], "'../up' can't be a model's name"),
         (["--name", "*/ int main(void)"], "can't be a model's name"),
@@ -171,6 +175,14 @@ def test_no_model_at_all(run: Run) -> None:
 def test_a_budget_that_is_too_small(run: Run, here: Path) -> None:
     refused(compile_tiny(run, "-t", "cortex-m4", "--ram-budget", "16", "-o", "out"), "bytes of RAM", "the budget is 16")
     refused(compile_tiny(run, "-t", "cortex-m4", "--flash-budget", "1K", "-o", "out"), "bytes of flash", "1,024")
+    assert list(here.iterdir()) == []
+
+
+def test_a_chip_that_is_too_small(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(find_chip("pico"), name="grain", banks=(Bank("SRAM", 0),), flash_kilobytes=1)
+    monkeypatch.setattr("cortado.base.chips.CHIPS", {"grain": small})
+    refused(compile_tiny(run, "--chip", "grain", "-o", "out"), "grain has 0 bytes of RAM in one piece")
+    refused(compile_tiny(run, "--chip", "grain", "--ram-budget", "9K", "-o", "out"), "grain has 1,024 bytes of flash")
     assert list(here.iterdir()) == []
 
 

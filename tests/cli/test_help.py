@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 import cortado
-from cortado.cli.arguments import IO, LINEAR, OPTIMIZE
 from cortado.cli.entry import make_parser
 from cortado.frontend import zoo
-from cortado.options import Border, LinearWeights, Optimize
 from cortado.run import doctor
 from helpers.cli import Run, in_new_process
 from helpers.cli_page import commands, page
@@ -40,7 +38,13 @@ def test_help_takes_less_than_a_third_of_a_second() -> None:
 
 def test_help_and_small_commands_do_not_import_torch() -> None:
     """Every --help, the tables, and mistakes that are seen before any work."""
-    lines = [*([name, "--help"] for name in COMMANDS), ["targets"], ["doctor", "--json"], ["compile", "x", "-t", "y"]]
+    lines = [
+        *([name, "--help"] for name in COMMANDS),
+        ["targets"],
+        ["chips"],
+        ["doctor", "--json"],
+        ["compile", "x", "-t", "y"],
+    ]
     text = f"""
 import sys
 from cortado.cli.entry import main
@@ -67,12 +71,6 @@ def test_the_page_about_the_command_line_is_up_to_date(golden: Golden) -> None:
     golden(ROOT / "docs" / "cli.md", page())
 
 
-def test_choices_are_those_of_the_options() -> None:
-    assert [item.value for item in Optimize] == list(OPTIMIZE)
-    assert [item.value for item in Border] == list(IO)
-    assert [item.value for item in LinearWeights] == list(LINEAR)
-
-
 def test_version_and_console_script(run: Run) -> None:
     assert run("--version").out == f"cortado {cortado.__version__}\n"
     assert importlib.metadata.version("cortado") == cortado.__version__
@@ -97,6 +95,16 @@ def test_targets(run: Run) -> None:
     assert [row["target"] for row in rows] == [line.split()[0] for line in lines[1:]]
     m33 = next(row for row in rows if row["target"] == "cortex-m33")
     assert (m33["isa"], m33["supported"], m33["board"]) == ("DSP", ["SCALAR", "DSP"], "mps2-an505")
+
+
+def test_chips(run: Run) -> None:
+    lines = run("chips").out.splitlines()
+    assert lines[0].split()[:6] == ["CHIP", "CORE", "ISA", "CLOCK", "RAM", "FLASH"]
+    rows = run("chips", "--json").json
+    assert [row["chip"] for row in rows] == [line.split()[0] for line in lines[1:]]
+    pico = next(row for row in rows if row["chip"] == "rp2040")
+    assert (pico["target"], pico["clock_hz"], pico["ram_bytes"]) == ("cortex-m0plus", 133_000_000, 270_336)
+    assert pico["flash_bytes"] is None
 
 
 def test_zoo(run: Run) -> None:

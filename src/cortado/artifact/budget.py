@@ -14,18 +14,26 @@ from cortado.run import toolchain
 
 def check_ram(planned: Planned, alternatives: Mapping[Optimize, Alternative], options: Options) -> None:
     """Raises with the layer at the peak, the buffers live there, and what would help."""
-    if options.ram_budget is None or planned.plan.peak <= options.ram_budget:
+    limit = options.ram_limit
+    if limit is None or planned.plan.peak <= limit:
         return
     live = sorted(peak_buffers(planned.problem, planned.plan), key=lambda b: -b.size)
     lines = [f"  {buffer.size:>10,}  {_label(planned, buffer.name)}" for buffer in live]
     raise CortadoError(
         f"{planned.program.name} needs {planned.plan.peak:,} bytes of RAM on "
-        f"{planned.program.target.target_string}, the budget is {options.ram_budget:,}.\n"
+        f"{planned.program.target.target_string}, {_limit(options, options.ram_budget, limit, 'RAM in one piece')}.\n"
         f"At the peak ({_where(planned, live)}) these buffers live:\n"
         + "\n".join(lines)
         + "\n"
         + _help(planned.plan.peak, alternatives[Optimize.RAM].arena_bytes, options)
     )
+
+
+def _limit(options: Options, budget: int | None, limit: int, what: str) -> str:
+    """Where a limit comes from."""
+    if budget is None and options.chip is not None:
+        return f"{options.chip.name} has {limit:,} bytes of {what}"
+    return f"the budget is {limit:,}"
 
 
 def _label(planned: Planned, name: str) -> str:
@@ -52,7 +60,7 @@ def _help(peak: int, least: int, options: Options) -> str:
     """`least`: what --optimize ram needs."""
     hints = []
     if least < peak:
-        fits = "fits" if options.ram_budget is not None and least <= options.ram_budget else "still too much"
+        fits = "fits" if options.ram_limit is not None and least <= options.ram_limit else "still too much"
         hints.append(f"--optimize ram: {least:,} bytes ({fits})")
     if options.border is Border.FLOAT:
         hints.append("--io int8: inputs and outputs take a quarter of the bytes")
@@ -62,13 +70,14 @@ def _help(peak: int, least: int, options: Options) -> str:
 
 def check_flash(name: str, weights: int, code: int | None, options: Options) -> None:
     """Raises if constants and code are too large; without a compiler the code's size is not known."""
-    if options.flash_budget is None:
+    limit = options.flash_limit
+    if limit is None:
         return
     if code is None:
         toolchain.require(toolchain.Tool.ARM_GCC)
     total = weights + (code or 0)
-    if total > options.flash_budget:
+    if total > limit:
         raise CortadoError(
             f"{name} needs {total:,} bytes of flash: {weights:,} of constants and {code or 0:,} of code; "
-            f"the budget is {options.flash_budget:,}. What would help: fewer channels or layers"
+            f"{_limit(options, options.flash_budget, limit, 'flash')}. What would help: fewer channels or layers"
         )

@@ -8,6 +8,7 @@ from cortado import __version__
 from cortado.artifact.report import (
     SCHEMA_VERSION,
     AlternativeReport,
+    ChipReport,
     DType,
     FlashReport,
     FloatOperatorReport,
@@ -22,6 +23,7 @@ from cortado.artifact.report import (
     SearchReport,
     TensorReport,
 )
+from cortado.base.chips import Chip
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier
@@ -90,7 +92,17 @@ def build_report(
         labels=None if labels is None else tuple(labels),
         compile_seconds={phase: round(value, 3) for phase, value in seconds.items()},
         prefix=c_identifier(name),
+        chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
+    )
+
+
+def chip_report(chip: Chip) -> ChipReport:
+    return ChipReport(
+        name=chip.name,
+        clock_hz=chip.megahertz * 1_000_000,
+        ram_bytes=chip.ram_bytes,
+        flash_bytes=chip.flash_bytes,
     )
 
 

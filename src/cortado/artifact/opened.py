@@ -209,12 +209,14 @@ class Artifact:
         on: str | None = None,
         *,
         check_stores: bool = False,
+        timed: bool = False,
         flags: Sequence[str] = (),
     ) -> Checked:
         """Runs float (or already quantized int8) samples, beside the reference.
 
-        With `check_stores`, an emulated board also compares every store with what its step may write. `flags` are
-        added to the compiler's (runner.RUNTIME_CHECKS builds the bundle with its checks).
+        With `check_stores`, an emulated board also compares every store with what its step may write; with `timed`, the
+        core's cycles are modelled for each step of the first sample. `flags` are added to the compiler's
+        (runner.RUNTIME_CHECKS builds the bundle with its checks).
         """
         for number, sample in enumerate(samples):
             if len(sample) != len(self.report.inputs):
@@ -226,7 +228,8 @@ class Artifact:
         self.check_bundle()
         feeds, expected = self._recorded(samples) or self.reference(samples)[:2]
         stores = self.store_rules() if check_stores else None
-        return self.checked(self.execute(feeds, on, stores=stores, flags=flags), expected)
+        steps = self.store_rules() if timed else None
+        return self.checked(self.execute(feeds, on, stores=stores, timed=steps, flags=flags), expected)
 
     def checked(self, result: RunResult, expected: Samples) -> Checked:
         """A run of the bundle beside what the reference gives."""
@@ -238,13 +241,14 @@ class Artifact:
         on: str | None = None,
         *,
         stores: StoreRules | None = None,
+        timed: StoreRules | None = None,
         flags: Sequence[str] = (),
         progress: Callable[[int], None] = lambda done: None,
     ) -> RunResult:
         """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran."""
         if on == HOST:
             return self._run_on_host(feeds, flags, progress)
-        return run_bundle(self.folder, self.info, feeds, on, stores=stores, flags=flags, progress=progress)
+        return run_bundle(self.folder, self.info, feeds, on, stores=stores, timed=timed, flags=flags, progress=progress)
 
     def check_bundle(self) -> None:
         """Raises if the model has calls that keep it from being a C bundle."""

@@ -22,6 +22,7 @@ Scale = Annotated[float, Limits("a number above 0", 0, above=True)]
 NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
 OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
 NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run
+ChipName = Annotated[str, Matching("the name of a chip", "[a-z0-9]+(-[a-z0-9]+)*")]
 Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{64}")]
 
 
@@ -154,6 +155,16 @@ class TensorReport:
 
 
 @json_class
+class ChipReport:
+    """The chip that the model was compiled for, as its maker describes it."""
+
+    name: ChipName = key("its name in `cortado chips`")
+    clock_hz: Size = key("its highest clock")
+    ram_bytes: Size = key("its largest piece of RAM; the arena lies in one piece")
+    flash_bytes: Size | None = key("its flash; null if code lies in a memory outside of it")
+
+
+@json_class
 class PteReport:
     """The .pte."""
 
@@ -200,6 +211,7 @@ class Report:
     calibration: CalibrationReport | None = key(
         "the calibration data; null if compiled in Python, or if the model came quantized", default=None
     )
+    chip: ChipReport | None = key("the chip that was named with --chip", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 

@@ -1,4 +1,4 @@
-"""The arguments of compile, run, validate and evaluate."""
+"""The arguments of compile, run, profile, validate and evaluate."""
 
 import argparse
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
+from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
 from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
@@ -43,8 +44,13 @@ def compile_arguments(commands: Any) -> None:
         "-t",
         "--target",
         metavar="TARGET",
-        default="cortex-m",
         help="a core, several with commas between them, or cortex-m (the default): one artifact that is right on all",
+    )
+    parser.add_argument(
+        "--chip",
+        metavar="CHIP",
+        help="a chip or board of `cortado chips`: sets the target and the budgets, and the summary says how much of it "
+        "the model takes, in memory and in time",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the folder to write (default: build/NAME)")
     parser.add_argument(
@@ -121,7 +127,11 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
     )
-    parser.add_argument("--ram-budget", metavar="BYTES", help="fail if the arena is larger; 256K and 1M are understood")
+    parser.add_argument(
+        "--ram-budget",
+        metavar="BYTES",
+        help="fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",
+    )
     parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
 
 
@@ -153,7 +163,29 @@ def run_arguments(commands: Any) -> None:
         metavar="Y.npy",
         help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
     )
+    _chip_argument(parser)
     _trust_argument(parser)
+
+
+def profile_arguments(commands: Any) -> None:
+    text = "instructions and cycles of a compiled model, layer by layer, and what they are spent on"
+    parser = add(commands, "profile", text, profile_command)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what `cortado compile` wrote")
+    parser.add_argument(
+        "--target", "-t", metavar="TARGET", help="as on this core; the model must have been compiled for it"
+    )
+    parser.add_argument("--on", metavar="BOARD", help="an emulated board (default: the target's)")
+    _chip_argument(parser)
+    parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
+    parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
+
+
+def _chip_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--chip",
+        metavar="CHIP",
+        help="a chip or board of `cortado chips`: cycles as milliseconds at its clock (default: that of `compile`)",
+    )
 
 
 def _trust_argument(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The small commands: targets, zoo, ops, doctor, inspect, plan."""
+"""The small commands: targets, chips, zoo, ops, doctor, inspect, plan."""
 
 import argparse
 import json
@@ -17,6 +17,29 @@ def targets_command(arguments: argparse.Namespace) -> None:
         table(),
         header,
         lambda row: (row.target, row.isa, ", ".join(row.supported), row.board, row.flags),
+    )
+
+
+def chips_command(arguments: argparse.Namespace) -> None:
+    from cortado.base.chips import KB, ChipRow, table
+
+    def flash(row: ChipRow) -> str:
+        return "outside" if row.flash_bytes is None else f"{row.flash_bytes // KB:,} KB"
+
+    print_rows(
+        arguments.json,
+        table(),
+        ("CHIP", "CORE", "ISA", "CLOCK", "RAM", "FLASH", "WHAT IT IS", "SOURCE"),
+        lambda row: (
+            row.chip,
+            row.target,
+            row.isa,
+            f"{row.clock_hz // 1_000_000} MHz",
+            " + ".join(f"{bank.bytes // KB:,}" for bank in row.banks) + " KB",
+            flash(row),
+            row.title,
+            row.source,
+        ),
     )
 
 

@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.cli.profile import cycles_text
 from cortado.cli.tables import Progress
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
-    from cortado.artifact.report import FloatOperatorReport, PteReport, Report
+    from cortado.artifact.report import ChipReport, FlashReport, FloatOperatorReport, MemoryReport, PteReport, Report
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.models import Source
 
 
 def compile_command(arguments: argparse.Namespace) -> None:
-    from cortado.base.target import from_target_string
-
     spec = _model_spec(arguments)
-    targets = list(dict.fromkeys(from_target_string(text) for text in arguments.target.split(",")))
+    targets = _targets(arguments)
     progress = Progress()
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
             done = _compile_all(arguments, spec, targets, progress)
+            times = {folder: _time(folder, report, progress) for folder, report in done if not arguments.json}
     finally:
         progress.stop()
     reports = [report for _, report in done]
@@ -38,7 +38,22 @@ def compile_command(arguments: argparse.Namespace) -> None:
         data = [report.to_json() for report in reports]
         print(json.dumps(data[0] if len(data) == 1 else data, indent=2))
     else:
-        print("\n\n".join(_summary(folder, report) for folder, report in done))
+        print("\n\n".join(_summary(folder, report, times[folder]) for folder, report in done))
+
+
+def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
+    """What --target names; without it the core of the chip, or any core."""
+    from cortado.base.chips import find_chip
+    from cortado.base.target import ANY, from_target_string
+
+    chip = None if arguments.chip is None else find_chip(arguments.chip)
+    if arguments.target is None:
+        return [ANY if chip is None else chip.target]
+    targets = list(dict.fromkeys(from_target_string(text) for text in arguments.target.split(",")))
+    for target in targets:
+        if chip is not None:
+            chip.require(target)
+    return targets
 
 
 def _model_spec(arguments: argparse.Namespace) -> str:
@@ -115,6 +130,7 @@ def _compile_source(
 
 
 def options_of(arguments: argparse.Namespace) -> "Options":
+    from cortado.base.chips import find_chip
     from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, Options, parse_bytes
 
     ram, flash = arguments.ram_budget, arguments.flash_budget
@@ -131,6 +147,7 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         allow_float=arguments.allow_float,
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
+        chip=None if arguments.chip is None else find_chip(arguments.chip),
     )
 
 
@@ -155,8 +172,31 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
             raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
 
 
-def _summary(folder: Path, report: "Report") -> str:
+def _time(folder: Path, report: "Report", progress: Progress) -> str | None:
+    """How long an inference takes on the chip, by a run on the emulated board; None without a chip."""
+    from cortado.artifact.opened import Artifact
+    from cortado.profile import clock_of, time_of
+    from cortado.run.toolchain import Tool, find
+
+    if report.chip is None or report.bundle_missing:
+        return None
+    missing = [tool.value.command for tool in (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if find(tool) is None]
+    if missing:
+        return f"unknown without {', '.join(missing)}"
+    progress("time")
+    artifact = Artifact.open(folder)
+    try:
+        work = artifact.run([artifact.example()], timed=True).result.work
+    except CortadoError as error:  # the model is compiled, whatever the board says to it
+        return f"unknown: {str(error).splitlines()[0]}"
+    assert work is not None
+    return "; ".join(cycles_text(time_of(work, artifact.info.target, None, clock_of(artifact, None)))[::-1])
+
+
+def _summary(folder: Path, report: "Report", time: str | None) -> str:
     rows = _bundle_rows(report)
+    if time is not None:
+        rows.append(("time", time))
     if report.pte is not None:
         rows.append((".pte", pte_size(report.pte)))
     rows += [("no .pte", reason) for reason in report.pte_missing]
@@ -178,11 +218,26 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
         return [("model", title), *(("no C bundle", reason) for reason in report.bundle_missing)]
     least = f"no plan of these stages can need less than {memory.lower_bound_bytes:,}"
     optimal = "no plan of these stages needs less" if memory.optimal else least
-    return [
+    rows = [
         ("model", f"{title}, {report.macs:,} multiply-accumulates"),
         ("RAM", f"{memory.arena_bytes:,} bytes of arena, inputs and outputs included ({optimal})"),
         ("flash", f"{flash.weights_bytes:,} bytes of constants + {_code(report.target, flash.code_bytes)}"),
     ]
+    return rows if report.chip is None else [*rows, ("chip", _chip(report.chip, memory, flash))]
+
+
+def _chip(chip: "ChipReport", memory: "MemoryReport", flash: "FlashReport") -> str:
+    """Whether it fits, and how much of the chip is left to others."""
+    needed = flash.weights_bytes + (flash.code_bytes or 0)
+    fits = memory.arena_bytes <= chip.ram_bytes and (chip.flash_bytes is None or needed <= chip.flash_bytes)
+    outside = "flash is outside of the chip"
+    share = outside if chip.flash_bytes is None else f"{_part(needed, chip.flash_bytes)} bytes of flash"
+    ram = f"{_part(memory.arena_bytes, chip.ram_bytes)} bytes of RAM"
+    return f"{chip.name}: {'fits' if fits else 'does NOT fit'}; {ram} in one piece, {share}"
+
+
+def _part(needed: int, there: int) -> str:
+    return f"{100 * needed / there:.1f}% of {there:,}"
 
 
 def pte_size(pte: "PteReport") -> str:

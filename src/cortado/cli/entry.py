@@ -11,8 +11,16 @@ from pathlib import Path
 
 from cortado import __version__
 from cortado.base.errors import CortadoError, WrongResult
-from cortado.cli.arguments import add, compile_arguments, evaluate_arguments, run_arguments, validate_arguments
+from cortado.cli.arguments import (
+    add,
+    compile_arguments,
+    evaluate_arguments,
+    profile_arguments,
+    run_arguments,
+    validate_arguments,
+)
 from cortado.cli.commands import (
+    chips_command,
     doctor_command,
     inspect_command,
     ops_command,
@@ -90,9 +98,11 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     compile_arguments(commands)
     run_arguments(commands)
+    profile_arguments(commands)
     validate_arguments(commands)
     evaluate_arguments(commands)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)
+    add(commands, "chips", "chips and boards by name: core, clock, memories", chips_command)
     add(commands, "zoo", "the networks that come with Cortado", zoo_command)
     ops = add(commands, "ops", "the operators of the lowered graph and where each can run", ops_command)
     ops.add_argument("--markdown", action="store_true", help="print docs/operators.md")

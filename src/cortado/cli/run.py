@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
+from cortado.cli.profile import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
     from cortado.artifact.checked import Checked, Samples
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cortado.artifact.report import FlashReport, MemoryReport, Report
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.zoo import Network
+    from cortado.profile import Timing
 
 
 def run_command(arguments: argparse.Namespace) -> None:
@@ -39,6 +41,7 @@ def run_command(arguments: argparse.Namespace) -> None:
 
 
 def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> None:
+    from cortado.profile import clock_of, time_of
     from cortado.run.doctor import require
     from cortado.run.runner import EXECUTORCH, choose_board
     from cortado.run.toolchain import Tool
@@ -48,21 +51,24 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     board = choose_board(artifact.info.target, on)
     if board is None:
         artifact.check_trust()
+    clock = clock_of(artifact, arguments.chip) if board is not None else None
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
     samples = _samples(arguments, artifact)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
-    checked = artifact.run(samples, on)
+    checked = artifact.run(samples, on, timed=board is not None)
+    work = checked.result.work
+    timing = None if work is None else time_of(work, artifact.info.target, on, clock)
     names = [tensor.name for tensor in artifact.report.outputs]
     values = dict(zip(names, checked.outputs, strict=True))
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
     recording = arguments.recording
     if arguments.json:
-        print(json.dumps(_run_json(artifact, checked, values, recording)))
+        print(json.dumps(_run_json(artifact, checked, timing, values, recording)))
     else:
-        print(_run_text(artifact, checked, values, recording))
+        print(_run_text(artifact, checked, timing, values, recording))
     if not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
 
@@ -162,7 +168,7 @@ def _write_outputs(path: Path, values: dict[str, Any]) -> None:
 
 
 def _run_json(
-    artifact: "Artifact", checked: "Checked", values: dict[str, Any], recording: str | None
+    artifact: "Artifact", checked: "Checked", timing: "Timing | None", values: dict[str, Any], recording: str | None
 ) -> dict[str, Any]:
     return {
         "board": checked.result.on,
@@ -170,13 +176,17 @@ def _run_json(
         "samples": len(checked.expected),
         "bit_exact": checked.bit_exact,
         "instructions": checked.result.instructions,
+        "cycles": None if timing is None else cycles_json(timing.total.cycles),
+        "milliseconds": None if timing is None else milliseconds_json(timing),
         "stack_bytes": checked.result.stack_bytes,
         "recording": recording,
         "outputs": {name: value.tolist() for name, value in values.items()},
     }
 
 
-def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any], recording: str | None) -> str:
+def _run_text(
+    artifact: "Artifact", checked: "Checked", timing: "Timing | None", values: dict[str, Any], recording: str | None
+) -> str:
     from cortado.run.runner import EXECUTORCH
 
     result, report = checked.result, artifact.report
@@ -195,7 +205,9 @@ def _run_text(artifact: "Artifact", checked: "Checked", values: dict[str, Any], 
     if result.instructions is not None:
         per_mac = f", {result.instructions / report.macs:.2f} per multiply-accumulate" if report.macs else ""
         first = " for the first sample" if count > 1 else ""
-        lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact; instructions are not cycles)")
+        lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact)")
+    if timing is not None:
+        lines += cycles_text(timing)
     return "\n".join(lines)
 
 

@@ -17,7 +17,18 @@ from cortado.run.board import INPUT_HEADER, MEGABYTE, Board
 from cortado.run.elf import Image, load_image
 from cortado.run.records import Said, read_records
 from cortado.run.toolchain import Tool
-from cortado.run.watch import Counts, StoreReport, Watch, plugin_path, read_counts, read_rows, read_stores, watch_config
+from cortado.run.watch import (
+    Counts,
+    StoreReport,
+    Watch,
+    plugin_path,
+    read_counts,
+    read_flow,
+    read_rows,
+    read_stores,
+    watch_config,
+)
+from cortado.timing.flow import Flow
 
 DEFAULT_TIMEOUT = 120.0
 MOST_OUTPUT_BYTES = 64 << 20  # what a program may say on a serial port
@@ -35,6 +46,7 @@ class BoardResult:
     seconds: float
     errors: str = ""  # what the emulator wrote to standard error
     counts: Counts | None = None
+    flow: Flow | None = None
     stores: StoreReport | None = None
 
 
@@ -78,7 +90,8 @@ def _with_report(result: BoardResult, plugin: Watch, report: Path, image: Image)
     rows = read_rows(report)
     counts = read_counts(rows, image) if plugin.count else None
     stores = read_stores(rows, image, plugin.stores) if plugin.stores is not None else None
-    return replace(result, counts=counts, stores=stores)
+    flow = read_flow(rows) if plugin.order is not None else None
+    return replace(result, counts=counts, flow=flow, stores=stores)
 
 
 def _escape(text: str) -> str:

@@ -16,12 +16,17 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run import toolchain
 from cortado.run.board import find_board
+from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import run_harness, run_host, samples_per_boot
 from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
 from cortado.run.records import Said
-from cortado.run.watch import Call, StoreReport, StoreTable, Watch
+from cortado.run.watch import Call, StoreReport, StoreTable, Watch, skipped_ranges
+from cortado.timing.flow import Flow
+from cortado.timing.models import MODELS
+from cortado.timing.parts import parts_of
+from cortado.timing.work import Work, account
 
 if TYPE_CHECKING:
     from cortado.emit.c.bundle import Bundle
@@ -94,10 +99,15 @@ class StoreRules:
             ),
         )
 
-    def watch(self, image: Image, count: bool) -> Watch:
+    def watch(self, image: Image, *, count: bool, stores: bool, timed: bool) -> Watch:
         """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
         made = tuple(name for name in self.functions if image.find(name) is not None)
-        return Watch(count=count, stores=StoreTable(base="arena", calls=self.calls), steps=made)
+        return Watch(
+            count=count,
+            stores=StoreTable(base="arena", calls=self.calls) if stores else None,
+            steps=made,
+            order=tuple(call.step for call in self.calls) if timed else None,
+        )
 
     def check(self, report: StoreReport) -> None:
         report.check([f"{step.name} ({step.operator})" for step in self.steps])
@@ -112,6 +122,7 @@ class RunResult:
     instructions: int | None = None
     stack_bytes: int | None = None
     functions: Mapping[str, int] | None = None
+    work: Work | None = None  # of the first sample: cycles, and where instructions and cycles went
     trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
 
 
@@ -295,22 +306,25 @@ def run_bundle(
     count: bool = True,
     flags: Sequence[str] = (),
     stores: StoreRules | None = None,
+    timed: StoreRules | None = None,
     timeout: float | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> RunResult:
     """Runs every sample, as many in one boot as the board has room for; on this machine, on all its cores.
 
     `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With `stores`, every store on the
-    emulated board is compared with the rules; the first stray one is an error. `progress` is told how many samples
-    are done.
+    emulated board is compared with the rules; the first stray one is an error. With `timed`, the cycles of the first
+    sample are modelled, for each step of the rules. `progress` is told how many samples are done.
     """
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     if board is None:
         return _run_on_cores(program, info, samples, timeout, progress)
     machine, watch = find_board(board), Watch(count=True) if count else None
-    if stores is not None:
-        watch = stores.watch(load_image(program), count)
+    rules = stores or timed
+    if rules is not None:
+        image = load_image(program)
+        watch = rules.watch(image, count=count, stores=stores is not None, timed=timed is not None)
     sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
     most = max(samples_per_boot(program, machine, *sizes), 1)
     boots = []
@@ -322,7 +336,19 @@ def run_bundle(
             stores.check(done.stores)
         boots.append(done)
         progress(start + len(group))
-    return _result(board, boots, info, len(samples))
+    result = _result(board, boots, info, len(samples))
+    flow = boots[0].flow if boots else None
+    return result if flow is None else replace(result, work=_work(program, flow, core_of(info.target, board)))
+
+
+def core_of(target: CortexMTargetConfig, board: Machine) -> CortexM:
+    """The core that a bundle's cycles are those of: its own; of one for any core, that of the board."""
+    return _ANY_CORES[board] if target.cpu is CortexM.ANY else target.cpu
+
+
+def _work(program: Path, flow: Flow, cpu: CortexM) -> Work:
+    code = disassemble(program, cpu)
+    return account(flow, code, parts_of(code), MODELS[cpu], skipped_ranges(load_image(program)))
 
 
 def _run_on_cores(

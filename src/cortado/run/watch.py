@@ -8,12 +8,14 @@ from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
 from cortado.run import toolchain
 from cortado.run.elf import Image
+from cortado.timing.flow import Block, Edge, Flow
 
 MARKER_STEP = "cortado_marker_step"
 
 
 # Between the markers, but no part of the model.
 UNCOUNTED = ("cortado_marker_begin", "cortado_marker_end", MARKER_STEP, "cortado_harness_once")
+KEYS = ("region", "segment", "pc", "block", "edge", "stores", "stray", "complete")  # of the plugin's report
 Range = tuple[int, int]
 
 
@@ -47,12 +49,14 @@ class Watch:
     """What the plugin is to watch between the begin and end markers.
 
     `steps` are the functions whose calls split a run: by default cortado_marker_step if the firmware has it. Naming the
-    kernels themselves instead needs no marker in the firmware at all.
+    kernels themselves instead needs no marker in the firmware at all. `order` is the step of each of those calls: with
+    it, the ways from block to block are counted by step.
     """
 
     count: bool = False
     stores: StoreTable | None = None
     steps: tuple[str, ...] | None = None
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,12 @@ def _store_lines(table: StoreTable, image: Image) -> list[str]:
     return lines + [f"call {call.step} {_range_text(call.ranges, base)}" for call in table.calls]
 
 
+def skipped_ranges(image: Image) -> list[Range]:
+    """Code between the markers that is no part of the model."""
+    skipped = [symbol for symbol in map(image.find, UNCOUNTED) if symbol is not None]
+    return [(symbol.address, symbol.address + symbol.size) for symbol in skipped]
+
+
 def watch_config(watch: Watch, image: Image, report: Path) -> str:
     lines = [f"report {report.name}"]
     lines += [f"{word} {image.require(f'cortado_marker_{word}').address:#x}" for word in ("begin", "end")]
@@ -175,12 +185,15 @@ def watch_config(watch: Watch, image: Image, report: Path) -> str:
     if steps is None:
         steps = (MARKER_STEP,) if image.find(MARKER_STEP) else ()
     lines += [f"step {image.require(name).address:#x}" for name in steps]
-    skipped = [symbol for symbol in map(image.find, UNCOUNTED) if symbol is not None]
-    lines += [f"skip {symbol.address:#x} {symbol.address + symbol.size:#x}" for symbol in skipped]
+    lines += [f"skip {low:#x} {high:#x}" for low, high in skipped_ranges(image)]
     if watch.count:
         lines.append("count")
+    if watch.order is not None:
+        lines.append("edges")
     if watch.stores is not None:
         lines += _store_lines(watch.stores, image)
+    elif watch.order is not None:
+        lines += [f"call {step}" for step in watch.order]
     return "\n".join(lines) + "\n"
 
 
@@ -191,7 +204,7 @@ def read_rows(path: Path) -> dict[str, list[list[int]]]:
         raise CortadoError(
             "the emulator's plugin wrote no report: is this QEMU built with TCG plugins (API version 1)?"
         )
-    rows: dict[str, list[list[int]]] = {key: [] for key in ("region", "segment", "pc", "stores", "stray", "complete")}
+    rows: dict[str, list[list[int]]] = {key: [] for key in KEYS}
     for line in text.splitlines():
         key, *numbers = line.split()
         rows[key].append([int(number, 0) for number in numbers])
@@ -214,6 +227,12 @@ def read_counts(rows: Mapping[str, list[list[int]]], image: Image) -> Counts:
         functions[name] = functions.get(name, 0) + count
     most_first = dict(sorted(functions.items(), key=lambda item: (-item[1], item[0])))
     return Counts(samples, most_first, addresses)
+
+
+def read_flow(rows: Mapping[str, list[list[int]]]) -> Flow:
+    blocks = {number: Block(address, instructions) for number, address, instructions in rows["block"]}
+    edges = tuple(Edge(step, blocks.get(before), blocks[after], count) for step, before, after, count in rows["edge"])
+    return Flow(edges)
 
 
 def read_stores(rows: Mapping[str, list[list[int]]], image: Image, table: StoreTable) -> StoreReport:

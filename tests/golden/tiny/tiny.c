@@ -19,6 +19,11 @@
 #define AT(release, checked) release
 #define CHECKED(...)
 #endif
+#ifdef CORTADO_PROFILE
+#define PROFILED(...) , __VA_ARGS__
+#else
+#define PROFILED(...)
+#endif
 
 /* ---- kernels: the steps call them by these functions, all of one type ---- */
 
@@ -154,7 +159,17 @@ static const cortado_guarded_t guarded[] = {
 };
 #endif
 
-static const cortado_program_t program = {steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0])};
+#ifdef CORTADO_PROFILE
+const char *const tiny_step_names[TINY_STEPS] = {
+    "quantized_conv2d_nhwc_default",
+    "quantized_avg_pool2d_nhwc_default",
+    "quantized_conv2d_nhwc_default_1",
+};
+#endif
+
+static const cortado_program_t program = {
+    steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0]) PROFILED(tiny_profile)
+};
 
 /* ---- the network ---- */
 
@@ -177,6 +192,9 @@ int tiny_run(void *arena)
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }
+#ifdef CORTADO_PROFILE
+    tiny_profile(TINY_STEPS);
+#endif
     return 0;
 }
 

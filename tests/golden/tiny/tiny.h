@@ -61,6 +61,14 @@ void *tiny_default_arena(void);
 void tiny_quantize_input(void *arena, int i, const float *values);
 void tiny_dequantize_output(const void *arena, int i, float *values);
 
+#ifdef CORTADO_PROFILE
+/* Yours to define: tiny_run calls it before each kernel call, with the number of the step, and with TINY_STEPS at
+ * the end. Read a cycle counter there. */
+#define TINY_STEPS 3u
+void tiny_profile(uint32_t step);
+extern const char *const tiny_step_names[TINY_STEPS];
+#endif
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A QEMU plugin that watches firmware between two marker functions: counts every instruction by address, and checks
- * every store against the ranges the running call may write.
+ * A QEMU plugin that watches firmware between two marker functions: counts every instruction by address and every way
+ * from one block of instructions to the next, and checks every store against the ranges the running call may write.
  *
  * `-plugin libwatch.so,config=FILE`. The file has one directive a line, numbers in C notation:
  *
@@ -11,6 +11,8 @@
  *   step ADDRESS
  *   skip LOW HIGH         instructions in [LOW, HIGH) are not counted; may come several times
  *   count                 count instructions
+ *   edges                 count in the first region how often each block (a run of instructions without a jump, as the
+ *                         emulator translates it) follows each other one, by the STEP of the `call` line
  *   stores                check stores
  *   always LOW HIGH       every call may write [LOW, HIGH); may come several times
  *   call STEP [LOW HIGH]... the n-th `call` line: what may be written from the n-th execution of a step marker
@@ -23,6 +25,8 @@
  *   region INSTRUCTIONS CALLS             one per region
  *   segment REGION CALL INSTRUCTIONS      what a region's call took; call -1 is before the first step marker
  *   pc ADDRESS COUNT                      over all regions
+ *   block NUMBER ADDRESS INSTRUCTIONS     numbered from 1; 0 stands for what came before the first
+ *   edge STEP FROM TO COUNT               STEP is -1 before the first step marker, -2 past the table
  *   stores TOTAL STRAY
  *   stray PC ADDRESS SIZE REGION CALL STEP   the first one; STEP is -1 before the first marker, -2 past the table
  *   complete                              the report was not cut off
@@ -37,6 +41,7 @@
 PLUGIN_EXPORT int qemu_plugin_version = 1;
 
 enum { MAX_STEPS = 256, MAX_SKIPS = 64, SLOT_BITS = 20, SLOTS = 1 << SLOT_BITS, TABLE = 2 * SLOTS };
+enum { BLOCK_BITS = 18, MAX_BLOCKS = 1 << BLOCK_BITS, EDGE_BITS = 20, EDGES = 1 << EDGE_BITS };
 
 typedef struct {
     uint64_t low, high;
@@ -73,7 +78,7 @@ static struct {
     size_t step_count;
     range_t skips[MAX_SKIPS];
     size_t skip_count;
-    bool counting, checking;
+    bool counting, checking, walking;
 } config;
 
 static LIST(range_t) always_ranges;
@@ -89,6 +94,24 @@ static uint64_t totals[SLOTS];
 static uint64_t slot_pc[SLOTS];
 static uint32_t slot_of[TABLE]; /* hash table of slot + 1 */
 static uint32_t slot_count;
+
+/* Blocks have numbers, and edges between them a hash table: the step and both numbers in one key, 0 if free. */
+typedef struct {
+    uint64_t pc;
+    size_t instructions;
+    bool is_step;
+} block_t;
+
+typedef struct {
+    uint64_t key, count;
+} edge_t;
+
+static block_t blocks[MAX_BLOCKS];
+static uint32_t block_count = 1;
+static uint32_t last_block;
+static edge_t edges[EDGES];
+static uint32_t edge_count;
+static edge_t *last_edge = &edges[0];
 
 static bool inside;
 static long current_call;
@@ -206,6 +229,72 @@ static void on_end(unsigned int vcpu, void *userdata) {
     inside = false;
 }
 
+/* ---- Edges ---------------------------------------------------------------------------------------------------- */
+
+static long step_of(long call) {
+    if (call < 0) {
+        return -1;
+    }
+    return (size_t)call < calls.count ? calls.items[call].step : -2;
+}
+
+static edge_t *edge(uint64_t key) {
+    uint32_t at = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> (64 - EDGE_BITS));
+
+    while (edges[at].key != 0 && edges[at].key != key) {
+        at = (at + 1) % EDGES;
+    }
+    if (edges[at].key == 0) {
+        if (++edge_count > EDGES / 4 * 3) {
+            die("too many different edges", "");
+        }
+        edges[at].key = key;
+    }
+    return &edges[at];
+}
+
+static void on_block(unsigned int vcpu, void *userdata) {
+    const block_t *block = userdata;
+    const uint32_t number = (uint32_t)(block - blocks);
+    const uint32_t from = last_block;
+    uint64_t key;
+
+    if (block->is_step) {
+        on_step(vcpu, NULL);
+    }
+    last_block = number;
+    if (!inside || regions.count != 0) {
+        return;
+    }
+    key = (((uint64_t)(step_of(current_call) + 3) << BLOCK_BITS | from) << BLOCK_BITS) | number;
+    if (last_edge->key != key) {
+        last_edge = edge(key);
+    }
+    ++last_edge->count;
+}
+
+/* The emulator may translate a block again; it keeps its number. */
+static block_t *block_at(uint64_t pc, size_t instructions) {
+    uint32_t number = block_count;
+    size_t i;
+
+    while (number > 1 && (blocks[number - 1].pc != pc || blocks[number - 1].instructions != instructions)) {
+        --number;
+    }
+    if (number > 1) {
+        return &blocks[number - 1];
+    }
+    if (block_count == MAX_BLOCKS) {
+        die("too many different blocks", "");
+    }
+    blocks[block_count].pc = pc;
+    blocks[block_count].instructions = instructions;
+    for (i = 0; i < config.step_count; ++i) {
+        blocks[block_count].is_step = blocks[block_count].is_step || pc == config.steps[i];
+    }
+    return &blocks[block_count++];
+}
+
 /* ---- Stores --------------------------------------------------------------------------------------------------- */
 
 static bool within(const range_t *ranges, size_t count, uint64_t low, uint64_t high) {
@@ -262,7 +351,7 @@ static void watch(struct qemu_plugin_insn *insn) {
     if (pc == config.end) {
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_end, QEMU_PLUGIN_CB_NO_REGS, NULL);
     }
-    for (i = 0; i < config.step_count; ++i) {
+    for (i = 0; i < config.step_count && !config.walking; ++i) {
         if (pc == config.steps[i]) {
             qemu_plugin_register_vcpu_insn_exec_cb(insn, on_step, QEMU_PLUGIN_CB_NO_REGS, NULL);
         }
@@ -281,6 +370,11 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     size_t i;
 
     (void)id;
+    if (config.walking) {
+        block_t *block = block_at(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0)), count);
+
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_NO_REGS, block);
+    }
     for (i = 0; i < count; ++i) {
         watch(qemu_plugin_tb_get_insn(tb, i));
     }
@@ -302,6 +396,23 @@ static void write_counts(FILE *file) {
     }
 }
 
+static void write_edges(FILE *file) {
+    uint32_t i;
+
+    for (i = 1; i < block_count; ++i) {
+        fprintf(file, "block %u 0x%llx %zu\n", i, (unsigned long long)blocks[i].pc, blocks[i].instructions);
+    }
+    for (i = 0; i < EDGES; ++i) {
+        if (edges[i].count != 0) {
+            const uint64_t key = edges[i].key;
+
+            fprintf(file, "edge %ld %u %u %llu\n", (long)(key >> (2 * BLOCK_BITS)) - 3,
+                    (uint32_t)(key >> BLOCK_BITS) % MAX_BLOCKS, (uint32_t)key % MAX_BLOCKS,
+                    (unsigned long long)edges[i].count);
+        }
+    }
+}
+
 static void on_exit_report(qemu_plugin_id_t id, void *userdata) {
     FILE *file = fopen(config.report, "w");
     size_t i;
@@ -315,6 +426,7 @@ static void on_exit_report(qemu_plugin_id_t id, void *userdata) {
         fprintf(file, "region %llu %ld\n", (unsigned long long)regions.items[i].instructions, regions.items[i].calls);
     }
     write_counts(file);
+    write_edges(file);
     fprintf(file, "stores %llu %llu\n", (unsigned long long)store_count, (unsigned long long)stray_count);
     if (stray_count != 0) {
         fprintf(file, "stray 0x%llx 0x%llx %llu %zu %ld %ld\n", (unsigned long long)stray.pc,
@@ -412,6 +524,8 @@ static void read_directive(const char *directive) {
         APPEND(always_ranges, one_range(directive));
     } else if (strcmp(directive, "count") == 0) {
         config.counting = true;
+    } else if (strcmp(directive, "edges") == 0) {
+        config.walking = true;
     } else if (strcmp(directive, "stores") == 0) {
         config.checking = true;
     } else {

@@ -108,6 +108,10 @@ def _functions(program: Program) -> str:
     aligned = f"aligned to {name.upper()}_ARENA_ALIGN bytes"
     before = comment(f"Where input i is written to, before {name}_run. NULL if there is no such input, or no arena.")
     after = comment(f"Where output i lies, after {name}_run. NULL if there is no such output, or no arena.")
+    called = comment(
+        f"Yours to define: {name}_run calls it before each kernel call, with the number of the step, and with "
+        f"{name.upper()}_STEPS at the end. Read a cycle counter there."
+    )
     return f"""{before}
 {pointer_type(program.inputs)}{name}_input(void *arena, int i);
 
@@ -126,6 +130,13 @@ void *{name}_default_arena(void);
  * nothing. Linked only if used. */
 void {name}_quantize_input(void *arena, int i, const float *values);
 void {name}_dequantize_output(const void *arena, int i, float *values);
+
+#ifdef CORTADO_PROFILE
+{called}
+#define {name.upper()}_STEPS {len(program.steps)}u
+void {name}_profile(uint32_t step);
+extern const char *const {name}_step_names[{name.upper()}_STEPS];
+#endif
 """
 
 

@@ -97,7 +97,9 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             "operands, in stages that run row by row together. `kernels/src/cortado_run.c` is the loop that walks "
             "them, in the same order on every run: it knows rows and rings, and nothing of networks. Built with "
             "`-DCORTADO_ENABLE_RUNTIME_CHECKS`, every buffer has guard bytes around it, which are looked at after "
-            "every kernel call (`kernels/include/cortado_run.h`); the arena is then larger."
+            "every kernel call (`kernels/include/cortado_run.h`); the arena is then larger. Built with "
+            f"`-DCORTADO_PROFILE`, `{self.name}_run` calls a function of yours before every kernel call "
+            f"(`{self.name}.h`), to measure its steps with a cycle counter. Neither costs anything when it is off."
         )
 
     def _license(self) -> str:

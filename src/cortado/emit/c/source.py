@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.base.names import c_identifier
+from cortado.base.names import c_identifier, c_string
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexM
 from cortado.emit.c.data import float_text
@@ -61,6 +61,11 @@ class Source:
 #define AT(release, checked) release
 #define CHECKED(...)
 #endif
+#ifdef CORTADO_PROFILE
+#define PROFILED(...) , __VA_ARGS__
+#else
+#define PROFILED(...)
+#endif
 """
 
     def _kernels(self) -> str:
@@ -105,8 +110,19 @@ static const cortado_guarded_t guarded[] = {{
 }};
 #endif
 
-static const cortado_program_t program = {{steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0])}};
+#ifdef CORTADO_PROFILE
+const char *const {self.name}_step_names[{self.upper}_STEPS] = {{
+{self._step_names()}
+}};
+#endif
+
+static const cortado_program_t program = {{
+    steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0]) PROFILED({self.name}_profile)
+}};
 """
+
+    def _step_names(self) -> str:
+        return "\n".join(f"    {c_string(step.name)}," for step in self.program.steps)
 
     def _network(self) -> str:
         widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
@@ -124,6 +140,9 @@ int {self.name}_run(void *arena)
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }}
+#ifdef CORTADO_PROFILE
+    {self.name}_profile({self.upper}_STEPS);
+#endif
     return 0;
 }}
 

@@ -97,6 +97,9 @@ typedef struct {
     const cortado_guarded_t *guarded;
     int32_t guarded_count;
 #endif
+#ifdef CORTADO_PROFILE
+    void (*profile)(uint32_t step); /* before each kernel call: the step's place in `steps` */
+#endif
 } cortado_program_t;
 
 /* Where a step stands: its next row, the output rows that are whole (an accumulating step's only one is after

@@ -47,8 +47,14 @@ static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t 
 #define TRACED(out, bytes) ((void)0)
 #endif
 
+#ifdef CORTADO_PROFILE
+#define PROFILED(program, step) (program)->profile((uint32_t)((step) - (program)->steps))
+#else
+#define PROFILED(program, step) ((void)(program))
+#endif
+
 /* Makes the next output row of one step, or as many as it makes together. */
-static void run_row(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t image,
+static void run_row(const cortado_program_t *program, const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t image,
                     uint8_t *arena, const int8_t **rows)
 {
     const int8_t **next = rows;
@@ -77,6 +83,7 @@ static void run_row(const cortado_step_t *step, const cortado_port_t *port, cort
     if (step->group != 0) {
         out += state->out_slot * step->out_row_bytes;
     }
+    PROFILED(program, step);
     step->call(step->layer, rows, (int8_t *)out, step->n * (int32_t)count, arena + step->scratch_offset, (int32_t)y);
     TRACED(out, step->out_row_bytes * count);
     state->y = (uint16_t)(y + count);
@@ -173,7 +180,7 @@ void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *
             const cortado_step_t *step = &steps[s];
             const cortado_port_t *port = program->ports + step->port;
             if (state[s].y < step->rows && ready(step, port, state, state[s].y)) {
-                run_row(step, port, &state[s], image, arena, rows);
+                run_row(program, step, port, &state[s], image, arena, rows);
                 CHECK(program, step, number, arena);
                 s = stage->steps; /* whatever became possible behind it goes first */
             }

@@ -1,0 +1,236 @@
+"""cortado profile, and cycles as text for the other commands."""
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import CortadoError, WrongResult
+from cortado.base.names import operator_base
+from cortado.cli.tables import in_columns
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.profile import LayerTime, Profile, Timing
+    from cortado.timing.cycles import Cycles
+    from cortado.timing.work import Spent, Work
+
+BAR = 24  # characters of the longest bar
+BEFORE = "(before the first layer)"
+CSV_COLUMNS = (
+    "layer",
+    "operator",
+    "module",
+    "macs",
+    "instructions",
+    "cycles_low",
+    "cycles_typical",
+    "cycles_high",
+    "percent",
+)
+
+
+def profile_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.opened import Artifact
+    from cortado.base.target import from_target_string
+    from cortado.cli.run import folder_of
+
+    if arguments.json and arguments.csv:
+        raise CortadoError("--json and --csv: name one of them")
+    targets = [] if arguments.target is None else [from_target_string(arguments.target)]
+    artifact = Artifact.open(folder_of(arguments.folder, targets))
+    for target in targets:
+        artifact = artifact.for_target(target)
+    with artifact.guarded():
+        _profile_artifact(arguments, artifact)
+
+
+def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> None:
+    from cortado.profile import clock_of, profile
+    from cortado.run.doctor import require
+    from cortado.run.runner import choose_board
+    from cortado.run.toolchain import Tool
+
+    artifact.check_bundle()
+    clock = clock_of(artifact, arguments.chip)
+    if choose_board(artifact.info.target, arguments.on) is None:
+        raise CortadoError(
+            f"a profile needs an emulated board, and {arguments.on} is none; `cortado targets` lists them"
+        )
+    samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
+    require((Tool.ARM_GCC, Tool.QEMU, Tool.CC))
+    found = profile(artifact, samples, arguments.on, clock)
+    if arguments.json:
+        print(json.dumps(_as_json(artifact, found), indent=2))
+    else:
+        print(_as_csv(found) if arguments.csv else "\n".join(_as_text(artifact, found)))
+    if not found.bit_exact:
+        raise WrongResult(f"the output on {found.board} differs from the reference")
+
+
+# ---- figures that other commands show too ----------------------------------------------------------------------------
+
+
+def cycles_json(cycles: "Cycles") -> dict[str, int]:
+    return {"low": round(cycles.low), "typical": round(cycles.typical), "high": round(cycles.high)}
+
+
+def milliseconds_json(timing: "Timing") -> dict[str, float] | None:
+    time = timing.milliseconds
+    if time is None:
+        return None
+    return {"low": round(time.low, 6), "typical": round(time.typical, 6), "high": round(time.high, 6)}
+
+
+def cycles_text(timing: "Timing") -> list[str]:
+    """A line for cycles, and one for time where a chip is named."""
+    cycles = timing.total.cycles
+    each = f"{timing.cpu.value}, grade: {timing.model.grade.value}"
+    lines = [f"{_short(cycles.typical)} cycles at zero wait states{_between(cycles, _short)} (a model; {each})"]
+    time = timing.milliseconds
+    if time is not None and timing.clock is not None:
+        at = f"{timing.clock.chip} at {timing.clock.hertz / 1e6:g} MHz"
+        lines.append(f"{_digits(time.typical)} ms{_between(time, _digits)} on {at}")
+    return lines
+
+
+def _between(ends: "Cycles", text: Callable[[float], str]) -> str:
+    low, high = text(ends.low), text(ends.high)
+    return "" if low == high else f", {low} to {high}"
+
+
+def _short(cycles: float) -> str:
+    return f"{cycles / 1e6:,.3f} M" if cycles >= 1e5 else f"{cycles:,.0f}"
+
+
+def _digits(value: float) -> str:
+    """Three digits of it, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# ---- JSON and CSV ---------------------------------------------------------------------------------------------------
+
+
+def _as_json(artifact: "Artifact", found: "Profile") -> dict[str, Any]:
+    from cortado.timing.cycles import NOTE
+
+    timing, report = found.timing, artifact.report
+    return {
+        "model": report.model,
+        "target": report.target,
+        "board": found.board,
+        "core": timing.cpu.value,
+        "bit_exact": found.bit_exact,
+        "macs": report.macs,
+        **_spent_json(timing.total),
+        "grade": timing.model.grade.value,
+        "sources": list(timing.model.sources),
+        "note": NOTE,
+        "chip": None if timing.clock is None else timing.clock.chip,
+        "clock_hz": None if timing.clock is None else timing.clock.hertz,
+        "milliseconds": milliseconds_json(timing),
+        "parts": _parts_json(timing.work),
+        "before": _spent_json(found.before),
+        "layers": [_layer_json(layer, found) for layer in found.layers],
+    }
+
+
+def _spent_json(spent: "Spent") -> dict[str, Any]:
+    return {"instructions": spent.instructions, "cycles": cycles_json(spent.cycles)}
+
+
+def _parts_json(work: "Work") -> dict[str, Any]:
+    from cortado.timing.parts import Part
+
+    return {part.value: _spent_json(work.part(part)) for part in Part}
+
+
+def _layer_json(layer: "LayerTime", found: "Profile") -> dict[str, Any]:
+    return {
+        "name": layer.report.name,
+        "operator": layer.report.operator,
+        "module": layer.report.module,
+        "macs": layer.report.macs,
+        **_spent_json(layer.spent),
+        "cycles_per_mac": _per_mac(layer),
+        "percent": round(_percent(layer.spent, found), 3),
+        "parts": _parts_json(layer.work),
+    }
+
+
+def _per_mac(layer: "LayerTime") -> float | None:
+    return round(layer.spent.cycles.typical / layer.report.macs, 4) if layer.report.macs else None
+
+
+def _percent(spent: "Spent", found: "Profile") -> float:
+    return 100 * spent.cycles.typical / max(found.timing.total.cycles.typical, 1)
+
+
+def _as_csv(found: "Profile") -> str:
+    """A line for each layer, the first for what comes before them."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(CSV_COLUMNS)
+    rows.writerow([BEFORE, "", "", 0, *_spent_csv(found.before, found)])
+    for layer in found.layers:
+        report = layer.report
+        rows.writerow([report.name, report.operator, report.module, report.macs, *_spent_csv(layer.spent, found)])
+    return text.getvalue().rstrip("\n")
+
+
+def _spent_csv(spent: "Spent", found: "Profile") -> list[Any]:
+    cycles = cycles_json(spent.cycles)
+    return [spent.instructions, cycles["low"], cycles["typical"], cycles["high"], f"{_percent(spent, found):.3f}"]
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+
+def _as_text(artifact: "Artifact", found: "Profile") -> list[str]:
+    from cortado.timing.cycles import NOTE
+
+    timing, report = found.timing, artifact.report
+    verdict = "bit-exact with the reference" if found.bit_exact else "NOT bit-exact with the reference"
+    per_mac = f", {timing.total.cycles.typical / report.macs:.2f} cycles per multiply-accumulate" if report.macs else ""
+    lines = [f"{report.model} for {report.target} on {found.board}, {verdict}"]
+    lines.append(f"{timing.total.instructions:,} instructions (exact){per_mac}")
+    lines += cycles_text(timing)
+    lines += ["", *_layer_lines(found), "", *_part_lines(found), "", NOTE]
+    return [*lines, *(f"  {source}" for source in timing.model.sources)]
+
+
+def _layer_lines(found: "Profile") -> list[str]:
+    rows = [("LAYER", "OPERATOR", "INSTRUCTIONS", "CYCLES", "PER MAC", "SHARE", "")]
+    most = max((layer.spent.cycles.typical for layer in found.layers), default=0)
+    for layer in found.layers:
+        per_mac = _per_mac(layer)
+        name = layer.report.module or layer.report.name
+        operator = operator_base(layer.report.operator)
+        product = "-" if per_mac is None else f"{per_mac:.2f}"
+        rows.append((name, operator, *_figures(layer.spent, found, most, product)))
+    rows.append((BEFORE, "", *_figures(found.before, found, most, "-")))
+    return in_columns([_aligned(row, rows) for row in rows])
+
+
+def _part_lines(found: "Profile") -> list[str]:
+    from cortado.timing.parts import Part
+
+    rows = [("WHERE IT GOES", "", "INSTRUCTIONS", "CYCLES", "", "SHARE", "")]
+    most = max(found.part(part).cycles.typical for part in Part)
+    rows += [(part.value, "", *_figures(found.part(part), found, most, "")) for part in Part]
+    return in_columns([_aligned(row, rows) for row in rows])
+
+
+def _figures(spent: "Spent", found: "Profile", most: float, product: str) -> tuple[str, str, str, str, str]:
+    length = round(BAR * spent.cycles.typical / most) if most else 0
+    cycles = f"{spent.cycles.typical:,.0f}"
+    return f"{spent.instructions:,}", cycles, product, f"{_percent(spent, found):.1f}%", "#" * length
+
+
+def _aligned(row: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Numbers, from the third column to the last but one, to the right."""
+    widths = [max(len(one[column]) for one in rows) for column in range(len(row))]
+    last = len(row) - 1
+    return [cell.rjust(widths[at]) if 2 <= at < last else cell for at, cell in enumerate(row)]

@@ -1,0 +1,112 @@
+"""A compiled model's time, layer by layer: instructions, which are exact, and cycles, which are a model's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cortado.artifact.opened import Artifact
+from cortado.artifact.report import LayerReport
+from cortado.base.arrays import ArrayType
+from cortado.base.chips import find_chip
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexM, CortexMTargetConfig
+from cortado.run.runner import choose_board, core_of
+from cortado.timing.cycles import Cycles, Model
+from cortado.timing.flow import BEFORE
+from cortado.timing.models import MODELS
+from cortado.timing.parts import Part
+from cortado.timing.work import Spent, Work
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A chip's."""
+
+    chip: str
+    hertz: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one inference spends on a core, and the clock that the core has, if a chip was named."""
+
+    cpu: CortexM
+    work: Work
+    clock: Clock | None = None
+
+    @property
+    def model(self) -> Model:
+        return MODELS[self.cpu]
+
+    @property
+    def total(self) -> Spent:
+        return self.work.total
+
+    @property
+    def milliseconds(self) -> Cycles | None:
+        """The cycles as time; None without a clock."""
+        if self.clock is None:
+            return None
+        cycles, per = self.total.cycles, self.clock.hertz / 1000
+        return Cycles(cycles.low / per, cycles.typical / per, cycles.high / per)
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """A kernel of the network, and what it spent with the row loop's work for it."""
+
+    report: LayerReport
+    spent: Spent
+    work: Work  # of this layer alone
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One inference, layer by layer. `before` is what runs before the first kernel."""
+
+    board: str
+    bit_exact: bool
+    timing: Timing
+    before: Spent
+    layers: tuple[LayerTime, ...]
+
+    def part(self, part: Part) -> Spent:
+        return self.timing.work.part(part)
+
+
+def clock_of(artifact: Artifact, name: str | None) -> Clock | None:
+    """Of the chip that is named now; or else when the model was compiled. One with another core is refused."""
+    compiled = artifact.report.chip
+    if name is None:
+        return None if compiled is None else Clock(compiled.name, compiled.clock_hz)
+    chip, target = find_chip(name), artifact.info.target
+    if target.cpu is CortexM.ANY:
+        raise CortadoError(f"{artifact.folder} was compiled for any core; say which with --target {chip.cpu.value}")
+    chip.require(target)
+    return Clock(chip.name, chip.megahertz * 1_000_000)
+
+
+def time_of(work: Work, target: CortexMTargetConfig, on: str | None, clock: Clock | None) -> Timing:
+    """What a run on an emulated board spent, as the time of its core."""
+    board = choose_board(target, on)
+    assert board is not None
+    return Timing(core_of(target, board), work, clock)
+
+
+def profile(
+    artifact: Artifact, samples: Sequence[Sequence[ArrayType]], on: str | None = None, clock: Clock | None = None
+) -> Profile:
+    """Runs the first sample on an emulated board, beside the reference."""
+    checked = artifact.run(samples[:1], on, timed=True)
+    work = checked.result.work
+    if work is None:
+        raise CortadoError(f"a profile needs an emulated board, and {checked.result.on} is none")
+    names = [step.name for step in artifact.store_rules().steps]
+    reports = artifact.report.layers
+    if names != [layer.name for layer in reports]:
+        raise CortadoError(f"{artifact.folder} holds two lists of layers that differ; compile the model again")
+    layers = tuple(
+        LayerTime(layer, work.step(number), Work({number: work.steps.get(number, {})}))
+        for number, layer in enumerate(reports)
+    )
+    timing = time_of(work, artifact.info.target, on, clock)
+    return Profile(checked.result.on, checked.bit_exact, timing, work.step(BEFORE), layers)

@@ -1,0 +1,1 @@
+"""Cycles: models of the cores' timing, over what the emulator counts exactly."""

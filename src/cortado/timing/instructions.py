@@ -1,0 +1,281 @@
+"""Instructions as a disassembler prints them: what kind each is, which registers it reads and writes."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+class Kind(Enum):
+    """What the timing of an instruction depends on."""
+
+    ALU = auto()
+    SHIFT = auto()  # shifts, bit fields, saturation and operands that are shifted
+    LIGHT = auto()  # moves, extensions, additions of a small number: what some cores run beside another one
+    MULTIPLY = auto()
+    ACCUMULATE = auto()
+    LONG_MULTIPLY = auto()
+    LONG_ACCUMULATE = auto()
+    DIVIDE = auto()
+    LOAD = auto()
+    STORE = auto()
+    LOAD_PAIR = auto()
+    STORE_PAIR = auto()
+    LOAD_MANY = auto()
+    STORE_MANY = auto()
+    BRANCH = auto()  # conditional or not, to a fixed place
+    CALL = auto()
+    JUMP = auto()  # to what a register says
+    TABLE_JUMP = auto()
+    LOOP_START = auto()
+    LOOP_END = auto()
+    IT = auto()
+    NOTHING = auto()
+    BARRIER = auto()
+    FLOAT = auto()
+    FLOAT_ACCUMULATE = auto()
+    FLOAT_DIVIDE = auto()
+    FLOAT_LOAD = auto()
+    FLOAT_STORE = auto()
+    VECTOR_LOAD = auto()
+    VECTOR_STORE = auto()
+    VECTOR_MULTIPLY = auto()
+    VECTOR_INTEGER = auto()
+    VECTOR_MOVE = auto()  # between vectors and core registers
+    VECTOR_CONTROL = auto()  # predicates
+
+
+LOADS = frozenset({Kind.LOAD, Kind.LOAD_PAIR, Kind.LOAD_MANY, Kind.FLOAT_LOAD})
+VECTORS = frozenset(kind for kind in Kind if kind.name.startswith("VECTOR"))
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction. `base` are the registers that make its address, `target` is where a branch goes."""
+
+    address: int
+    size: int
+    function: str
+    name: str  # the mnemonic without width and types
+    operands: str
+    kind: Kind
+    writes: frozenset[str]
+    reads: frozenset[str]
+    base: frozenset[str] = frozenset()
+    count: int = 0  # registers in its list
+    register_offset: bool = False
+    updates_base: bool = False
+    target: int | None = None
+
+    @property
+    def from_code(self) -> bool:
+        """A load of a constant beside the code."""
+        return "pc" in self.base
+
+    @property
+    def writes_pc(self) -> bool:
+        return "pc" in self.writes
+
+
+_CONDITION = "(?:eq|ne|cs|hs|cc|lo|mi|pl|vs|vc|hi|ls|ge|lt|gt|le)"
+# The first that matches the beginning of the mnemonic, types cut off, is the kind.
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    (rf"b{_CONDITION}?$|cbn?z$", Kind.BRANCH),
+    (r"bl$", Kind.CALL),
+    (r"bx|blx", Kind.JUMP),
+    (r"tb[bh]", Kind.TABLE_JUMP),
+    (r"(dls|wls)", Kind.LOOP_START),
+    (r"(le|letp|lctp)$", Kind.LOOP_END),
+    (r"it[te]{0,3}$", Kind.IT),
+    (r"nop", Kind.NOTHING),
+    (r"dsb|dmb|isb", Kind.BARRIER),
+    (r"ldrd", Kind.LOAD_PAIR),
+    (r"strd", Kind.STORE_PAIR),
+    (r"ldr", Kind.LOAD),
+    (r"str", Kind.STORE),
+    (r"ldm|pop|vpop|vldm", Kind.LOAD_MANY),
+    (r"stm|push|vpush|vstm", Kind.STORE_MANY),
+    (r"[su]mlal|smlsld|umaal", Kind.LONG_ACCUMULATE),
+    (r"[su]mull", Kind.LONG_MULTIPLY),
+    (r"mla|mls|smla|smmla|smls|smmls", Kind.ACCUMULATE),
+    (r"mul|smul|smmul|smua|smus", Kind.MULTIPLY),
+    (r"[su]div", Kind.DIVIDE),
+    (r"(lsl|lsr|asr|ror|rrx|bf[ci]|[su]bfx|[su]sat|pkh|rbit|rev|clz|[su]xta|[su]xtb16)", Kind.SHIFT),
+    (r"(mov|[su]xt[bh])", Kind.LIGHT),
+)
+_VECTOR_KINDS: tuple[tuple[str, Kind], ...] = (
+    (r"vld", Kind.VECTOR_LOAD),
+    (r"vst", Kind.VECTOR_STORE),
+    (r"vctp|vpst|vpnot|vmsr|vmrs", Kind.VECTOR_CONTROL),
+    (r"vr?ml|vq?r?d?mul|vrmulh|vmulh|vqr?dml|vfm|vaddl?v|vcmp|vpt|vcmul|vcmla", Kind.VECTOR_MULTIPLY),
+    (r"vmov", Kind.VECTOR_MOVE),
+)
+_FLOAT_KINDS: tuple[tuple[str, Kind], ...] = (
+    (r"vldr", Kind.FLOAT_LOAD),
+    (r"vstr", Kind.FLOAT_STORE),
+    (r"vfn?m|vn?ml", Kind.FLOAT_ACCUMULATE),
+    (r"vdiv|vsqrt", Kind.FLOAT_DIVIDE),
+)
+_REGISTER = re.compile(r"\b(r\d+|sp|lr|pc|ip|fp|sl|sb|[qds]\d+)\b")
+_ALIASES = {"ip": "r12", "fp": "r11", "sl": "r10", "sb": "r9"}
+_LINE = re.compile(r"^\s*([0-9a-f]+):\t([0-9a-f ]+?)\s*\t(\S+)\s*(.*)$")
+_FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+# Instructions that write nothing but flags, and those whose first two operands are results.
+_COMPARES = re.compile(r"cmp|cmn|tst|teq|vcmp|vpt|vctp")
+_TWO_RESULTS = re.compile(r"[su]mull|[su]mlal|umaal|ldrd|lsll|lsrl|asrl|vmlaldav|vmlalv|vrmlal|vaddlv")
+_READ_THEIR_RESULT = re.compile(
+    r"[su]mlal|umaal|movt|bfi|bfc|vml[as]|vfma|vfms|vqr?dml|vq?r?shru?nt|vq?movu?nt"
+    r"|vn?ml[as]|vfn?m[as]"
+)
+# Sums across a vector: they add to their result if their name says so, before a letter for the predicate.
+_ACROSS = re.compile(r"v(r?ml[as]l?d?a?|addl?|max|min|maxa|mina)v")
+_ADDS_UP = re.compile(r"vax?[te]?$")
+
+
+def registers(text: str) -> list[str]:
+    """The registers of a piece of text; halves and quarters of a vector register are the whole."""
+    return [_register(name) for name in _REGISTER.findall(text)]
+
+
+def _register(name: str) -> str:
+    if name[0] in "ds" and name[1:].isdecimal():
+        return f"q{int(name[1:]) // (2 if name[0] == 'd' else 4)}"
+    return _ALIASES.get(name, name)
+
+
+def parse(text: str) -> dict[int, Instruction]:
+    """What `objdump -d` prints, by address; data between the functions is left out."""
+    found: dict[int, Instruction] = {}
+    function = ""
+    for line in text.splitlines():
+        head = _FUNCTION.match(line)
+        if head is not None:
+            function = head[1]
+            continue
+        match = _LINE.match(line)
+        if match is not None and not match[3].startswith("."):
+            size = len(match[2].replace(" ", "")) // 2
+            one = _instruction(int(match[1], 16), size, function, match[3], match[4])
+            found[one.address] = one
+    return found
+
+
+def _instruction(address: int, size: int, function: str, mnemonic: str, rest: str) -> Instruction:
+    operands = re.split(r"\s*[;@]", rest)[0].strip()
+    name = mnemonic.split(".")[0]
+    kind = _kind(name, operands)
+    if kind in (Kind.BRANCH, Kind.CALL, Kind.LOOP_END):
+        target = re.search(r"\b([0-9a-f]+) <", operands)
+        reads = frozenset(registers(operands.split("<")[0]))
+        return Instruction(
+            address,
+            size,
+            function,
+            name,
+            operands,
+            kind,
+            frozenset(),
+            reads,
+            target=int(target[1], 16) if target else None,
+        )
+    if "[" in operands:
+        return _memory(address, size, function, name, operands, kind)
+    if "{" in operands:
+        return _many(address, size, function, name, operands, kind)
+    writes, reads = _results(name, operands)
+    return Instruction(address, size, function, name, operands, kind, writes, reads)
+
+
+def _kind(name: str, operands: str) -> Kind:
+    if name.startswith("v") and not name.startswith(("vpush", "vpop", "vldm", "vstm")):
+        vector = re.search(r"\bq\d", operands) or name.startswith(("vctp", "vpst", "vpt", "vpnot"))
+        core = re.search(r"\b(r\d|ip|lr|fp|sl|sb)", operands)
+        if not vector and name == "vmov" and core:
+            return Kind.VECTOR_MOVE if re.match(r"[qd]\d", operands) else Kind.FLOAT
+        table, other = (_VECTOR_KINDS, Kind.VECTOR_INTEGER) if vector else (_FLOAT_KINDS, Kind.FLOAT)
+        found = next((kind for pattern, kind in table if re.match(pattern, name)), other)
+        return Kind.VECTOR_INTEGER if found is Kind.VECTOR_MOVE and not core else found
+    kind = next((kind for pattern, kind in _KINDS if re.match(pattern, name)), Kind.ALU)
+    if kind is Kind.ALU and re.search(r",\s*(lsl|lsr|asr|ror|rrx)\b", operands):
+        return Kind.SHIFT
+    if kind is Kind.ALU and re.match(r"(add|sub)s?$", name) and "#" in operands:
+        return Kind.LIGHT
+    jumps = kind in (Kind.ALU, Kind.LIGHT, Kind.SHIFT) and operands.startswith("pc,")
+    return Kind.JUMP if jumps else kind
+
+
+def _results(name: str, operands: str) -> tuple[frozenset[str], frozenset[str]]:
+    parts = [registers(part) for part in operands.split(",")]
+    if _COMPARES.match(name) or not parts or name.startswith(("b", "cb", "tb")):
+        return frozenset(), frozenset(registers(operands))
+    results = 2 if _TWO_RESULTS.match(name) else 1
+    writes = frozenset(register for part in parts[:results] for register in part)
+    reads = frozenset(register for part in parts[results:] for register in part)
+    return writes, reads | writes if _reads_its_result(name, len(parts)) else reads
+
+
+def _reads_its_result(name: str, operands: int) -> bool:
+    if _ACROSS.match(name):
+        return _ADDS_UP.search(name) is not None
+    in_place = operands == 2 and not re.match(r"v|mov|mvn|[su]xt|rev|rbit|clz|neg|dls|wls", name)
+    return in_place or _READ_THEIR_RESULT.match(name) is not None
+
+
+def _memory(address: int, size: int, function: str, name: str, operands: str, kind: Kind) -> Instruction:
+    data, _, place = operands.partition("[")
+    inner, _, after = place.partition("]")
+    base = frozenset(registers(inner))
+    values = frozenset(registers(data))
+    updates = "!" in after or after.startswith(",")
+    is_load = name.startswith(("ldr", "vld", "tb"))
+    updated = frozenset(registers(inner.split(",")[0])) if updates else frozenset()
+    return Instruction(
+        address,
+        size,
+        function,
+        name,
+        operands,
+        kind,
+        writes=(values if is_load else frozenset()) | updated,
+        reads=base | frozenset(registers(after)) | (frozenset() if is_load else values),
+        base=base,
+        register_offset=re.search(r",\s*(r\d+|ip|lr|fp|sl|sb)\b", inner) is not None,
+        updates_base=updates,
+    )
+
+
+def _many(address: int, size: int, function: str, name: str, operands: str, kind: Kind) -> Instruction:
+    head, _, rest = operands.partition("{")
+    listed = rest.rstrip("}^")
+    names: list[str] = []
+    for part in listed.split(","):
+        ends = re.findall(r"[rsd]\d+", part) if "-" in part else []
+        if len(ends) == 2:
+            names += [f"{ends[0][0]}{n}" for n in range(int(ends[0][1:]), int(ends[1][1:]) + 1)]
+        else:
+            names.append(part.strip())
+    values = frozenset(_register(name) for name in names)
+    base = frozenset(registers(head)) or frozenset({"sp"})
+    is_load = kind is Kind.LOAD_MANY
+    updates = "!" in head or not head
+    return Instruction(
+        address,
+        size,
+        function,
+        name,
+        operands,
+        kind,
+        writes=(values if is_load else frozenset()) | (base if updates else frozenset()),
+        reads=base | (frozenset() if is_load else values),
+        base=base,
+        count=len(names),
+        updates_base=updates,
+    )
+
+
+def by_function(code: Mapping[int, Instruction]) -> dict[str, list[Instruction]]:
+    """Instructions in the order of their addresses; two functions of one name count as one."""
+    functions: dict[str, list[Instruction]] = {}
+    for address in sorted(code):
+        functions.setdefault(code[address].function, []).append(code[address])
+    return functions
