@@ -211,11 +211,15 @@ def test_warnings_are_errors() -> None:
 
 
 def test_only_warnings_of_named_third_parties_are_ignored() -> None:
+    """And those that a compile tells of a test's calibration data."""
     first, *others = PROJECT["tool"]["pytest"]["ini_options"]["filterwarnings"]
     assert first == "error"
     for entry in others:
-        action, _, _, module = entry.split(":")
+        action, _, category, *modules = entry.split(":")
         assert action == "ignore"
+        if category == "cortado.base.errors.CortadoWarning":
+            continue
+        (module,) = modules
         assert module.split(".")[0].rstrip("*") in {"executorch", "torch", "torchao", "importlib", "copyreg"}
 
 
