@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
 aten = torch.ops.aten
 
-CHANNELS, SIZE, SAMPLES = 4, 8, 16
+CHANNELS, SIZE, SAMPLES = 4, 8, 64  # of fewer samples a head's decibels are a matter of luck
 LOST = 1.0  # decibels, at most
 
 # ---- networks --------------------------------------------------------------------------------------------------------
@@ -158,12 +158,15 @@ def gains(seed: int) -> list[float]:
     return [mine - that for mine, that in zip(of_outputs(wanted, ours), of_outputs(wanted, theirs), strict=True)]
 
 
-@pytest.mark.parametrize("seed", range(6))
+QUICK = (1, 26, 28, 29)  # with one range for all sigmoids two of them lost more
+
+
+@pytest.mark.parametrize("seed", QUICK)
 def test_no_tensor_pays_for_another(seed: int) -> None:
     assert min(gains(seed)) > -LOST
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6, 60))
+@pytest.mark.parametrize("seed", [seed for seed in range(60) if seed not in QUICK])
 def test_no_tensor_pays_for_another_in_many_networks(seed: int) -> None:
     assert min(gains(seed)) > -LOST

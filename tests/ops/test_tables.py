@@ -124,9 +124,9 @@ def test_tables_are_right_for_all_256_codes(every_function: Single) -> None:
         (lambda x: torch.sigmoid(x).reshape(-1).unsqueeze(0), UNIT_INTERVAL),
     ],
 )
-def test_fixed_output_parameters(function: Callable[[Tensor], Tensor], qparams: QParams) -> None:
+def test_usual_output_parameters(function: Callable[[Tensor], Tensor], qparams: QParams) -> None:
     """They survive data movement: nothing is rescaled behind them."""
-    lowered = lower_with(Expression(function), randn(3, 8, scale=0.1))
+    lowered = lower_with(Expression(function), randn(3, 8, scale=4.0))
     last = next(call for call in lowered.graph.calls if call.name == lowered.graph.outputs[0])
     assert QParams(last.arguments["scale"], last.arguments["zero_point"]) == qparams
     assert len(lowered.kernels) == 1

@@ -7,6 +7,8 @@ pass over the operand; one scale for all costs the operand's other readers some 
    there is only one, values beyond the range of its output saturate, as they would behind it.
 2. An operand that others read too shares its scale with the join where that makes no step more than `LOSS` times
    larger, and keeps its own otherwise.
+
+In the same way a sigmoid or a tanh has its usual range where that makes its steps at most `LOSS` times larger.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +21,6 @@ from cortado.frontend.ranges import choose_range, odd_samples
 from cortado.options import CalibrationMethod
 
 LOSS = 1.12  # 1 dB
-PART = 0.5  # of a usual range; a tensor that stays within less has a range of its own
 LEAST = 2.0**-8  # of an operand's range that an output may have: kernels' factors have their limits
 
 
@@ -83,9 +84,9 @@ def share(prepared: GraphModule, method: CalibrationMethod) -> None:
 
 
 def _take_usual(observer: RangeObserver) -> None:
-    """A sigmoid has all of [0, 1), what calibration has not seen of it too, unless it hardly leaves zero."""
+    """A sigmoid has all of [0, 1), what calibration has not seen of it too, unless that makes its steps larger."""
     low, high = observer.usual or (0.0, 0.0)
-    if observer.usual is not None and _seen(observer).span > PART * (high - low):
+    if observer.usual is not None and LOSS * _seen(observer).span > high - low:
         observer.set_range(low, high)
         observer.seen.clear()
 

@@ -54,8 +54,8 @@ class Joined:
 
 @dataclass(frozen=True)
 class Usually:
-    """The output has these quantization parameters (a sigmoid's), unless calibration saw a small part of their range
-    only."""
+    """The output has these quantization parameters (a sigmoid's), unless those of what calibration saw are clearly
+    finer."""
 
     qparams: QParams
 
