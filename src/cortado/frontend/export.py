@@ -38,10 +38,11 @@ from cortado.frontend.sharing import share
 from cortado.frontend.writes import written
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ops._float import constant_data
-from cortado.options import DEFAULTS, Options
+from cortado.options import DEFAULTS, CalibrationMethod, Options
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
+AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
 
 
@@ -346,7 +347,7 @@ def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence
             outputs = captured.eager.check_codes(where, batch, module(*batch), steps)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(outputs)))
-    return Quantized(converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked))
+    return Quantized(converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked), how=AS_IT_CAME)
 
 
 def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
