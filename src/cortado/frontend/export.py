@@ -32,7 +32,7 @@ from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.qat import QatModel, as_deployed, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
-from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
+from cortado.frontend.quantizer import SETTLED, SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
 from cortado.frontend.writes import written
@@ -391,7 +391,7 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
 
 
 def _prepare(module: GraphModule) -> GraphModule:
-    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer())
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=SETTLED))
     return prepared
 
 
