@@ -134,11 +134,8 @@ def test_other_quantizers_scales_are_kept(name: str, fold: bool) -> None:
 def test_joins_of_small_values_by_cortados_quantizer_in_pt2es_hands() -> None:
     """Nothing is settled after the calibration that PT2E does: every observer has to know its own range."""
     batches = [(0.05 * x,) for (x,) in images(4)]
-    model = Function(
-        lambda m, x: torch.cat([m.a(x), m.b(x)], 1), a=seeded(nn.Conv2d(3, 4, 1)), b=seeded(nn.Conv2d(3, 2, 1))
-    )
-    for layer in (model.a, model.b):
-        nn.init.zeros_(layer.bias)
+    layers = {"a": seeded(nn.Conv2d(3, 4, 1, bias=False)), "b": seeded(nn.Conv2d(3, 2, 1, bias=False))}
+    model = Function(lambda m, x: torch.cat([m.a(x), m.b(x)], 1), **layers)
     found = converted(model, CortexMQuantizer(), batches)
     with torch.no_grad():
         assert min(decibels(model(*batch), found(*batch)) for batch in batches) > 30
