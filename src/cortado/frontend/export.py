@@ -32,16 +32,17 @@ from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.qat import QatModel, as_deployed, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
-from cortado.frontend.quantizer import SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
+from cortado.frontend.quantizer import SETTLED, SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
 from cortado.frontend.writes import written
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ops._float import constant_data
-from cortado.options import DEFAULTS, Options
+from cortado.options import DEFAULTS, CalibrationMethod, Options
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
+AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
 
 
@@ -346,7 +347,7 @@ def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence
             outputs = captured.eager.check_codes(where, batch, module(*batch), steps)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(outputs)))
-    return Quantized(converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked))
+    return Quantized(converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked), how=AS_IT_CAME)
 
 
 def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
@@ -390,7 +391,7 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
 
 
 def _prepare(module: GraphModule) -> GraphModule:
-    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer())
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=SETTLED))
     return prepared
 
 

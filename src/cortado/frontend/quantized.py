@@ -12,6 +12,7 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams
@@ -116,8 +117,8 @@ def _name(node: Node) -> str:
 
 def _check_known(node: Node) -> None:
     text = str(node.target)
-    scales = [bind(node).get(name) for name in ("scale", "scales")]
-    if "choose_qparams" in text or any(isinstance(scale, Node) and not is_constant(scale) for scale in scales):
+    parameters = [bind(node).get(name) for name in ("scale", "scales", "zero_point", "zero_points")]
+    if "choose_qparams" in text or any(_constant(value) is None for value in parameters if value is not None):
         raise CortadoError(
             f"{_name(node)} chooses a scale for every input anew (dynamic quantization), expected scales that are "
             f"constant; quantize with is_dynamic=False and calibrate, or give the float model, which Cortado quantizes "
@@ -164,15 +165,31 @@ def _fold_constant(node: Node) -> Grid:
     )
 
 
+def _constant(value: Any) -> Tensor | None:
+    """A number, a constant, or what is computed from constants alone; None for what hangs on the model's inputs."""
+    if not isinstance(value, Node):
+        return torch.as_tensor(value)
+    if is_constant(value):
+        return constant_data(value)
+    known = {one: _constant(one) for one in value.all_input_nodes}
+    if value.op != "call_function" or any(data is None for data in known.values()):
+        return None
+    target: Any = value.target
+    result: Tensor = target(*map_arg(value.args, known.get), **map_arg(value.kwargs, known.get))
+    return result
+
+
 def _tensor(value: Any) -> Tensor:
-    return constant_data(value) if isinstance(value, Node) else torch.as_tensor(value)
+    data = _constant(value)
+    assert data is not None  # `_check_known` has seen it
+    return data
 
 
 def _run(node: Node, data: Tensor) -> Tensor:
     """What a quantize or dequantize makes of constant data."""
     rest = {name: value for name, value in bind(node).values.items() if name != "input"}
     target: Any = node.target
-    result: Tensor = target(data, **{n: constant_data(v) if isinstance(v, Node) else v for n, v in rest.items()})
+    result: Tensor = target(data, **{n: _tensor(v) if isinstance(v, Node) else v for n, v in rest.items()})
     return result
 
 

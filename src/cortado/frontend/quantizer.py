@@ -193,7 +193,10 @@ class Scheme:
     after: Callable[[GraphModule], None] = lambda module: None
 
 
-POST_TRAINING = Scheme(ACTIVATION, weight_spec, usual_spec, EDGE)
+ALONE = Scheme(ACTIVATION, weight_spec, fixed_spec, None)
+"""For PT2E as users call it."""
+SETTLED = Scheme(ACTIVATION, weight_spec, usual_spec, EDGE)
+"""For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""
 
 
 def _training() -> Scheme:
@@ -208,9 +211,9 @@ class CortexMQuantizer(Quantizer):
     For prepare_pt2e, and with `is_qat=True` for prepare_qat_pt2e.
     """
 
-    def __init__(self, is_qat: bool = False) -> None:
+    def __init__(self, is_qat: bool = False, scheme: Scheme = ALONE) -> None:
         super().__init__()
-        self.scheme = _training() if is_qat else POST_TRAINING
+        self.scheme = _training() if is_qat else scheme
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         self.scheme.before(model)

@@ -259,7 +259,7 @@ def _same_numbers(a: Tensor, b: Tensor) -> bool:
 
 # ---- what does not fit ---------------------------------------------------------------------------------------
 
-WEIGHTS = "int8 from -127 to 127 with zero point 0 and one scale, or one for each output channel"
+WEIGHTS = "int8 with zero point 0 and one scale, or one for each output channel"
 
 
 def _missing(node: Node, operand: Node) -> CortadoError:
