@@ -22,12 +22,12 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Array, Call, Kernel, Lowering, Quantization, Role
 from cortado.ops import packing
-from cortado.ops._convolution import check_sums, sum_bounds, without_vectors
+from cortado.ops._convolution import SUFFIX, check_sums, sum_bounds
 from cortado.ops.conv2d import LINEAR_GROUP
 
 SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
@@ -219,12 +219,12 @@ def out_factor(step: float, out: QParams) -> dict[str, int]:
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
-SOURCES = (*LINEAR_GROUP, "cortado_sigmoid.c", "cortado_scratch.c")
+_PRODUCTS = {Core.PORTABLE: ("products_s8.c",), Core.MVE: ("products_s8__mve.S",)}
+_BY_LINEAR_LAYERS = ("products_s8__scalar_dsp.c", *LINEAR_GROUP)
 
 
 def _stream(path: Path, gates: int, core: Core) -> Array:
     """Rows in the order the kernels read them: a few units at a time, of these gate after gate."""
-    core = without_vectors(core)
     together, units = packing.group_channels(core), len(path.bias) // gates
     blocks = -(-units // together)
 
@@ -246,9 +246,11 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
     rows = 2 if more.get("gives_cells") else 1 if start else 0
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
+    products = Function(f"cortado_products_s8{'__' if SUFFIX[core] else ''}{SUFFIX[core]}")
+    operands = (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, products)
     return Kernel(
-        call=CCall(f"cortado_{name}_s8", (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH)),
-        sources=(f"{name}_s8.c", *SOURCES),
+        call=CCall(f"cortado_{name}_s8", operands),
+        sources=(f"{name}_s8.c", *_PRODUCTS.get(core, _BY_LINEAR_LAYERS), "cortado_sigmoid.c", "cortado_scratch.c"),
         struct="cortado_recurrent_t",
         fields={
             "in_c": inputs,
@@ -264,6 +266,7 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
             "start_multiplier": call["start_multiplier"],
             "start_shift": call["start_shift"],
             **more,
+            "together": packing.group_channels(core),
             "zero": Array(np.full(units, call["out_zero_point"], dtype=np.int8)),
             "weights_x": _stream(_constants(call, "x"), gates, core),
             "weights_h": _stream(_constants(call, "h"), gates, core),

@@ -218,12 +218,13 @@ def group_channels(core: Core) -> int:
 
 
 def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) -> Int8:
-    """The stream of linear_group_s8__scalar_dsp.S: [out_c, in_c] weights, a few channels at a time, and behind them
-    the row of `tables` of each."""
+    """The stream of linear_group_s8__scalar_dsp.S, products_s8.c or products_s8__mve.S: [out_c, in_c] weights, a few
+    channels at a time, and behind them the row of `tables` of each."""
     together = group_channels(core)
     flat = _pad(weights, 0, together)
-    if core is Core.DSP:  # four products of each channel in turn
-        flat = _pad(flat, 1, 4).reshape(-1, together, -(-weights.shape[1] // 4), 4).transpose(0, 2, 1, 3)
+    block = {Core.DSP: 4, Core.MVE: 16}.get(core)
+    if block is not None:  # so many products of each channel in turn
+        flat = _pad(flat, 1, block).reshape(-1, together, -(-weights.shape[1] // block), block).transpose(0, 2, 1, 3)
     elif core is not Core.SMALL:
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
     tables = _pad(tables.astype(np.int64), 0, together)

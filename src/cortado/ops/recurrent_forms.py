@@ -243,9 +243,7 @@ def unsupported(bound: Bound) -> Reject | None:
     per_layer = 4 if bound["has_biases"] else 2
     layers = int(bound["num_layers"]) * (2 if bound["bidirectional"] else 1)
     if len(bound["params"]) != per_layer * layers:
-        return Reject(
-            "has projections (proj_size), which no kernel computes; use a linear layer behind it instead"
-        )
+        return Reject("has projections (proj_size), which no kernel computes; use a linear layer behind it instead")
     return None
 
 

@@ -249,16 +249,27 @@ typedef struct {
     int32_t cell_bits;                              /* LSTM: steps of 2^(cell_bits - 15) */
     int32_t gives_cells;                            /* LSTM: the output is the cells' codes */
     int32_t given_multiplier, given_shift, given_offset;
-    int32_t relu;             /* RNN */
-    const int8_t *zero;       /* [units] codes of 0 */
-    const int8_t *weights_x;  /* a stream, for the core */
-    const int8_t *weights_h;
+    int32_t relu;                        /* RNN */
+    int32_t together;                    /* rows of weights whose products are computed together: 3 or 4 */
+    const int8_t *zero;                  /* [units] codes of 0 */
+    const int8_t *weights_x, *weights_h; /* streams for `products` */
 } cortado_recurrent_t;
 
+/* Adds n > 0 products of each row to its sum; returns the weights behind them. Each reads a stream of its own;
+ * __scalar 3 rows on small cores, all others 4. */
+typedef const int8_t *(*cortado_products_t)(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+
+const int8_t *cortado_products_s8(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_products_s8__scalar(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_products_s8__dsp(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_products_s8__mve(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
-                     int8_t *out, void *scratch);
-void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch);
-void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch);
+                     int8_t *out, void *scratch, cortado_products_t products);
+void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
+                    cortado_products_t products);
+void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
+                    cortado_products_t products);
 int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);

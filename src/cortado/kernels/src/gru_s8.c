@@ -14,17 +14,17 @@ static int32_t next_state(int32_t reset, int32_t update, int32_t new_x, int32_t 
 }
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out)
+                 int8_t *out, cortado_products_t products)
 {
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
     (void)out;
-    for (int32_t j = 0; j < L->units; j += CORTADO_LINEAR_CHANNELS) {
-        int32_t gx[3][CORTADO_LINEAR_CHANNELS], gh[3][CORTADO_LINEAR_CHANNELS];
+    for (int32_t j = 0; j < L->units; j += L->together) {
+        int32_t gx[3][CORTADO_ROWS], gh[3][CORTADO_ROWS];
         for (int32_t g = 0; g < 3; g++) {
-            wx = cortado_path(x, wx, L->in_c, gx[g]);
-            wh = cortado_path(before, wh, L->units, gh[g]);
+            wx = cortado_path(L, x, wx, L->in_c, gx[g], products);
+            wh = cortado_path(L, before, wh, L->units, gh[g], products);
         }
-        for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS && j + i < L->units; i++) {
+        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
             const int32_t h = next_state(gx[0][i] + gh[0][i], gx[1][i] + gh[1][i], gx[2][i], gh[2][i], state[j + i]);
             state[j + i] = (int16_t)h;
             after[j + i] = cortado_hidden(L, h);
@@ -32,7 +32,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
     }
 }
 
-void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch)
+void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch, cortado_products_t products)
 {
     int16_t *state = scratch;
     int8_t *first = (int8_t *)(state + L->units);
@@ -45,7 +45,7 @@ void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t
             }
             CORTADO_STAY_A_LOOP;
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, state, NULL, step);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, state, NULL, step, products);
         in += L->steps * L->in_c;
         out += L->steps * L->units;
     }

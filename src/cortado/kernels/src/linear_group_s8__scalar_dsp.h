@@ -18,21 +18,6 @@
 /* Adds n > 0 products (n a multiple of 4 on DSP cores) to each sum; returns the weights after them. */
 const int8_t *CORTADO_ISA(cortado_linear_group_s8)(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
 
-/* A word of a stream. */
-static inline int32_t cortado_stream_word(const int8_t *stream)
-{
-#if CORTADO_SMALL_CORE
-    /* Three rows of any length may lie before it. */
-    int32_t v = 0;
-    for (int i = 3; i >= 0; i--) {
-        v = cortado_shl(v, 8) | (uint8_t)stream[i];
-    }
-    return v;
-#else
-    return cortado_load4(stream);
-#endif
-}
-
 /* The products of one group; returns the stream after them. */
 static inline const int8_t *cortado_group_products(const int8_t *x, const int8_t *stream, int32_t n, int32_t *sums)
 {

@@ -6,6 +6,20 @@
  */
 #include "linear_group_s8__scalar_dsp.h"
 
+static int32_t word(const int8_t *stream)
+{
+#if CORTADO_SMALL_CORE
+    /* Three rows of any length may lie before it. */
+    int32_t v = 0;
+    for (int i = 3; i >= 0; i--) {
+        v = cortado_shl(v, 8) | (uint8_t)stream[i];
+    }
+    return v;
+#else
+    return cortado_load4(stream);
+#endif
+}
+
 /* The rounding of every operator, for |sum| < 2^30 and a right shift of `less` + 1. */
 static int32_t scaled(int32_t sum, int32_t multiplier, int32_t less)
 {
@@ -34,7 +48,7 @@ void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int
             stream = cortado_group_products(in, stream, L->in_c, sums);
             for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS; i++, stream += 12) {
                 if (oc < channels) {
-                    const int32_t v = scaled(sums[i] + cortado_stream_word(stream), cortado_stream_word(stream + 4), cortado_stream_word(stream + 8)) + offset;
+                    const int32_t v = scaled(sums[i] + word(stream), word(stream + 4), word(stream + 8)) + offset;
                     *out++ = (int8_t)cortado_clamp(v, low, high);
                     oc++;
                 }

@@ -24,19 +24,19 @@ static int32_t narrowed(int32_t cell, int32_t bits)
 }
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *cells,
-                 int8_t *out)
+                 int8_t *out, cortado_products_t products)
 {
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
-    for (int32_t j = 0; j < L->units; j += CORTADO_LINEAR_CHANNELS) {
-        int32_t gate[GATES][CORTADO_LINEAR_CHANNELS], h[CORTADO_LINEAR_CHANNELS];
+    for (int32_t j = 0; j < L->units; j += L->together) {
+        int32_t gate[GATES][CORTADO_ROWS], h[CORTADO_ROWS];
         for (int32_t g = 0; g < GATES; g++) {
-            wx = cortado_path(x, wx, L->in_c, gate[g]);
-            wh = cortado_path(before, wh, L->units, h);
-            for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS; i++) {
+            wx = cortado_path(L, x, wx, L->in_c, gate[g], products);
+            wh = cortado_path(L, before, wh, L->units, h, products);
+            for (int32_t i = 0; i < L->together; i++) {
                 gate[g][i] = cortado_sat16(gate[g][i] + h[i]);
             }
         }
-        for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS && j + i < L->units; i++) {
+        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
             const int32_t c = next_cell(gate[INPUT][i], gate[FORGET][i], gate[NEW][i], cells[j + i], L->cell_bits);
             cells[j + i] = (int16_t)c;
             after[j + i] =
@@ -50,7 +50,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
 }
 
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
-                     int8_t *out, void *scratch)
+                     int8_t *out, void *scratch, cortado_products_t products)
 {
     int16_t *cells = scratch;
     int8_t *rows = (int8_t *)(cells + L->units);
@@ -70,7 +70,7 @@ void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_
                 first[i] = (int8_t)cortado_clamp(cortado_started(L, *start++) + L->out_offset, -128, 127);
             }
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, L->gives_cells ? rows : NULL, step);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, L->gives_cells ? rows : NULL, step, products);
         in += L->steps * L->in_c;
         out += L->steps * L->units;
     }

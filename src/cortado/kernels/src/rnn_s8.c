@@ -7,16 +7,16 @@
 #include "cortado_recurrent.h"
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out)
+                 int8_t *out, cortado_products_t products)
 {
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
     (void)state;
     (void)out;
-    for (int32_t j = 0; j < L->units; j += CORTADO_LINEAR_CHANNELS) {
-        int32_t gate[CORTADO_LINEAR_CHANNELS], h[CORTADO_LINEAR_CHANNELS];
-        wx = cortado_path(x, wx, L->in_c, gate);
-        wh = cortado_path(before, wh, L->units, h);
-        for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS && j + i < L->units; i++) {
+    for (int32_t j = 0; j < L->units; j += L->together) {
+        int32_t gate[CORTADO_ROWS], h[CORTADO_ROWS];
+        wx = cortado_path(L, x, wx, L->in_c, gate, products);
+        wh = cortado_path(L, before, wh, L->units, h, products);
+        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
             const int32_t sum = gate[i] + h[i];
             after[j + i] = L->relu ? (int8_t)cortado_min(((cortado_max(sum, 0) + 128) >> 8) + L->out_offset, 127)
                                    : cortado_hidden(L, cortado_tanh(cortado_sat16(sum)));
@@ -24,7 +24,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
     }
 }
 
-void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch)
+void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch, cortado_products_t products)
 {
     int8_t *first = scratch;
     for (int32_t s = 0; s < L->sequences; s++) {
@@ -33,7 +33,7 @@ void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t
                 first[i] = (int8_t)cortado_clamp(cortado_started(L, *start++) + L->out_offset, -128, 127);
             }
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, NULL, step);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, NULL, step, products);
         in += L->steps * L->in_c;
         out += L->steps * L->units;
     }
