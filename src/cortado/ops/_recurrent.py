@@ -25,7 +25,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Array, Call, Kernel, Lowering, Quantization, Role
+from cortado.ir.op import Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, check_sums, sum_bounds
 from cortado.ops.conv2d import LINEAR_GROUP
@@ -143,13 +143,20 @@ def match(bound: Bound) -> Quantization | Reject:
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
     roles = {"input": Role.ACTIVATION, "weight_ih": Role.WEIGHT, "weight_hh": Role.WEIGHT, "start": Role.ACTIVATION}
-    return Quantization(roles)
+    return Quantization(roles, ObservedWith("start"))
 
 
 def match_with_cells(bound: Bound) -> Quantization | Reject:
     """Of an LSTM, which is also given its own cells: their range says how they are kept."""
     found = match(bound)
-    return found if isinstance(found, Reject) else Quantization({**found.inputs, "cells": Role.ACTIVATION})
+    if isinstance(found, Reject):
+        return found
+    return Quantization({**found.inputs, "cells": Role.ACTIVATION}, found.output)
+
+
+def match_cells(bound: Bound) -> Quantization | Reject:
+    found = match(bound)
+    return found if isinstance(found, Reject) else Quantization(found.inputs)
 
 
 def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:

@@ -169,4 +169,4 @@ LSTM = Operator(
 )
 
 LSTM_PATTERN = Pattern(aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer)
-CELLS_PATTERN = Pattern(aten=(LSTM_CELLS,), match=recurrent.match, lower=lower_cells)
+CELLS_PATTERN = Pattern(aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells)
