@@ -11,7 +11,7 @@ from torch import nn
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
-from cortado.ir.op import Call, shaped_call
+from cortado.ir.op import Array, Call, shaped_call
 from cortado.ops._recurrent import sigmoid, sigmoid_table, tanh
 from cortado.ops.gru import GRU
 from cortado.ops.lstm import LSTM
@@ -253,7 +253,8 @@ def test_gru_is_its_formula() -> None:
 def test_lstm_is_its_formula(bits: int) -> None:
     cells_of = {"cell_zero_point": -7, "cell_multiplier": 2000000000, "cell_shift": 8, "cell_bits": bits}
     shown = {"given_multiplier": 1300000000, "given_shift": -6, "given_zero_point": 9}
-    given = {**layer_arguments(LSTM, 4, 2), **cells_of, **shown, "out_shift": -22, "gives_cells": False}
+    layer = layer_arguments(LSTM, 4, 2)
+    given: dict[str, Any] = {**layer, **cells_of, **shown, "out_shift": -22, "gives_cells": False}
     hidden, cells = ([*state[0].tolist()] for state in given["start"])
     hidden = [codes8(requant(code - 3, given["start_multiplier"], given["start_shift"]) - 5) for code in hidden]
     cells = [sat(requant(code + 7, given["cell_multiplier"], given["cell_shift"])) for code in cells]
@@ -278,5 +279,5 @@ def test_weights_are_stored_once() -> None:
     call = Call(GRU, given, GRU.shape(shaped_call(GRU, shapes)))
     assert GRU.kernel is not None
     kernel = GRU.kernel(call, Core.LONG)
-    sizes = {name: field.data.nbytes for name, field in kernel.fields.items() if hasattr(field, "data")}
+    sizes = {name: field.data.nbytes for name, field in kernel.fields.items() if isinstance(field, Array)}
     assert sizes == {"zero": 3, "weights_x": 3 * 4 * (4 + 12), "weights_h": 3 * 4 * (3 + 12)}

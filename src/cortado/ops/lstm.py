@@ -54,8 +54,8 @@ def reference(**arguments: Any) -> Tensor:
     if not arguments["gives_cells"]:
         return result
     given = torch.stack(seen[::-1] if arguments["reverse"] else seen, 1)
-    factor = arguments["given_multiplier"], arguments["given_shift"]
-    return clamp_int8(requant(given, *factor) + arguments["given_zero_point"]).contiguous()
+    codes = requant(given, arguments["given_multiplier"], arguments["given_shift"]) + arguments["given_zero_point"]
+    return clamp_int8(codes).contiguous()
 
 
 # ---- from the float graph ------------------------------------------------------------------------------------

@@ -88,7 +88,13 @@ def _cells(x: Tensor, parameters: list[Tensor], start: Sequence[Tensor]) -> Tens
     return torch.stack(seen, 1)
 
 
-for _name, _compute in {"gru_layer": _gru, "rnn_layer": _rnn, "lstm_layer": _lstm, "lstm_cells": _cells}.items():
+_LAYERS: dict[str, Callable[..., Tensor]] = {
+    "gru_layer": _gru,
+    "rnn_layer": _rnn,
+    "lstm_layer": _lstm,
+    "lstm_cells": _cells,
+}
+for _name, _compute in _LAYERS.items():
     _LIBRARY.impl(_name, _layer(_compute), "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _empty, "Meta")
 
@@ -214,7 +220,7 @@ def _replace_states(node: Node, position: int, states: list[Node], batched: bool
 
 
 def _selects(user: Node) -> bool:
-    return is_call(user, aten.select.int) and user.args[1] == 0
+    return is_call(user, aten.select.int) and bool(user.args[1] == 0)
 
 
 def cell_to_layer(bound: Bound) -> Node | None:
