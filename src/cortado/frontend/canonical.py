@@ -75,6 +75,8 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     inline_contexts(module)
     make_writes_plain(module, inputs)
     for node in list(graph.nodes):
+        if node._erased:  # by the rewrite of a call that had several results
+            continue
         if node.op == "placeholder":
             USER_INPUT.note(node, True)  # later, constants are placeholders too
         if node.op == "call_function":

@@ -24,7 +24,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.ranges import Seen
 from cortado.ir.facts import Fact
 from cortado.ir.graph import Bound, bind, sole_user
-from cortado.ir.op import Joined, Match, Pattern, Quantization, Role, SharedWith, Usually, find
+from cortado.ir.op import Joined, Match, ObservedWith, Pattern, Quantization, Role, SharedWith, Usually, find
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
@@ -315,6 +315,9 @@ class _Annotator:
             self.groups[operand, node] = self._group_of(operand)
         if isinstance(output, SharedWith):
             return self._group_of(bound[output.argument])
+        if isinstance(output, ObservedWith):
+            known = [self._group_of(operand) for operand in bound.nodes(output.argument)[:1]]
+            return known[0] if known and known[0].qparams is None else _Group()
         if isinstance(output, Usually):
             return _Group(self.scheme.usual(output.qparams), output.qparams)
         return _Group(fixed_spec(output), output) if isinstance(output, QParams) else _Group()

@@ -53,6 +53,14 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class ObservedWith:
+    """The output and this argument, of a list the first, hold the same kind of thing at different times (a state): one
+    scale for both, where the argument is given."""
+
+    argument: str
+
+
+@dataclass(frozen=True)
 class Usually:
     """The output has these quantization parameters (a sigmoid's), unless those of what calibration saw are clearly
     finer."""
@@ -65,7 +73,7 @@ class Quantization:
     """The roles of a pattern's arguments and output."""
 
     inputs: Mapping[str, Role]
-    output: Role | SharedWith | Joined | Usually | QParams = Role.ACTIVATION
+    output: Role | SharedWith | Joined | ObservedWith | Usually | QParams = Role.ACTIVATION
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output
 

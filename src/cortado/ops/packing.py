@@ -212,18 +212,30 @@ def scratch_depthwise_mve(kernel_h: int, kernel_w: int) -> int:
     return 4 * kernel_h * kernel_w
 
 
-def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
-    """The stream of linear_group_s8__scalar_dsp.S: [out_c, in_c] weights, a few channels at a time."""
-    together = 3 if core is Core.SMALL else 4
+def group_channels(core: Core) -> int:
+    """How many output channels the inner loop of linear layers takes together."""
+    return 3 if core is Core.SMALL else 4
+
+
+def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) -> Int8:
+    """The stream of linear_group_s8__scalar_dsp.S, products_s8.c or products_s8__mve.S: [out_c, in_c] weights, a few
+    channels at a time, and behind them the row of `tables` of each."""
+    together = group_channels(core)
     flat = _pad(weights, 0, together)
-    if core is Core.DSP:  # four products of each channel in turn
-        flat = _pad(flat, 1, 4).reshape(-1, together, -(-weights.shape[1] // 4), 4).transpose(0, 2, 1, 3)
-    elif core is Core.LONG:
+    block = {Core.DSP: 4, Core.MVE: 16}.get(core)
+    if block is not None:  # so many products of each channel in turn
+        flat = _pad(flat, 1, block).reshape(-1, together, -(-weights.shape[1] // block), block).transpose(0, 2, 1, 3)
+    elif core is not Core.SMALL:
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
-    tables = _pad(np.stack([bias, multiplier, -1 - shift], axis=1).astype(np.int64), 0, together)
+    tables = _pad(tables.astype(np.int64), 0, together)
     groups = len(tables) // together
     parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+
+def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
+    """The stream of linear `__scalar` and `__dsp`: right shifts only, less 1."""
+    return pack_group_stream(weights, np.stack([bias, multiplier, -1 - shift], axis=1), core)
 
 
 def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:

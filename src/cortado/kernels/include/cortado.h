@@ -224,6 +224,56 @@ typedef struct {
 void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs, const int8_t *rhs, int8_t *out,
                              void *scratch);
 
+/* ---- Recurrent layers -------------------------------------------------------------------------------------- */
+
+/* A layer over all steps of each sequence, in one direction: in [sequences][steps][in_c], out [sequences][steps][units].
+ * A gate's two paths, X of the input and H of the state before, are requantized each on its own and added; gates in
+ * front of a sigmoid have 11 fractional bits, in front of a tanh 12, results of both 15.
+ *
+ *   LSTM  i, f, o = sigmoid(sat16(X + H)), g = tanh(sat16(X + H))
+ *         c = sat16((f * c + ((i * g + 2^(cell_bits - 1)) >> cell_bits) + 2^14) >> 15)
+ *         h = clamp(requant(o * tanh(c)) + out_offset)
+ *   GRU   r, z = sigmoid(sat16(X + H)), n = tanh(sat16(X + ((r * sat16(H) + 2^13) >> 14)))
+ *         h16 = (n * 2^15 + z * (h16 - n) + 2^14) >> 15, h = clamp(requant(h16) + out_offset)
+ *   RNN   h = clamp(requant(tanh(sat16(X + H))) + out_offset), or with relu
+ *         h = clamp(((max(X + H, 0) + 128) >> 8) + out_offset)
+ *
+ * h, in codes, is the output and what the next step multiplies. `start` holds the state in front of the first step if
+ * `starts`; it is 0 otherwise. */
+typedef struct {
+    int32_t in_c, units, steps, sequences;
+    int32_t reverse; /* the last step comes first */
+    int32_t out_multiplier, out_shift, out_offset;
+    int32_t starts, start_zero, start_multiplier, start_shift;
+    int32_t cell_zero, cell_multiplier, cell_shift; /* LSTM: of the cells that are given */
+    int32_t cell_bits;                              /* LSTM: steps of 2^(cell_bits - 15) */
+    int32_t gives_cells;                            /* LSTM: the output is the cells' codes */
+    int32_t given_multiplier, given_shift, given_offset;
+    int32_t relu;                        /* RNN */
+    int32_t together;                    /* rows of weights whose products are computed together: 3 or 4 */
+    const int8_t *zero;                  /* [units] codes of 0 */
+    const int8_t *weights_x, *weights_h; /* streams for `products` */
+} cortado_recurrent_t;
+
+/* Adds n > 0 products of each row to its sum; returns the weights behind them. Each reads a stream of its own;
+ * __scalar 3 rows on small cores, all others 4. */
+typedef const int8_t *(*cortado_products_t)(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+
+const int8_t *cortado_products_s8(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_products_s8__scalar(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_products_s8__dsp(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_products_s8__mve(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+
+void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
+                     int8_t *out, void *scratch, cortado_products_t products);
+void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
+                    cortado_products_t products);
+void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
+                    cortado_products_t products);
+int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
+int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
+int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);
+
 /* ---- Pooling ----------------------------------------------------------------------------------------------- */
 
 /* Average: sum over the window INSIDE the image, divided by the number of pixels there, ties away from zero.

@@ -72,6 +72,24 @@ int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L)
     return L->channels * (int32_t)sizeof(int32_t);
 }
 
+/* A row of codes for a state that is given, and two where the output holds something else than the states. */
+static int32_t kept_bytes(const cortado_recurrent_t *L)
+{
+    return (L->gives_cells ? 2 : L->starts ? 1 : 0) * L->units;
+}
+
+int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L)
+{
+    return L->units * (int32_t)sizeof(int16_t) + kept_bytes(L);
+}
+
+int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L)
+{
+    return L->units * (int32_t)sizeof(int16_t) + kept_bytes(L);
+}
+
+int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L) { return kept_bytes(L); }
+
 int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
                                int32_t (*need)(const cortado_conv2d_packed_t *))
 {

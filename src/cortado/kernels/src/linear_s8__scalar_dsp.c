@@ -35,24 +35,6 @@ static int32_t scaled(int32_t sum, int32_t multiplier, int32_t less)
     return ((v >> less) + 1) >> 1;
 }
 
-/* The products of one group; returns the stream after them. */
-static const int8_t *add_products(const int8_t *x, const int8_t *stream, int32_t n, int32_t *sums)
-{
-#if defined(__ARM_FEATURE_DSP) && !CORTADO_SMALL_CORE
-    const int32_t whole = n & ~3;
-    if (whole > 0) {
-        stream = CORTADO_ISA(cortado_linear_group_s8)(x, stream, whole, sums);
-    }
-    if (whole != n) { /* the last few, without reading past the input */
-        const int32_t last = cortado_load_few(x + whole, n - whole);
-        stream = CORTADO_ISA(cortado_linear_group_s8)((const int8_t *)&last, stream, 4, sums);
-    }
-    return stream;
-#else
-    return CORTADO_ISA(cortado_linear_group_s8)(x, stream, n, sums);
-#endif
-}
-
 void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                     void *scratch)
 {
@@ -63,7 +45,7 @@ void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int
         for (int32_t oc = 0; oc < channels;) {
             int32_t sums[4]; /* not `= {0}`, which may become a call */
             sums[0] = sums[1] = sums[2] = sums[3] = 0;
-            stream = add_products(in, stream, L->in_c, sums);
+            stream = cortado_group_products(in, stream, L->in_c, sums);
             for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS; i++, stream += 12) {
                 if (oc < channels) {
                     const int32_t v = scaled(sums[i] + word(stream), word(stream + 4), word(stream + 8)) + offset;

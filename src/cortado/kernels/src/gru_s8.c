@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A GRU layer over all its steps: see cortado.h.
+ *
+ * Tile: 1 step x 4 units, on small cores 3. Scratch: the state, and a row of codes where it is given.
+ */
+#include "cortado_recurrent.h"
+
+static int32_t next_state(int32_t reset, int32_t update, int32_t new_x, int32_t new_h, int32_t state)
+{
+    const int32_t r = cortado_sigmoid(cortado_sat16(reset)), z = cortado_sigmoid(cortado_sat16(update));
+    const int32_t n = cortado_tanh(cortado_sat16(new_x + ((r * cortado_sat16(new_h) + (1 << 13)) >> 14)));
+    return (n * 32768 + z * (state - n) + (1 << 14)) >> 15;
+}
+
+static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
+                 int8_t *out, cortado_products_t products)
+{
+    const int8_t *wx = L->weights_x, *wh = L->weights_h;
+    (void)out;
+    for (int32_t j = 0; j < L->units; j += L->together) {
+        int32_t gx[3][CORTADO_ROWS], gh[3][CORTADO_ROWS];
+        for (int32_t g = 0; g < 3; g++) {
+            wx = cortado_path(L, x, wx, L->in_c, gx[g], products);
+            wh = cortado_path(L, before, wh, L->units, gh[g], products);
+        }
+        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
+            const int32_t h = next_state(gx[0][i] + gh[0][i], gx[1][i] + gh[1][i], gx[2][i], gh[2][i], state[j + i]);
+            state[j + i] = (int16_t)h;
+            after[j + i] = cortado_hidden(L, h);
+        }
+    }
+}
+
+void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch, cortado_products_t products)
+{
+    int16_t *state = scratch;
+    int8_t *first = (int8_t *)(state + L->units);
+    for (int32_t s = 0; s < L->sequences; s++) {
+        for (int32_t i = 0; i < L->units; i++) {
+            state[i] = 0;
+            if (L->starts) {
+                state[i] = (int16_t)cortado_sat16(cortado_started(L, *start++));
+                first[i] = cortado_hidden(L, state[i]);
+            }
+            CORTADO_STAY_A_LOOP;
+        }
+        cortado_steps(L, in, L->starts ? first : L->zero, out, state, NULL, step, products);
+        in += L->steps * L->in_c;
+        out += L->steps * L->units;
+    }
+}

@@ -1,0 +1,334 @@
+"""What LSTM, GRU and RNN layers share: gates, their two functions, states and the descriptor of a layer.
+
+A gate's row j sums two paths, each in its own scale: X[j] = requant(bias_x[j] + sum(x * Wx[j])) of the input and H[j]
+likewise of the state before, in steps of 2^-11 in front of a sigmoid and of 2^-12 in front of a tanh. Their sum is
+saturated to 16 bits once. One table serves both functions, as tanh(v / 4096) = 2 * sigmoid(v / 2048) - 1:
+
+    T[k] = min(65535, floor(65536 / (1 + exp(-(k - 256) / 16)) + 0.5)), k = 0 .. 512
+    u = v + 32768;  k = u >> 7;  r = T[k] * 128 + (u & 127) * (T[k + 1] - T[k])
+    sigmoid(v) = min(32767, (r + 128) >> 8)     tanh(v) = min(32767, (r - 2^22 + 64) >> 7)     with 15 fractional bits
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.facts import USER_INPUT, qparams
+from cortado.ir.graph import Bound, describe
+from cortado.ir.op import Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role
+from cortado.ops import packing
+from cortado.ops._convolution import SUFFIX, check_sums, sum_bounds
+from cortado.ops.conv2d import LINEAR_GROUP
+
+SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
+LARGEST = 2**15 - 1
+LARGEST_GATE = 2**30  # of either path before they are added
+BIAS_BITS = 28  # of a bias in steps of its path: it shares 32 bits with the sum of the products
+LARGEST_START_SHIFT = 22  # 255 steps of an initial state, shifted left, fit 31 bits
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+@cache
+def sigmoid_table() -> Tensor:
+    values = [math.floor(65536 / (1 + math.exp(-(k - 256) / 16)) + 0.5) for k in range(513)]
+    return torch.tensor([min(65535, value) for value in values], dtype=torch.int64)
+
+
+def _interpolated(value: Tensor) -> Tensor:
+    """sigmoid(value / 2048) with 23 fractional bits."""
+    above = value + 32768
+    entries, index = sigmoid_table(), above >> 7
+    return entries[index] * 128 + (above & 127) * (entries[index + 1] - entries[index])
+
+
+def sigmoid(value: Tensor) -> Tensor:
+    return ((_interpolated(value) + 128) >> 8).clamp(max=LARGEST)
+
+
+def tanh(value: Tensor) -> Tensor:
+    return ((_interpolated(value) - (1 << 22) + 64) >> 7).clamp(max=LARGEST)
+
+
+def saturate(value: Tensor) -> Tensor:
+    return value.clamp(-LARGEST - 1, LARGEST)
+
+
+@dataclass(frozen=True)
+class Path:
+    """One of the two sums of a gate, for all rows of all gates."""
+
+    weight: Tensor
+    bias: Tensor
+    multiplier: Tensor
+    shift: Tensor
+
+    @staticmethod
+    def of(arguments: Mapping[str, Any], name: str) -> "Path":
+        return Path(*(arguments[f"{part}_{name}"] for part in ("weight", "bias", "multiplier", "shift")))
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        """float64 holds every sum of a layer of this size exactly."""
+        sums = (codes.to(torch.float64) @ self.weight.to(torch.float64).T).to(torch.int64) + self.bias
+        return requant(sums, self.multiplier.to(torch.int64), self.shift)
+
+
+Cell = Callable[[Tensor, Tensor], Tensor]
+
+
+def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) -> tuple[Tensor, Tensor]:
+    """[batch, steps, units] of what `cell(X, H)` gives step by step, and the last of it in time."""
+    before, path = Path.of(arguments, "x")(input), Path.of(arguments, "h")
+    steps = range(input.shape[1])
+    rows: dict[int, Tensor] = {}
+    for step in reversed(steps) if arguments["reverse"] else steps:
+        state = rows[step] = cell(before[:, step], path(state.to(torch.int64)))
+    return torch.stack([rows[step] for step in steps], 1).contiguous(), state
+
+
+def rescaled(codes: Tensor, zero_point: int, multiplier: int, shift: int) -> Tensor:
+    return requant(codes.to(torch.int64) - zero_point, multiplier, shift)
+
+
+def output_codes(value: Tensor, arguments: Mapping[str, Any]) -> Tensor:
+    factor = arguments["out_multiplier"], arguments["out_shift"]
+    return clamp_int8(requant(value, *factor) + arguments["out_zero_point"])
+
+
+def started(start: Sequence[Tensor], arguments: Mapping[str, Any], units: int) -> Tensor:
+    """The state's codes before the first step, of layers whose state has the output's scale."""
+    zero = arguments["out_zero_point"]
+    if not start:
+        return torch.full((arguments["input"].shape[0], units), zero, dtype=torch.int8)
+    factor = (arguments[f"start_{name}"] for name in ("zero_point", "multiplier", "shift"))
+    return clamp_int8(rescaled(start[0], *factor) + zero)
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    batch, steps, _ = call.shape("input")
+    return batch, steps, call.shape("weight_h")[1]
+
+
+def macs(call: Call) -> int:
+    batch, steps, _ = call.shape("input")
+    return batch * steps * (math.prod(call.shape("weight_x")) + math.prod(call.shape("weight_h")))
+
+
+CONSTRAINTS = (
+    "constant weights, no projection; C bundle only: the runtime has no such operator, and a sequence written out in "
+    "int8 operators costs 17 calls a step and loses what 16-bit states keep"
+)
+ARGUMENTS = (
+    "Tensor input, Tensor weight_x, Tensor bias_x, Tensor multiplier_x, Tensor shift_x, Tensor weight_h, "
+    "Tensor bias_h, Tensor multiplier_h, Tensor shift_h, Tensor[] start, int start_zero_point, int start_multiplier, "
+    "int start_shift, bool reverse, int out_multiplier, int out_shift, int out_zero_point"
+)
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        operand = bound[name]
+        if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
+            return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
+    roles = {"input": Role.ACTIVATION, "weight_ih": Role.WEIGHT, "weight_hh": Role.WEIGHT, "start": Role.ACTIVATION}
+    return Quantization(roles, ObservedWith("start"))
+
+
+def match_with_cells(bound: Bound) -> Quantization | Reject:
+    """Of an LSTM, which is also given its own cells: their range says how they are kept."""
+    found = match(bound)
+    if isinstance(found, Reject):
+        return found
+    return Quantization({**found.inputs, "cells": Role.ACTIVATION}, found.output)
+
+
+def match_cells(bound: Bound) -> Quantization | Reject:
+    found = match(bound)
+    return found if isinstance(found, Reject) else Quantization(found.inputs)
+
+
+def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
+    """Of the input's path and of the state's, zeros where there are none."""
+    rows = shape_of(lowering)[0]
+    given = (lowering.data(name) if lowering.bound[name] is not None else None for name in ("bias_ih", "bias_hh"))
+    of_input, of_state = (torch.zeros(rows) if bias is None else bias for bias in given)
+    return of_input.to(torch.float64), of_state.to(torch.float64)
+
+
+def shape_of(lowering: Lowering) -> tuple[int, int]:
+    """Rows of all gates, and units."""
+    weight = lowering.data("weight_hh")
+    assert weight is not None
+    rows, units = weight.shape
+    return rows, units
+
+
+def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, unit: Tensor) -> dict[str, Any]:
+    """weight, bias, multiplier and shift of one path; `unit` is the step of every row's gate.
+
+    A row whose bias would not fit beside its products gets a larger scale: next to that bias the weights are nothing.
+    """
+    data, scales = lowering.data(f"weight_{name}"), lowering.weight_scales(f"weight_{name}")
+    assert data is not None
+    wanted = torch.maximum(scales, bias.abs() / (codes.scale * 2**BIAS_BITS))
+    weight = torch.round(data.to(torch.float64) * (scales / wanted)[:, None]).to(torch.int8)
+    steps = codes.scale * wanted
+    sums = torch.round(bias / steps).to(torch.int64) - codes.zero_point * weight.sum(1, dtype=torch.int64)
+    fixed = [Fixed.of(float(factor)) for factor in steps / unit]
+    shift = torch.tensor([factor.shift for factor in fixed], dtype=torch.int32)
+    low, high = sum_bounds(weight, sums, 0)
+    check_sums(lowering.bound.node, low, high, shift)
+    most = float((torch.maximum(high, -low).to(torch.float64) * steps / unit).max())
+    if most >= LARGEST_GATE:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: the sum in front of a gate may reach {most * float(unit.min()):g}, "
+            f"expected less than {LARGEST_GATE * float(unit.min()):g}; check the calibration data and the weights"
+        )
+    end = "x" if name == "ih" else "h"
+    multiplier = torch.tensor([factor.multiplier for factor in fixed], dtype=torch.int32)
+    parts = {"weight": weight, "bias": sums.to(torch.int32), "multiplier": multiplier, "shift": shift}
+    return {f"{part}_{end}": lowering.constant(f"{part}_{end}", tensor) for part, tensor in parts.items()}
+
+
+def start_factor(lowering: Lowering, start: QParams | None, step: float, name: str = "start") -> dict[str, int]:
+    """How the codes of an initial state become steps of the kernel's own; zeros where there is none."""
+    if start is None:
+        return {f"{name}_zero_point": 0, f"{name}_multiplier": 0, f"{name}_shift": 0}
+    fixed = Fixed.of(start.scale / step)
+    if fixed.shift > LARGEST_START_SHIFT:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: its initial state has a scale of {start.scale:g}, far beyond what the "
+            "layer itself gives; check the calibration data"
+        )
+    return {
+        f"{name}_zero_point": start.zero_point,
+        f"{name}_multiplier": fixed.multiplier,
+        f"{name}_shift": fixed.shift,
+    }
+
+
+def out_factor(step: float, out: QParams) -> dict[str, int]:
+    fixed = Fixed.of(step / out.scale)
+    return {"out_multiplier": fixed.multiplier, "out_shift": fixed.shift, "out_zero_point": out.zero_point}
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+_PRODUCTS = {Core.PORTABLE: ("products_s8.c",), Core.MVE: ("products_s8__mve.S",)}
+_BY_LINEAR_LAYERS = ("products_s8__scalar_dsp.c", *LINEAR_GROUP)
+
+
+def _stream(path: Path, gates: int, core: Core) -> Array:
+    """Rows in the order the kernels read them: a few units at a time, of these gate after gate."""
+    together, units = packing.group_channels(core), len(path.bias) // gates
+    blocks = -(-units // together)
+
+    def ordered(data: Tensor) -> np.ndarray[Any, Any]:
+        by_gate = data.numpy().reshape(gates, units, -1)
+        padded = np.pad(by_gate, ((0, 0), (0, blocks * together - units), (0, 0)))
+        moved = padded.reshape(gates, blocks, together, -1).transpose(1, 0, 2, 3)
+        return moved.reshape(blocks * gates * together, -1)
+
+    weights, *tables = (ordered(data) for data in (path.weight, path.bias, path.multiplier, path.shift))
+    stream = packing.pack_group_stream(weights, np.concatenate(tables, axis=1), core)
+    return Array(stream, packed=tuple(path.weight.shape))
+
+
+def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, **more: int) -> Kernel:
+    """One layer over all its steps; `more` are the fields that one kind alone has."""
+    batch, steps, inputs = call.shape("input")
+    units, start = call.out_shape[2], call["start"]
+    rows = 2 if more.get("gives_cells") else 1 if start else 0
+    scratch = units * (state_bytes + rows)
+    states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
+    products = Function(f"cortado_products_s8{'__' if SUFFIX[core] else ''}{SUFFIX[core]}")
+    operands = (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, products)
+    return Kernel(
+        call=CCall(f"cortado_{name}_s8", operands),
+        sources=(f"{name}_s8.c", *_PRODUCTS.get(core, _BY_LINEAR_LAYERS), "cortado_sigmoid.c", "cortado_scratch.c"),
+        struct="cortado_recurrent_t",
+        fields={
+            "in_c": inputs,
+            "units": units,
+            "steps": steps,
+            "sequences": batch,
+            "reverse": int(call["reverse"]),
+            "out_multiplier": call["out_multiplier"],
+            "out_shift": call["out_shift"],
+            "out_offset": call["out_zero_point"],
+            "starts": int(bool(start)),
+            "start_zero": call["start_zero_point"],
+            "start_multiplier": call["start_multiplier"],
+            "start_shift": call["start_shift"],
+            **more,
+            "together": packing.group_channels(core),
+            "zero": Array(np.full(units, call["out_zero_point"], dtype=np.int8)),
+            "weights_x": _stream(_constants(call, "x"), gates, core),
+            "weights_h": _stream(_constants(call, "h"), gates, core),
+        },
+        scratch=scratch,
+        scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
+    )
+
+
+def _constants(call: Call, name: str) -> Path:
+    return Path.of({key: value for key, value in call.arguments.items() if key.endswith(f"_{name}")}, name)
+
+
+# ---- samples -------------------------------------------------------------------------------------------------
+
+
+def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
+    """What all three take. Sums that saturate gates, and sums that don't."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    seed = draw(sampling.SEEDS)
+    batch, steps = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 6))
+    inputs, units = draw(sampling.CHANNELS), draw(sampling.CHANNELS)
+    start = [sampling.codes(seed + 7 + i, (batch, units)) for i in range(states if draw(st.booleans()) else 0)]
+    arguments: dict[str, Any] = {"input": sampling.codes(seed, (batch, steps, inputs)), "start": start}
+    for index, (name, width) in enumerate((("x", inputs), ("h", units))):
+        rows = gates * units
+        multiplier, shift = sampling.fixed_points(seed + index, rows, -9, draw(st.sampled_from([-3, -3, 1])))
+        arguments |= {
+            f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), -127, 127),
+            f"bias_{name}": sampling.codes(seed + 5 + index, (rows,), -(2**15), 2**15, torch.int32),
+            f"multiplier_{name}": multiplier,
+            f"shift_{name}": shift,
+        }
+    factors, shifts = sampling.fixed_points(seed + 11, 1, -8, 4)
+    return arguments | {
+        "start_zero_point": draw(sampling.ZERO_POINTS),
+        "start_multiplier": int(factors[0]),
+        "start_shift": int(shifts[0]),
+        "reverse": draw(st.booleans()),
+        "out_zero_point": draw(sampling.ZERO_POINTS),
+    }
+
+
+def unit_rows(units: Sequence[float], count: int) -> Tensor:
+    """The step of every row: `count` rows of each gate."""
+    return torch.tensor(units, dtype=torch.float64).repeat_interleave(count)
+
+
+def start_q(lowering: Lowering) -> list[QParams]:
+    found = [qparams(node) for node in lowering.bound.nodes("start")]
+    return [known for known in found if known is not None]
+
+
+def start_nodes(lowering: Lowering) -> list[Node]:
+    return lowering.bound.nodes("start")

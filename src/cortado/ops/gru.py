@@ -1,0 +1,106 @@
+"""A GRU layer in one direction. Its state h16 has 15 fractional bits; h, its 8-bit codes, is the output and what the
+next step multiplies.
+
+    r, z = sigmoid(sat16(X + H));   n = tanh(sat16(X_n + ((r * sat16(H_n) + 2^13) >> 14)))
+    h16 = (n * 32768 + z * (h16 - n) + 2^14) >> 15;   h = clamp(requant(h16) + out_zero_point)
+
+X and H, sigmoid and tanh: _recurrent.py. The state's path of the new gate, H_n, has steps of 2^-11.
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
+from cortado.ops import _recurrent as recurrent
+from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+from cortado.ops.recurrent_forms import GRU_LAYER
+
+GATES = 3  # reset, update, new
+STATE_STEP = 2.0**-15
+
+
+def reference(**arguments: Any) -> Tensor:
+    start, units = arguments["start"], arguments["weight_h"].shape[1]
+    state = torch.zeros(arguments["input"].shape[0], units, dtype=torch.int64)
+    if start:
+        factor = (arguments[f"start_{name}"] for name in ("zero_point", "multiplier", "shift"))
+        state = saturate(recurrent.rescaled(start[0], *factor))
+
+    def cell(x: Tensor, h: Tensor) -> Tensor:
+        nonlocal state
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = x.chunk(GATES, 1), h.chunk(GATES, 1)
+        reset, update = sigmoid(saturate(x_r + h_r)), sigmoid(saturate(x_z + h_z))
+        new = tanh(saturate(x_n + ((reset * saturate(h_n) + (1 << 13)) >> 14)))
+        state = ((new << 15) + update * (state - new) + (1 << 14)) >> 15
+        return recurrent.output_codes(state, arguments)
+
+    return recurrent.run(arguments["input"], arguments, recurrent.output_codes(state, arguments), cell)[0]
+
+
+def lower(lowering: Lowering) -> Node:
+    rows, units = recurrent.shape_of(lowering)
+    of_input, of_state = recurrent.biases(lowering)
+    inside = torch.arange(rows) >= 2 * units  # the bias that the reset gate scales, of the new gate
+    start = recurrent.start_q(lowering)
+    return lowering.call(
+        GRU,
+        input=lowering.node("input"),
+        **recurrent.path_constants(
+            lowering,
+            "ih",
+            lowering.q("input"),
+            of_input + torch.where(inside, 0.0, of_state),
+            recurrent.unit_rows((SIGMOID_UNIT, SIGMOID_UNIT, TANH_UNIT), units),
+        ),
+        **recurrent.path_constants(
+            lowering,
+            "hh",
+            lowering.out,
+            torch.where(inside, of_state, 0.0),
+            recurrent.unit_rows((SIGMOID_UNIT,) * GATES, units),
+        ),
+        start=recurrent.start_nodes(lowering),
+        **recurrent.start_factor(lowering, start[0] if start else None, STATE_STEP),
+        reverse=lowering.bound["reverse"],
+        **recurrent.out_factor(STATE_STEP, lowering.out),
+    )
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return recurrent.kernel(call, core, name="gru", gates=GATES, state_bytes=2)
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
+        factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
+        layer = recurrent.draw_layer(draw, GATES, states=1)
+        return {**layer, **factor, "start_shift": layer["start_shift"] + 4}
+
+    return draw_case()
+
+
+GRU = Operator(
+    name="cortado::gru",
+    summary="a GRU layer over all its steps, in one direction",
+    arguments=recurrent.ARGUMENTS,
+    reference=reference,
+    shape=recurrent.output_shape,
+    kernel=kernel,
+    macs=recurrent.macs,
+    tensors=("input", "start"),
+    places=frozenset({Place.C}),
+    constraints=recurrent.CONSTRAINTS,
+    samples=samples,
+)
+
+GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower)

@@ -1,0 +1,172 @@
+"""An LSTM layer in one direction. Its cells c have 16 bits in steps of 2^(cell_bits - 15); h, its 8-bit codes, is the
+output and what the next step multiplies.
+
+    i, f, o = sigmoid(sat16(X + H));   g = tanh(sat16(X + H))
+    c = sat16((f * c + ig + 2^14) >> 15),   ig = (i * g + 2^(cell_bits - 1)) >> cell_bits, or i * g if cell_bits is 0
+    v = sat16(c << (cell_bits - 3)), or (c + 2^(2 - cell_bits)) >> (3 - cell_bits): the cells with 12 fractional bits
+    h = clamp(requant(o * tanh(v)) + out_zero_point)
+
+X and H, sigmoid and tanh: _recurrent.py. With `gives_cells` the output is the cells instead, in codes of their own.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.facts import qparams
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
+from cortado.ops import _recurrent as recurrent
+from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+from cortado.ops.recurrent_forms import LSTM_CELLS, LSTM_LAYER
+
+GATES = 4  # input, forget, new, output
+HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
+MOST_CELL_BITS = 15
+
+
+def _tanh_of_cells(cells: Tensor, bits: int) -> Tensor:
+    return tanh(saturate(cells << (bits - 3)) if bits >= 3 else (cells + (1 << (2 - bits))) >> (3 - bits))
+
+
+def reference(**arguments: Any) -> Tensor:
+    start, bits = arguments["start"], arguments["cell_bits"]
+    hidden = recurrent.started(start, arguments, arguments["weight_h"].shape[1])
+    cells = torch.zeros(hidden.shape, dtype=torch.int64)
+    if start:
+        factor = (arguments[f"cell_{name}"] for name in ("zero_point", "multiplier", "shift"))
+        cells = saturate(recurrent.rescaled(start[1], *factor))
+    seen: list[Tensor] = []
+
+    def cell(x: Tensor, h: Tensor) -> Tensor:
+        nonlocal cells
+        i, f, g, o = saturate(x + h).chunk(GATES, 1)
+        product = sigmoid(i) * tanh(g)
+        product = (product + (1 << (bits - 1))) >> bits if bits > 0 else product
+        cells = saturate((sigmoid(f) * cells + product + (1 << 14)) >> 15)
+        seen.append(cells)
+        return recurrent.output_codes(sigmoid(o) * _tanh_of_cells(cells, bits), arguments)
+
+    result, _ = recurrent.run(arguments["input"], arguments, hidden, cell)
+    if not arguments["gives_cells"]:
+        return result
+    given = torch.stack(seen[::-1] if arguments["reverse"] else seen, 1)
+    codes = requant(given, arguments["given_multiplier"], arguments["given_shift"]) + arguments["given_zero_point"]
+    return clamp_int8(codes).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+
+def cell_bits(cells: QParams) -> int:
+    """The cells' format: twice the range that was seen fits."""
+    largest = cells.scale * max(cells.zero_point - INT8_MIN, INT8_MAX - cells.zero_point)
+    return min(max(math.ceil(math.log2(2 * largest)), 0), MOST_CELL_BITS)
+
+
+def lower_layer(lowering: Lowering) -> Node:
+    """The hidden states; the cells' node in front of it is read for its range alone."""
+    return _call(lowering, lowering.out, lowering.q("cells"), gives_cells=False)
+
+
+def lower_cells(lowering: Lowering) -> Node:
+    """All over again for the cells, where somebody reads them."""
+    layer = next(user for user in lowering.bound.node.users if user.target == LSTM_LAYER)
+    hidden = qparams(layer)
+    assert hidden is not None
+    return _call(lowering, hidden, lowering.out, gives_cells=True)
+
+
+def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool) -> Node:
+    _, units = recurrent.shape_of(lowering)
+    of_input, of_state = recurrent.biases(lowering)
+    unit = recurrent.unit_rows((SIGMOID_UNIT, SIGMOID_UNIT, TANH_UNIT, SIGMOID_UNIT), units)
+    bits, start = cell_bits(cells), recurrent.start_q(lowering)
+    step = 2.0 ** (bits - 15)
+    given = Fixed.of(step / cells.scale)
+    return lowering.call(
+        LSTM,
+        input=lowering.node("input"),
+        **recurrent.path_constants(lowering, "ih", lowering.q("input"), of_input + of_state, unit),
+        **recurrent.path_constants(lowering, "hh", hidden, 0 * of_state, unit),
+        start=recurrent.start_nodes(lowering),
+        **recurrent.start_factor(lowering, start[0] if start else None, hidden.scale),
+        reverse=lowering.bound["reverse"],
+        **recurrent.out_factor(HIDDEN_STEP, hidden),
+        **recurrent.start_factor(lowering, start[1] if start else None, step, "cell"),
+        cell_bits=bits,
+        gives_cells=gives_cells,
+        given_multiplier=given.multiplier,
+        given_shift=given.shift,
+        given_zero_point=cells.zero_point,
+    )
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return recurrent.kernel(
+        call,
+        core,
+        name="lstm",
+        gates=GATES,
+        state_bytes=2,
+        cell_zero=call["cell_zero_point"],
+        cell_multiplier=call["cell_multiplier"],
+        cell_shift=call["cell_shift"],
+        cell_bits=call["cell_bits"],
+        gives_cells=int(call["gives_cells"]),
+        given_multiplier=call["given_multiplier"],
+        given_shift=call["given_shift"],
+        given_offset=call["given_zero_point"],
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 3, -8, -5)
+        return {
+            **recurrent.draw_layer(draw, GATES, states=2),
+            "out_multiplier": int(multipliers[0]),
+            "out_shift": int(shifts[0]) - 15,
+            "cell_zero_point": draw(sampling.ZERO_POINTS),
+            "cell_multiplier": int(multipliers[1]),
+            "cell_shift": int(shifts[1]) + 14,
+            "cell_bits": draw(st.integers(0, MOST_CELL_BITS)),
+            "gives_cells": draw(st.booleans()),
+            "given_multiplier": int(multipliers[2]),
+            "given_shift": int(shifts[2]),
+            "given_zero_point": draw(sampling.ZERO_POINTS),
+        }
+
+    return draw_case()
+
+
+LSTM = Operator(
+    name="cortado::lstm",
+    summary="an LSTM layer over all its steps, in one direction",
+    arguments=(
+        f"{recurrent.ARGUMENTS}, int cell_zero_point, int cell_multiplier, int cell_shift, int cell_bits, "
+        "bool gives_cells, int given_multiplier, int given_shift, int given_zero_point"
+    ),
+    reference=reference,
+    shape=recurrent.output_shape,
+    kernel=kernel,
+    macs=recurrent.macs,
+    tensors=("input", "start"),
+    places=frozenset({Place.C}),
+    constraints=recurrent.CONSTRAINTS,
+    samples=samples,
+)
+
+LSTM_PATTERN = Pattern(aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer)
+CELLS_PATTERN = Pattern(aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells)
