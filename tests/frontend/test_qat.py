@@ -8,8 +8,9 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt
 
 from cortado.api import compile, prepare, prepare_qat
 from cortado.base.errors import CortadoError
-from cortado.frontend.qat import PerChannelFakeQuantize, QatModel
+from cortado.frontend.qat import QatModel
 from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.frontend.training import PerChannelFakeQuantize
 from helpers.digits import accuracy, digits, train, trained
 from helpers.fake import keep
 from helpers.single import images, rejected, seeded

@@ -11,7 +11,7 @@ from torch import Tensor
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.export import capture
-from cortado.frontend.quantizer import RangeObserver
+from cortado.frontend.observers import RangeObserver
 from cortado.ops.activation import ACTIVATION, PLUS_MINUS_ONE, UNIT_INTERVAL
 from cortado.ops.pointwise import sources
 from helpers.single import Block, Expression, Single, lower_with, randn

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 
-from cortado.frontend.quantizer import RangeObserver
+from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, shape
 from cortado.ir.op import Match, Quantization, Role, find
 from cortado.ops._float import add_constant

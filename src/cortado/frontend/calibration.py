@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.quantizer import RangeObserver
+from cortado.frontend.observers import RangeObserver
 from cortado.frontend.ranges import (
     FEWEST_CODES,
     LONE,

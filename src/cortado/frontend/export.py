@@ -30,11 +30,13 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
-from cortado.frontend.qat import QatModel, as_deployed, prepare_graph
+from cortado.frontend.observers import SETTLED, SMALLEST_SCALE, RangeObserver, make_room_for_bias
+from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
-from cortado.frontend.quantizer import SETTLED, SMALLEST_SCALE, CortexMQuantizer, RangeObserver, make_room_for_bias
+from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
+from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ops._float import constant_data

@@ -12,8 +12,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.qat import convert, drop_counters, is_qat
+from cortado.frontend.qat import convert, is_qat
 from cortado.frontend.quantized import is_quantized
+from cortado.frontend.training import drop_counters
 from cortado.ir.graph import describe
 
 # Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules

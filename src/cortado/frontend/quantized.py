@@ -18,6 +18,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams
 from cortado.ir.graph import add_call, bind, describe, is_call, sole_user, source_line
 from cortado.ops._float import add_constant, constant_data, is_constant
+from cortado.ops.batch_norm import BATCH_NORM_REWRITE, DECOMPOSED_REWRITE
 from cortado.ops.pointwise import is_clamp
 
 Tensor = torch.Tensor
@@ -43,7 +44,7 @@ _WEIGHTED = (
     "mm",
     "matmul",
 )
-_NORMS = (aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default)
+_NORMS = (*BATCH_NORM_REWRITE.aten, *DECOMPOSED_REWRITE.aten)
 
 ACTIVATIONS = "int8, one scale and zero point for a tensor (QuantizationSpec with dtype=torch.int8, per_tensor_affine)"
 AGAIN = "change that in the quantizer, or give the float model, which Cortado quantizes itself"

@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, QParams
 from cortado.frontend.canonical import canonicalize, inline_contexts
+from cortado.frontend.observers import BIAS_BITS, SMALLEST_SCALE, WEIGHT_MAX, RangeObserver
 from cortado.frontend.quantized import (
     AGAIN,
     DEQUANTIZE,
@@ -23,14 +24,7 @@ from cortado.frontend.quantized import (
     qparams_of,
     read,
 )
-from cortado.frontend.quantizer import (
-    BIAS_BITS,
-    SMALLEST_SCALE,
-    WEIGHT_MAX,
-    CortexMQuantizer,
-    RangeObserver,
-    fused_clamp,
-)
+from cortado.frontend.quantizer import CortexMQuantizer, fused_clamp
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
 from cortado.ir.op import Joined, Match, Role, SharedWith, Usually, find

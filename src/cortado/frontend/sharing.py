@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
-from cortado.frontend.quantizer import CODES, EdgeObserver, RangeObserver
+from cortado.frontend.observers import CODES, EdgeObserver, RangeObserver
 from cortado.frontend.ranges import choose_range, odd_samples
 from cortado.options import CalibrationMethod
 

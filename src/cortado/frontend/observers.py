@@ -1,0 +1,189 @@
+"""How tensors are observed: what PT2E's specifications for activations, weights and biases are made of."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
+from torchao.quantization.pt2e.observer import ObserverBase
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    FixedQParamsQuantizationSpec,
+    QuantizationSpec,
+    QuantizationSpecBase,
+)
+
+from cortado.base.numerics import QParams
+from cortado.frontend.ranges import Seen
+
+# The product of two scales, that of a bias, is still a normal float32.
+SMALLEST_SCALE = 2.0**-60
+WEIGHT_MAX = 127
+BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
+# Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
+SCALE_OF_ZEROS = 2.0**-7
+CODES = (-128, 127)
+
+Spec: TypeAlias = QuantizationSpecBase
+
+
+class RangeObserver(MinMaxObserver):
+    """The smallest and largest finite value seen, and what each sample had of them.
+
+    log(0) or 1 / 0 in a calibration input must not make a scale infinite: such values saturate, as they do later.
+    """
+
+    def __init__(self, *args: Any, usual: tuple[float, float] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.usual = usual  # the ends of the range that this tensor has unless it fills a small part of it only
+        self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
+        self.seen: list[Seen] = []
+        self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
+
+    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
+        x = x_orig.detach()
+        if x.numel() == 0:
+            return x_orig
+        low, high = torch.aminmax(x)
+        if not (torch.isfinite(low) and torch.isfinite(high)):
+            x = x[torch.isfinite(x)]
+            if x.numel() == 0:
+                return x_orig
+            low, high = torch.aminmax(x)
+        self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
+        self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
+        self.seen.append(Seen.of(self.sample, self.place, x, float(low), float(high)))
+        return x_orig
+
+    def set_range(self, low: float, high: float) -> None:
+        """What calibration makes of all that was seen."""
+        self.min_val.fill_(low)
+        self.max_val.fill_(high)
+
+    def follow(self, leader: ObserverBase) -> None:
+        """From now on the parameters of another tensor; what was seen here says nothing any more."""
+        self._leader = [leader]
+        self.seen.clear()
+
+    @property
+    def leader(self) -> ObserverBase | None:
+        return self._leader[0] if self._leader else None
+
+    @property
+    def saw_finite(self) -> bool:
+        return bool(self.min_val <= self.max_val)
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude seen."""
+        return max(abs(float(self.min_val)), abs(float(self.max_val)))
+
+    def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.leader is not None:
+            followed: tuple[torch.Tensor, torch.Tensor] = self.leader.calculate_qparams()
+            return followed
+        scale, zero_point = super().calculate_qparams()
+        zeros = (self.min_val == 0) & (self.max_val == 0)
+        return torch.where(zeros, torch.full_like(scale, SCALE_OF_ZEROS), scale), zero_point
+
+
+class EdgeObserver(RangeObserver):
+    """Where a tensor enters a join. It looks at nothing: the parameters are those of the join's output."""
+
+    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
+        return x_orig
+
+
+def _activation_spec(observer: type[RangeObserver], usual: tuple[float, float] | None = None) -> QuantizationSpec:
+    return QuantizationSpec(
+        dtype=torch.int8,
+        observer_or_fake_quant_ctr=observer.with_args(eps=SMALLEST_SCALE, usual=usual),
+        quant_min=CODES[0],
+        quant_max=CODES[1],
+        qscheme=torch.per_tensor_affine,
+    )
+
+
+ACTIVATION = _activation_spec(RangeObserver)
+EDGE = _activation_spec(EdgeObserver)
+
+
+@functools.cache
+def usual_spec(qparams: QParams) -> QuantizationSpec:
+    low, high = ((code - qparams.zero_point) * qparams.scale for code in CODES)
+    return _activation_spec(RangeObserver, (low, high))
+
+
+@functools.cache
+def weight_spec(axis: int) -> QuantizationSpec:
+    """Weights stay within +-127: two int8 products then fit an int16."""
+    return QuantizationSpec(
+        dtype=torch.int8,
+        observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),
+        quant_min=-WEIGHT_MAX,
+        quant_max=WEIGHT_MAX,
+        qscheme=torch.per_channel_symmetric,
+        ch_axis=axis,
+    )
+
+
+def _bias_qparams(observers: list[ObserverBase]) -> tuple[torch.Tensor, torch.Tensor]:
+    input_scale, _ = observers[0].calculate_qparams()
+    weight_scale, _ = observers[1].calculate_qparams()
+    scale = (input_scale * weight_scale).to(torch.float32)
+    return scale, torch.zeros_like(scale, dtype=torch.int32)
+
+
+def make_room_for_bias(bias: torch.Tensor, activation: ObserverBase, weight: ObserverBase) -> None:
+    """Weights of so small a scale that the bias would not fit 32 bits get a larger one: beside that bias the codes that
+    they lose can't be seen."""
+    input_scale, _ = activation.calculate_qparams()
+    least = bias.detach().abs().to(torch.float64) / (float(input_scale) * 2**BIAS_BITS)
+    largest: Any = weight.max_val
+    weight.max_val = torch.maximum(largest, (least * WEIGHT_MAX).to(largest.dtype))
+
+
+def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantizationSpec:
+    return DerivedQuantizationSpec(
+        derived_from=[(activation, user), (weight, user)],
+        derive_qparams_fn=_bias_qparams,
+        dtype=torch.int32,
+        quant_min=-(2**31),
+        quant_max=2**31 - 1,
+        qscheme=torch.per_channel_symmetric,
+        ch_axis=0,
+    )
+
+
+@functools.cache
+def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
+    return FixedQParamsQuantizationSpec(
+        dtype=torch.int8,
+        scale=qparams.scale,
+        zero_point=qparams.zero_point,
+        quant_min=CODES[0],
+        quant_max=CODES[1],
+        qscheme=torch.per_tensor_affine,
+    )
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How activations are observed, and weights with their output channels along an axis; what a graph goes through
+    before it is rewritten, and after."""
+
+    activation: QuantizationSpec
+    weight: Callable[[int], QuantizationSpec]
+    usual: Callable[[QParams], Spec]  # of a tensor that usually has these parameters
+    entrance: QuantizationSpec | None  # of an operand where it enters a join; None: observed with the join's output
+    before: Callable[[GraphModule], None] = lambda module: None
+    after: Callable[[GraphModule], None] = lambda module: None
+
+
+ALONE = Scheme(ACTIVATION, weight_spec, fixed_spec, None)
+"""For PT2E as users call it."""
+SETTLED = Scheme(ACTIVATION, weight_spec, usual_spec, EDGE)
+"""For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""
