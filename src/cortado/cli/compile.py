@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
-from cortado.cli.profile import cycles_text
 from cortado.cli.tables import Progress
+from cortado.cli.timing import cycles_text
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
