@@ -42,4 +42,4 @@ def _short(cycles: float) -> str:
 
 def _digits(value: float) -> str:
     """Three digits of it, or all before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
