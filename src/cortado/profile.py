@@ -96,11 +96,12 @@ def profile(
     artifact: Artifact, samples: Sequence[Sequence[ArrayType]], on: str | None = None, clock: Clock | None = None
 ) -> Profile:
     """Runs the first sample on an emulated board, beside the reference."""
+    rules = artifact.store_rules()
     checked = artifact.run(samples[:1], on, timed=True)
     work = checked.result.work
     if work is None:
         raise CortadoError(f"a profile needs an emulated board, and {checked.result.on} is none")
-    names = [step.name for step in artifact.store_rules().steps]
+    names = [step.name for step in rules.steps]
     reports = artifact.report.layers
     if names != [layer.name for layer in reports]:
         raise CortadoError(f"{artifact.folder} holds two lists of layers that differ; compile the model again")

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from cortado.base.target import ONE_OF_EACH, CortexM
 from cortado.cli.profile import CSV_COLUMNS
 from cortado.timing.models import MODELS
 from cortado.timing.parts import Part
-from helpers.cli import Run, compile_tiny, one_sentence
+from helpers.cli import Run, compile_tiny, forge_checksums, one_sentence
 
 
 @pytest.mark.qemu
@@ -72,6 +73,17 @@ def test_one_core_of_each_kind(run: Run, tmp_path: Path) -> None:
         cycles = found["cycles"]
         assert 0.5 * found["instructions"] < cycles["low"] <= cycles["typical"] <= cycles["high"]
         assert cycles["high"] < 6 * found["instructions"]
+
+
+@pytest.mark.qemu
+def test_a_model_of_an_earlier_version_runs_without_cycles(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
+    folder = tmp_path / "old"
+    shutil.copytree(tiny_artifact.folder, folder)
+    (folder / "checks.json").write_text('{"steps": ["conv"], "calls": []}')
+    forge_checksums(folder)
+    done = run("run", folder, "--json").json
+    assert (done["bit_exact"], done["cycles"]) == (True, None)
+    one_sentence(run("profile", folder), "is no table of this version")
 
 
 def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:

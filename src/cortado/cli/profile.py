@@ -1,20 +1,21 @@
-"""cortado profile, and cycles as text for the other commands."""
+"""cortado profile."""
 
 import argparse
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
+from cortado.cli.run import folder_of
 from cortado.cli.tables import in_columns
+from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
-    from cortado.profile import LayerTime, Profile, Timing
-    from cortado.timing.cycles import Cycles
+    from cortado.profile import LayerTime, Profile
     from cortado.timing.work import Spent, Work
 
 BAR = 24  # characters of the longest bar
@@ -35,7 +36,6 @@ CSV_COLUMNS = (
 def profile_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import from_target_string
-    from cortado.cli.run import folder_of
 
     if arguments.json and arguments.csv:
         raise CortadoError("--json and --csv: name one of them")
@@ -68,46 +68,6 @@ def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> No
         print(_as_csv(found) if arguments.csv else "\n".join(_as_text(artifact, found)))
     if not found.bit_exact:
         raise WrongResult(f"the output on {found.board} differs from the reference")
-
-
-# ---- figures that other commands show too ----------------------------------------------------------------------------
-
-
-def cycles_json(cycles: "Cycles") -> dict[str, int]:
-    return {"low": round(cycles.low), "typical": round(cycles.typical), "high": round(cycles.high)}
-
-
-def milliseconds_json(timing: "Timing") -> dict[str, float] | None:
-    time = timing.milliseconds
-    if time is None:
-        return None
-    return {"low": round(time.low, 6), "typical": round(time.typical, 6), "high": round(time.high, 6)}
-
-
-def cycles_text(timing: "Timing") -> list[str]:
-    """A line for cycles, and one for time where a chip is named."""
-    cycles = timing.total.cycles
-    each = f"{timing.cpu.value}, grade: {timing.model.grade.value}"
-    lines = [f"{_short(cycles.typical)} cycles at zero wait states{_between(cycles, _short)} (a model; {each})"]
-    time = timing.milliseconds
-    if time is not None and timing.clock is not None:
-        at = f"{timing.clock.chip} at {timing.clock.hertz / 1e6:g} MHz"
-        lines.append(f"{_digits(time.typical)} ms{_between(time, _digits)} on {at}")
-    return lines
-
-
-def _between(ends: "Cycles", text: Callable[[float], str]) -> str:
-    low, high = text(ends.low), text(ends.high)
-    return "" if low == high else f", {low} to {high}"
-
-
-def _short(cycles: float) -> str:
-    return f"{cycles / 1e6:,.3f} M" if cycles >= 1e5 else f"{cycles:,.0f}"
-
-
-def _digits(value: float) -> str:
-    """Three digits of it, or all before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 # ---- JSON and CSV ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
-from cortado.cli.profile import cycles_json, cycles_text, milliseconds_json
+from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
     from cortado.artifact.checked import Checked, Samples

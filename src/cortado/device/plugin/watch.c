@@ -426,7 +426,9 @@ static void on_exit_report(qemu_plugin_id_t id, void *userdata) {
         fprintf(file, "region %llu %ld\n", (unsigned long long)regions.items[i].instructions, regions.items[i].calls);
     }
     write_counts(file);
-    write_edges(file);
+    if (config.walking) {
+        write_edges(file);
+    }
     fprintf(file, "stores %llu %llu\n", (unsigned long long)store_count, (unsigned long long)stray_count);
     if (stray_count != 0) {
         fprintf(file, "stray 0x%llx 0x%llx %llu %zu %ld %ld\n", (unsigned long long)stray.pc,
