@@ -1,6 +1,7 @@
 """What int8 keeps of the zoo's trained networks: min-max, the default, a bad calibration sample, beside float.
 
 python benchmarks/accuracy.py [--networks ds_cnn,...] [--samples N]   measures, into accuracy.json beside this file
+python benchmarks/accuracy.py --qat                                   QAT too, in what was measured already
 python benchmarks/accuracy.py --shipped                               int8 on the shipped samples, for `cortado zoo`
 python benchmarks/accuracy.py --page                                  docs/accuracy.md from accuracy.json again
 
@@ -28,11 +29,11 @@ from cortado.evaluate import Evaluation
 from cortado.frontend import zoo
 from cortado.frontend.zoo._trained import FOLDER as SHIPPED
 from cortado.options import DEFAULTS, CalibrationMethod, Options
+from qat import fine_tuned
 from test_sets import FULL
 
 RESULTS = FOLDER / "accuracy.json"
 PAGE = FOLDER.parent / "docs" / "accuracy.md"
-DEFAULT = Options(calibration_method=CalibrationMethod.MSE, bias_correction=True)
 MINMAX = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 TARGET = "cortex-m4"  # every target gives the same integers
 ODD_SAMPLE, ODD_FACTOR = 40, 20.0
@@ -44,6 +45,7 @@ class Way(Enum):
     DEFAULT = "default"
     ODD_MINMAX = "min-max, one odd sample"
     ODD_DEFAULT = "default, one odd sample"
+    QAT = "QAT"
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,14 @@ class Figures:
     odd_sample_named: bool
 
 
-def evaluated(network: zoo.Network, batches: list[Any], data: TestSet, options: Options) -> tuple[Evaluation, str]:
-    """The C kernels on all samples, and what the compiler warned of."""
+def evaluated(
+    network: zoo.Network, batches: list[Any], data: TestSet, options: Options, trained: torch.nn.Module | None = None
+) -> tuple[Evaluation, str]:
+    """The C kernels on all samples, and what the compiler warned of; of the zoo's network, or of `trained`."""
     model = network.build()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CortadoWarning)  # they are in the report
-        prepared = api.prepare(model, network.example_inputs(), batches, name=network.name, options=options)
+        prepared = api.prepare(trained or model, network.example_inputs(), batches, name=network.name, options=options)
         compiled = prepared.compile(TARGET, options)
     found = compiled.evaluate(*data, model=model, reconstruction=network.rebuilds)
     if found.problems():
@@ -95,18 +99,32 @@ def with_one_odd(batches: list[Any]) -> list[Any]:
     return changed
 
 
+def test_set(network: zoo.Network, samples: int | None) -> tuple[TestSet, bool]:
+    """So many samples of the full test set, or of what ships; and whether they are all."""
+    full = FULL[network.name]()
+    inputs, labels = full if full is not None else network.test_set()
+    return (inputs[:samples], labels[:samples]), full is not None and samples is None
+
+
+def measure_qat(name: str, samples: int | None) -> Kept:
+    """After an epoch of training with rounding; the decibels are those to the float network before it."""
+    network = zoo.get(name)
+    found, _ = evaluated(network, [], test_set(network, samples)[0], DEFAULTS, fine_tuned(name))
+    score, exact = scores(found)
+    progress(f"{name}, QAT: {score:.4f} of {exact:.4f} in float, {found.sqnr_db:.2f} dB")
+    return Kept(round(score, 5), round(found.sqnr_db or 0.0, 2))
+
+
 def measure(name: str, samples: int | None) -> Figures:
     network = zoo.get(name)
-    full = FULL[name]()
-    inputs, labels = full if full is not None else network.test_set()
-    data = (inputs[:samples], labels[:samples])
+    data, full = test_set(network, samples)
     batches = network.own_calibration()
     odd = with_one_odd(batches)
     ways = {
         Way.MINMAX: (MINMAX, batches),
-        Way.DEFAULT: (DEFAULT, batches),
+        Way.DEFAULT: (DEFAULTS, batches),
         Way.ODD_MINMAX: (MINMAX, odd),
-        Way.ODD_DEFAULT: (DEFAULT, odd),
+        Way.ODD_DEFAULT: (DEFAULTS, odd),
     }
     kept, exact, named = {}, 0.0, False
     for way, (options, given) in ways.items():
@@ -117,7 +135,7 @@ def measure(name: str, samples: int | None) -> Figures:
         progress(f"{name}, {way.value}: {score:.4f} of {exact:.4f} in float, {found.sqnr_db:.2f} dB")
     metric = network.accuracy()
     assert metric is not None
-    return Figures(metric.metric, len(data[0]), full is not None and samples is None, round(exact, 5), kept, named)
+    return Figures(metric.metric, len(data[0]), full, round(exact, 5), kept, named)
 
 
 def measure_shipped(names: list[str]) -> None:
@@ -137,7 +155,9 @@ def measure_shipped(names: list[str]) -> None:
 
 
 def cell(one: dict[str, Any], way: Way) -> str:
-    kept = one["ways"][way.value]
+    kept = one["ways"].get(way.value)
+    if kept is None:
+        return "-"
     return f"{100 * (kept['score'] - one['float_score']):+.2f} ({kept['sqnr_db']:.1f} dB)"
 
 
@@ -165,6 +185,8 @@ An odd sample is one of the 64 calibration samples, {factor:g} times too large, 
 default names it in a warning ({named} of {networks} networks). On average the default has {clean:.1f} dB more than
 min-max on good calibration data, and {odd:.1f} dB more with the odd sample among them.
 
+QAT is `cortado.prepare_qat` and one more epoch (`training/qat.py`).
+
 With good data most of the noise is in what no choice of ranges changes: the 8 bits of the input and of the last layer's
 output. [training/README.md](../training/README.md) says what the networks were trained on.
 """
@@ -185,23 +207,37 @@ def page(results: dict[str, Any]) -> str:
     )
 
 
+def known_results() -> dict[str, Any]:
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return {name: found[name] for name in zoo.names() if name in found}
+
+
+def remember(name: str, value: dict[str, Any], key: str | None = None) -> None:
+    """What was found of a network, or one key of it, beside what is known already."""
+    results = known_results()
+    results[name] = value if key is None else {**results[name], key: value}
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", default=",".join(name for name in zoo.names() if zoo.get(name).trained))
     parser.add_argument("--samples", type=int, help="only so many of the test set")
+    parser.add_argument("--qat", action="store_true")
     parser.add_argument("--shipped", action="store_true")
     parser.add_argument("--page", action="store_true")
     arguments = parser.parse_args()
     names = arguments.networks.split(",")
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if arguments.shipped:
         measure_shipped(names)
         return
     for name in () if arguments.page else names:
-        results[name] = asdict(measure(name, arguments.samples))
-        results = {known: results[known] for known in zoo.names() if known in results}
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    PAGE.write_text(page(results))
+        if arguments.qat:
+            found = asdict(measure_qat(name, arguments.samples))
+            remember(name, {**known_results()[name]["ways"], Way.QAT.value: found}, key="ways")
+        else:
+            remember(name, asdict(measure(name, arguments.samples)))
+    PAGE.write_text(page(known_results()))
 
 
 if __name__ == "__main__":

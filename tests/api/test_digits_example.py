@@ -35,6 +35,9 @@ def test_the_commands_of_its_readme(tmp_path: Path) -> None:
     assert in_float > 93
     assert in_int8 > in_float - 1
     assert decibels > 20
+    after = re.search(r"accuracy ([\d.]+)% in int8 after quantization-aware training", done.stdout)
+    assert after is not None
+    assert float(after[1]) > in_float - 1
     assert "bit-exact with the reference" in done.stdout
     text, data, bss = map(int, done.stdout.splitlines()[-1].split()[:3])
     assert 2000 < text < 30_000
