@@ -162,7 +162,7 @@ def cell(one: dict[str, Any], way: Way) -> str:
 
 
 def row(name: str, one: dict[str, Any]) -> str:
-    samples = f"{one['samples']:,}" + ("" if one["full"] else " that ship")
+    samples = f"{one['samples']:,}" + ("" if one["full"] else " (a part)")
     cells = [name, samples, f"{one['metric']} {one['float_score']:.4f}", *(cell(one, way) for way in Way)]
     return f"| {' | '.join(cells)} |"
 
