@@ -149,6 +149,61 @@ def several(shape: Shape) -> bool:
     return len(shape) >= 2 and shape[-1] >= 3
 
 
+# ---- recurrent layers ----------------------------------------------------------------------------------------------
+
+RECURRENT: dict[str, Callable[..., nn.RNNBase]] = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "rnn_tanh": nn.RNN,
+    "rnn_relu": partial(nn.RNN, nonlinearity="relu"),
+}
+CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {
+    "lstm_cell": nn.LSTMCell,
+    "gru_cell": nn.GRUCell,
+    "rnn_tanh_cell": nn.RNNCell,
+    "rnn_relu_cell": partial(nn.RNNCell, nonlinearity="relu"),
+}
+
+
+class Recurrent(nn.Module):
+    """All steps, or the state of every layer behind the last one."""
+
+    def __init__(self, shape: Shape, kind: str, last: bool, **options: int) -> None:
+        super().__init__()
+        self.layer, self.last = RECURRENT[kind](shape[2], batch_first=True, **options), last
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, state = self.layer(x)
+        hidden: Tensor = state[0] if isinstance(state, tuple) else state
+        return hidden if self.last else y
+
+
+class RecurrentCell(nn.Module):
+    """One step, from its own output of the step before."""
+
+    def __init__(self, shape: Shape, kind: str) -> None:
+        super().__init__()
+        self.cell = CELLS[kind](shape[1], shape[1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        first: Tensor | tuple[Tensor, ...] = self.cell(x)
+        given = first if isinstance(first, tuple) else (first,)
+        second: Tensor | tuple[Tensor, ...] = self.cell(x, first)
+        return (second[0] if isinstance(second, tuple) else second) + given[-1]
+
+
+def recurrent(kind: str) -> Block:
+    def drawn(rng: Random, shape: Shape) -> Options:
+        return dict(kind=kind, hidden_size=rng.choice(SIZES), num_layers=one_of(rng, 1, 1, 2),
+                    bidirectional=coin(rng), bias=coin(rng), last=coin(rng))  # fmt: skip
+
+    return Block(lambda s: len(s) == 3 and s[1] <= 12, drawn, Recurrent, weight=0.5)
+
+
+def recurrent_cell(kind: str) -> Block:
+    return Block(rank(2), lambda rng, shape: dict(kind=kind), RecurrentCell, weight=0.25)
+
+
 # ---- attention and blocks ------------------------------------------------------------------------------------------
 
 
@@ -291,6 +346,8 @@ LAYERS: dict[str, Block] = {
         lambda shape: nn.InstanceNorm2d(shape[1], affine=True),
     ),
     "layer_norm": Block(several, lambda rng, shape: dict(kind=one_of(rng, "layer", "rms")), layer_norm, weight=2),
+    **{kind: recurrent(kind) for kind in RECURRENT},
+    **{kind: recurrent_cell(kind) for kind in CELLS},
     "attention": Block(
         lambda s: len(s) == 4 and s[2] >= 2 and s[3] >= 2, lambda rng, shape: dict(causal=False), Attention
     ),

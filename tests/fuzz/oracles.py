@@ -41,6 +41,7 @@ from fuzz.host import HostCase
 from fuzz.interrupts import run_disturbed
 from fuzz.network import Network, eager, plain_kernels, results_of
 from fuzz.recipe import Recipe, Tensor
+from helpers.single import EVERY_VALUE
 
 TARGETS = {
     "cortex-m0plus": "mps2-an385",
@@ -113,7 +114,7 @@ class Case:
         self.recipe, self.choices, self.name = recipe, choices, name
         self.network = Network(recipe)
         self.batches = recipe.batches(3)
-        self.model: Model = prepare(self.network, self.batches[0], self.batches, name=name)
+        self.model: Model = prepare(self.network, self.batches[0], self.batches, name=name, options=EVERY_VALUE)
         options = choices.options
         self.program = CortexMPassManager(
             self.model.quantized.program(), PIPELINE, target_config=choices.config, linear=options.linear

@@ -178,7 +178,7 @@ def test_cat_rescales_only_what_has_other_parameters() -> None:
     """What the product reads too keeps its own scale; what nothing else reads is made in the scale of the output."""
     model = Expression(lambda a, b: torch.cat([torch.sigmoid(a), b, a * b], 1))
     lowered = lower_with(model, randn(1, 4, 3, 3), randn(1, 4, 3, 3, scale=3.0, seed=1))
-    assert sorted(lowered.kernels) == ["cat_rescaled", "quantized_activation", "quantized_mul"]
+    assert sorted(lowered.kernels) == ["cat_rescaled", "quantized_mul"]  # the sigmoid is a table of the join
     assert lowered.steps_apart() <= 1.01
 
 

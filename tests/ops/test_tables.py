@@ -192,7 +192,9 @@ def test_prelu_with_one_slope_is_a_table() -> None:
 def test_prelu_with_a_slope_per_channel(slopes: list[float], operators: list[str], sizes: tuple[int, ...]) -> None:
     x, weight = randn(*sizes), torch.tensor(slopes)
     lowered = lower_with(Expression(lambda x, w: F.prelu(x, w), w=weight), x)
-    assert [name for name in lowered.kernels if name != "repeat"] == operators
+    # The product reads x in its own scale, so a table may bring it to the output's.
+    found = [name for name in lowered.kernels if name != "repeat"]
+    assert found in (operators, [operators[0], "quantized_activation", *operators[1:]])
     assert lowered.steps_apart() <= 1.01
     assert (lowered.outputs()[0] - F.prelu(x, weight)).abs().max() <= 4 * lowered.scales[0]
 

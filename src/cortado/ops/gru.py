@@ -17,7 +17,7 @@ from cortado.base.target import Core
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
-from cortado.ops.recurrent_forms import GRU_LAYER
+from cortado.ops.recurrent_forms import GRU_LAYER, IN_FLOAT
 
 GATES = 3  # reset, update, new
 STATE_STEP = 2.0**-15
@@ -103,4 +103,4 @@ GRU = Operator(
     samples=samples,
 )
 
-GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower)
+GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, in_float=IN_FLOAT["gru_layer"])

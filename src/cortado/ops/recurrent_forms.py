@@ -49,11 +49,12 @@ def _layer(compute: Callable[..., Any]) -> Callable[..., Tensor]:
         start: Sequence[Tensor],
         reverse: bool,
         *others: Any,
+        **named: Any,
     ) -> Tensor:
         zeros = torch.zeros(input.shape[0], weight_hh.shape[1], dtype=input.dtype)
         x = input.flip(1) if reverse else input
         biases = [torch.zeros(len(weight_ih)) if bias is None else bias for bias in (bias_ih, bias_hh)]
-        result: Tensor = compute(x, [weight_ih, weight_hh, *biases], [*start] or [zeros, zeros], *others)
+        result: Tensor = compute(x, [weight_ih, weight_hh, *biases], [*start] or [zeros, zeros], *others, **named)
         return result.flip(1).contiguous() if reverse else result
 
     return layer
@@ -94,8 +95,9 @@ _LAYERS: dict[str, Callable[..., Tensor]] = {
     "lstm_layer": _lstm,
     "lstm_cells": _cells,
 }
-for _name, _compute in _LAYERS.items():
-    _LIBRARY.impl(_name, _layer(_compute), "CompositeExplicitAutograd")
+IN_FLOAT = {name: _layer(compute) for name, compute in _LAYERS.items()}
+for _name, _compute in IN_FLOAT.items():
+    _LIBRARY.impl(_name, _compute, "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _empty, "Meta")
 
 GRU_LAYER: OpOverload = torch.ops.cortado.gru_layer.default
@@ -258,19 +260,13 @@ def match(bound: Bound) -> Reject:
     return unsupported(bound) or Reject("is read as something else than its results")
 
 
-def match_packed(bound: Bound) -> Reject:
-    return Reject("reads a packed sequence (pack_padded_sequence); give it the padded tensor itself")
-
-
 def _lower(lowering: Lowering) -> Node:
     raise AssertionError("match takes nothing")
 
 
 WHOLE = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
-PACKED = (aten.lstm.data, aten.gru.data, aten.rnn_tanh.data, aten.rnn_relu.data)
 CELLS = (aten.lstm_cell.default, aten.gru_cell.default, aten.rnn_tanh_cell.default, aten.rnn_relu_cell.default)
 
 LAYERS_REWRITE = Rewrite(aten=WHOLE, rewrite=to_layers)
 CELL_REWRITE = Rewrite(aten=CELLS, rewrite=cell_to_layer)
 REST_PATTERN = Pattern(aten=WHOLE, match=match, lower=_lower)
-PACKED_PATTERN = Pattern(aten=PACKED, match=match_packed, lower=_lower)

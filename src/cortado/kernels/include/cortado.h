@@ -226,7 +226,7 @@ void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs,
 
 /* ---- Recurrent layers -------------------------------------------------------------------------------------- */
 
-/* A layer over all steps of each sequence, in one direction: in [sequences][steps][in_c], out [sequences][steps][units].
+/* A layer over all steps of each sequence, in one direction: in [sequences][steps][in_c], out [..][..][units].
  * A gate's two paths, X of the input and H of the state before, are requantized each on its own and added; gates in
  * front of a sigmoid have 11 fractional bits, in front of a tanh 12, results of both 15.
  *
@@ -310,8 +310,8 @@ void cortado_global_avg_pool_s8(const cortado_pool2d_t *L, const int8_t *row, in
                                 cortado_sum_rows_t sum_rows, cortado_means_t means);
 int32_t cortado_global_avg_pool_s8_scratch(const cortado_pool2d_t *L);
 
-/* The mean over the first `rows` rows, one per call as above: out = clamp(requant(start + sum of x) + out_offset). start
- * is the number of pixels times the input offset, and the multiplier divides by that number. */
+/* The mean over the first `rows` rows, one per call as above: out = clamp(requant(start + sum of x) + out_offset).
+ * start is the number of pixels times the input offset, and the multiplier divides by that number. */
 typedef struct {
     int32_t rows, in_w, channels;
     int32_t start, out_offset, multiplier, shift;

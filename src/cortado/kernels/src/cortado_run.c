@@ -54,8 +54,8 @@ static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t 
 #endif
 
 /* Makes the next output row of one step, or as many as it makes together. */
-static void run_row(const cortado_program_t *program, const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t image,
-                    uint8_t *arena, const int8_t **rows)
+static void run_row(const cortado_program_t *program, const cortado_step_t *step, const cortado_port_t *port,
+                    cortado_state_t *state, uint32_t image, uint8_t *arena, const int8_t **rows)
 {
     const int8_t **next = rows;
     const uint32_t y = state->y, left = step->rows - y;

@@ -5,7 +5,7 @@
 #ifndef CORTADO_SIGMOID_H
 #define CORTADO_SIGMOID_H
 
-#include <stdint.h>
+#include "cortado.h"
 
 extern const uint16_t cortado_sigmoid_table[513];
 

@@ -32,7 +32,8 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
     }
 }
 
-void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch, cortado_products_t products)
+void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
+                    cortado_products_t products)
 {
     int16_t *state = scratch;
     int8_t *first = (int8_t *)(state + L->units);

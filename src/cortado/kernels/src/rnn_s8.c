@@ -24,7 +24,8 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
     }
 }
 
-void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch, cortado_products_t products)
+void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
+                    cortado_products_t products)
 {
     int8_t *first = scratch;
     for (int32_t s = 0; s < L->sequences; s++) {
