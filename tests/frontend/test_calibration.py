@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,11 @@ from cortado.api import Model, prepare
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError, CortadoWarning
-from cortado.base.findings import FindingKind
+from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.options import CalibrationMethod, Options
+from helpers.single import Expression, randn
 from helpers.values import present
 
 MSE, MINMAX, PERCENTILE = CalibrationMethod.MSE, CalibrationMethod.MINMAX, CalibrationMethod.PERCENTILE
@@ -257,6 +258,43 @@ def test_a_part_of_a_concatenation_with_few_codes_is_named() -> None:
     assert "torch.cat" in finding.text
     assert "test_calibration.py" in present(finding.tensor)  # the line of the scores
     assert kinds(head(joined=False)) == []
+
+
+JOINED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a usual range": lambda x: torch.cat([torch.sigmoid(6 * x), 300 * x], 1),
+    "a fixed range": lambda x: torch.cat([torch.softmax(6 * x, 1), 300 * x], 1),
+    "a scale of its own": lambda x: (torch.cat([y := torch.sin(x), 300 * x], 1), torch.exp(y)),
+    "a join in a join": lambda x: torch.cat([torch.cat([torch.sin(x), torch.cos(x)], 1), 300 * x], 1),
+    "below zero": lambda x: torch.cat([-torch.sigmoid(6 * x), 300 * torch.relu(x)], 1),
+    "maximum": lambda x: torch.maximum(torch.sin(x), 300 * x.flip(1)),
+}
+
+
+def findings_of(function: Callable[[torch.Tensor], Any]) -> tuple[Finding, ...]:
+    batches = [(randn(1, 16, seed=seed),) for seed in range(40)]
+    return prepared(Expression(function), batches, MINMAX, bias=False).quantized.findings
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_codes_are_counted_where_a_tensor_enters_a_join(name: str) -> None:
+    (finding,) = findings_of(JOINED[name])
+    assert finding.kind is FindingKind.FEW_CODES
+    assert 1 <= present(finding.found) <= 4
+    assert "test_calibration.py" in present(finding.tensor)
+
+
+APART: dict[str, Callable[[torch.Tensor], Any]] = {
+    "enough codes": lambda x: torch.cat([torch.sin(x), 2 * x], 1),
+    "enough codes of a fixed range": lambda x: torch.cat([torch.softmax(6 * x, 1), x], 1),
+    "a mask": lambda x: torch.cat([torch.where(x > 0, 1.0, 0.0), 300 * x], 1),
+    "a constant": lambda x: torch.cat([torch.ones_like(x), 300 * x], 1),
+    "a bound that is far away": lambda x: torch.minimum(x, torch.linspace(39, 39.1, 16)),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_nothing_is_said_of_tensors_that_lose_nothing_in_a_join(name: str) -> None:
+    assert findings_of(APART[name]) == ()
 
 
 def test_strict_makes_warnings_errors() -> None:

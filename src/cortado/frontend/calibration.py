@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch.fx import GraphModule, Node
+from torchao.quantization.pt2e.observer import ObserverBase
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.observers import RangeObserver
+from cortado.frontend.observers import CODES, EdgeObserver, RangeObserver
 from cortado.frontend.ranges import (
     FEWEST_CODES,
     LONE,
     ODD,
-    Seen,
     choose_range,
     lone_sample,
     odd_samples,
@@ -58,31 +58,38 @@ class _Notes:
 
     odd: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))  # by sample
     lone: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))
-    narrow: list[_Narrow] = field(default_factory=list)
+    narrow: dict[Node, _Narrow] = field(default_factory=dict)  # where it has the fewest codes
 
 
 def settle(prepared: GraphModule, method: CalibrationMethod, samples: int) -> Settled:
-    """Gives every observer its range."""
-    notes = _Notes()
-    for observer, tensors in _observers(prepared).items():
-        if observer.seen:
+    """Gives every observer its range, unless it follows another."""
+    notes, observers = _Notes(), _observers(prepared)
+    for observer, tensors in observers.items():
+        if observer.seen and observer.leader is None:
             _settle_one(observer, tensors, method, notes)
-            observer.seen.clear()
+    for observer, tensors in observers.items():  # now that all leaders have their parameters
+        if observer.seen and (observer.leader is None or isinstance(observer, EdgeObserver)):
+            _note_narrow(observer, tensors, notes)
+    for observer in observers:
+        observer.seen.clear()
     findings = [_few_samples(samples)] if samples < ENOUGH else []
     findings += [_odd(sample, tensors) for sample, tensors in sorted(notes.odd.items())]
     findings += [_lone(sample, tensors) for sample, tensors in sorted(notes.lone.items()) if sample not in notes.odd]
-    findings += [_few_codes(notes.narrow)] if notes.narrow else []
+    findings += [_few_codes(list(notes.narrow.values()))] if notes.narrow else []
     return Settled(frozenset(notes.odd), tuple(findings))
 
 
 def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
-    """Each with the tensors it observes: more than one where they have one range."""
+    """Each with the tensors it observes, by place: more than one where they have one range."""
     found: dict[RangeObserver, dict[str, Node]] = defaultdict(dict)
+    origins: dict[Node, Node] = {}  # what is observed, by the observer's call: the entrance of a join is behind another
     for node in prepared.graph.nodes:
         observer = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(observer, RangeObserver):
-            tensor = node.all_input_nodes[0]
-            found[observer][tensor.name] = tensor
+        if isinstance(observer, ObserverBase):
+            place = node.all_input_nodes[0]
+            origins[node] = origins.get(place, place)
+            if isinstance(observer, RangeObserver):
+                found[observer][place.name] = origins[node]
     return found
 
 
@@ -97,14 +104,23 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
     lone = lone_sample(usual, low, high)
     if lone is not None:
         notes.lone[lone.sample].append(_Beyond(first, lone.times))
-    scale = float(observer.calculate_qparams()[0])
-    places: dict[str, list[Seen]] = defaultdict(list)
-    for one in observer.seen:
-        places[one.place].append(one)
-    for place, seen in places.items():
-        codes = used_codes(seen, scale)
-        if codes is not None:
-            notes.narrow.append(_Narrow(tensors[place], codes, low, high))
+
+
+def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Notes) -> None:
+    """Codes are counted in a tensor's own parameters, and where it enters a join in those of the join's output.
+
+    What is beyond all values of that output, as a bound that a minimum never reaches, has no need of codes.
+    """
+    scale, zero_point = (float(one) for one in observer.calculate_qparams())
+    low, high = ((code - zero_point) * scale for code in CODES)
+    output = observer.leader.seen if isinstance(observer.leader, RangeObserver) else []
+    reached = output or observer.seen
+    least, most = min(one.low for one in reached), max(one.high for one in reached)
+    for place, tensor in tensors.items():
+        seen = [one for one in observer.seen if one.place == place and one.low <= most and one.high >= least]
+        codes = used_codes(seen, scale) if seen else None
+        if codes is not None and (tensor not in notes.narrow or codes < notes.narrow[tensor].codes):
+            notes.narrow[tensor] = _Narrow(tensor, codes, low, high)
 
 
 # ---- in words ------------------------------------------------------------------------------------------------------

@@ -64,9 +64,8 @@ class RangeObserver(MinMaxObserver):
         self.max_val.fill_(high)
 
     def follow(self, leader: ObserverBase) -> None:
-        """From now on the parameters of another tensor; what was seen here says nothing any more."""
+        """From now on the parameters of another tensor; what was seen here only says how many codes are used."""
         self._leader = [leader]
-        self.seen.clear()
 
     @property
     def leader(self) -> ObserverBase | None:
@@ -91,10 +90,8 @@ class RangeObserver(MinMaxObserver):
 
 
 class EdgeObserver(RangeObserver):
-    """Where a tensor enters a join. It looks at nothing: the parameters are those of the join's output."""
-
-    def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
-        return x_orig
+    """Where a tensor enters a join, which has the parameters of the join's output: an operand that others read too, or
+    one of a fixed range, may have few codes there only."""
 
 
 def _activation_spec(observer: type[RangeObserver], usual: tuple[float, float] | None = None) -> QuantizationSpec:
