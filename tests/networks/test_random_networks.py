@@ -19,9 +19,6 @@ from fuzz.oracles import ANY_BOARDS, TARGETS, Case, Choices, Found, Kind
 from fuzz.outcome import Outcome, Pending, Places, check_host, check_recipe, check_seeds
 from fuzz.recipe import Layer, Recipe
 
-# torch.export writes the first as the second.
-SPELLED_OTHERWISE = {"aten.split.sizes": "aten.split_with_sizes.default"}
-
 
 @pytest.fixture(autouse=True)
 def _quiet() -> None:
@@ -69,13 +66,12 @@ def test_a_seed_is_a_network() -> None:
 
 def test_every_operator_that_is_claimed_is_drawn() -> None:
     """Every aten overload that a pattern or a rewrite names stands in a graph that can be drawn."""
-    recipe = draw_all(0)
+    recipe = draw_all(4)  # with which each block happens to draw all its spellings
     program = torch.export.export(Network(recipe), recipe.batches(1)[0], strict=False)
     met = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     known = registry()
     claimed = {str(target) for target in (*known.patterns, *known.rewrites) if str(target).startswith("aten.")}
-    assert claimed - met == set(SPELLED_OTHERWISE)
-    assert met >= set(SPELLED_OTHERWISE.values())
+    assert claimed - met == set()
 
 
 def test_boards_of_all_targets_are_drawn() -> None:

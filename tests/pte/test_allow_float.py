@@ -116,11 +116,11 @@ class Best(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM, of whose three results one is read."""
+    """A GRU, of whose two results one is read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.cell, self.last = nn.Linear(8, 8), nn.LSTM(8, 4, batch_first=True), nn.Linear(4, 3)
+        self.first, self.cell, self.last = nn.Linear(8, 8), nn.GRU(8, 4, batch_first=True), nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         y, _ = self.cell(torch.relu(self.first(x)))
@@ -146,9 +146,9 @@ class Determinant(nn.Module):
         return torch.linalg.det(self.linear(x))
 
 
-IN_C = {DilatedPool: (1, 2, 12, 12), TwoImages: (2, 20, 5, 5), LogSoftmax: (2, 8), Recurrent: (1, 5, 8)}
+IN_C = {DilatedPool: (1, 2, 12, 12), TwoImages: (2, 20, 5, 5), LogSoftmax: (2, 8)}
 NOT_IN_C = {Cumsum: (1, 2, 8, 8), CumsumOfInput: (2, 5), Largest: (3, 8), Best: (2, 8)}
-OTHERS = {Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
+OTHERS = {Recurrent: (1, 5, 8), Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
 SHAPES: dict[type[nn.Module], tuple[int, ...]] = {**IN_C, **NOT_IN_C, **OTHERS}
 
 
@@ -186,7 +186,6 @@ def test_without_the_flag_there_is_no_pte_and_no_float(kind: type[nn.Module]) ->
         (DilatedPool, ["aten.max_pool2d.default"], True),
         (TwoImages, ["aten.conv_transpose2d.input", "aten.clamp.default"], False),
         (LogSoftmax, ["aten.log_softmax.int"], False),
-        (Recurrent, ["cortado.lstm_layer.default"], False),
     ],
 )
 def test_what_only_c_can_stays_float_in_the_pte(kind: type[nn.Module], operators: list[str], exact: bool) -> None:
@@ -268,6 +267,13 @@ def test_what_executorch_cannot_do_is_an_error_with_and_without_the_flag() -> No
         model.compile(TARGET)
     assert "--allow-float" not in str(caught.value)
     with pytest.raises(CortadoError, match=r"ExecuTorch has no portable kernel for aten::_linalg_det\.result"):
+        model.compile(TARGET, ALLOWED)
+
+
+def test_a_recurrent_layer_is_in_c_alone() -> None:
+    model = quantized(Recurrent)
+    assert "cortado::gru exists in the C bundle only" in model.compile(TARGET).report.pte_missing[0]
+    with pytest.raises(CortadoError, match="cortado::gru exists in the C bundle only"):
         model.compile(TARGET, ALLOWED)
 
 

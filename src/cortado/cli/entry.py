@@ -66,9 +66,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), Exit.USER)
     except ModuleNotFoundError as error:
         return _missing_module(error)
-    except Exception:
+    except Exception as error:
+        if _interrupted(error):
+            return _fail("interrupted", Exit.INTERRUPTED)
         traceback.print_exc()
         return _fail(MISTAKE, Exit.INTERNAL)
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether something failed while Ctrl-C was making its way out: a folder that was being removed, say."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _missing_module(error: ModuleNotFoundError) -> int:

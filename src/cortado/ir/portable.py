@@ -3,7 +3,7 @@
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -60,7 +60,7 @@ def operands(arguments: Mapping[str, Any]) -> list[Node]:
 
 def float_call(target: Any, arguments: Mapping[str, Any], reason: str) -> FloatCall | Reject:
     """A call in ExecuTorch's own words, or why there is none."""
-    if not isinstance(target, OpOverload) or (target.namespace != NAMESPACE and not _in_float(target)):
+    if not isinstance(target, OpOverload) or target.namespace != NAMESPACE:
         return Reject(f"{reason}, and it is no operator of ATen that ExecuTorch could run in float")
     strange = [type(leaf).__name__ for leaf in pytree.tree_leaves(dict(arguments)) if not isinstance(leaf, _PLAIN)]
     if strange:
@@ -83,11 +83,6 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _in_float(target: OpOverload) -> list[Callable[..., Any]]:
-    """What stands for a call in float, where ExecuTorch can't take the call itself."""
-    return [pattern.in_float for pattern in patterns_of(target) if pattern.in_float is not None]
-
-
 class _Single(torch.nn.Module):
     """A module that is one call."""
 
@@ -98,7 +93,8 @@ class _Single(torch.nn.Module):
     def forward(self, *tensors: Tensor) -> Any:
         given = iter(tensors)
         arguments = pytree.tree_map_only(Node, lambda node: next(given), self.arguments)
-        return (*_in_float(self.target), self.target)[0](**arguments)
+        written = [pattern.in_float for pattern in patterns_of(self.target) if pattern.in_float is not None]
+        return (written[0] if written else self.target)(**arguments)
 
 
 def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:

@@ -17,7 +17,7 @@ from cortado.base.target import Core
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
-from cortado.ops.recurrent_forms import GRU_LAYER, IN_FLOAT
+from cortado.ops.recurrent_forms import GRU_LAYER
 
 GATES = 3  # reset, update, new
 STATE_STEP = 2.0**-15
@@ -103,4 +103,4 @@ GRU = Operator(
     samples=samples,
 )
 
-GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, in_float=IN_FLOAT["gru_layer"])
+GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower)

@@ -21,7 +21,7 @@ from cortado.ir.facts import qparams
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
-from cortado.ops.recurrent_forms import IN_FLOAT, LSTM_CELLS, LSTM_LAYER
+from cortado.ops.recurrent_forms import LSTM_CELLS, LSTM_LAYER
 
 GATES = 4  # input, forget, new, output
 HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
@@ -168,9 +168,5 @@ LSTM = Operator(
     samples=samples,
 )
 
-LSTM_PATTERN = Pattern(
-    aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer, in_float=IN_FLOAT["lstm_layer"]
-)
-CELLS_PATTERN = Pattern(
-    aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells, in_float=IN_FLOAT["lstm_cells"]
-)
+LSTM_PATTERN = Pattern(aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer)
+CELLS_PATTERN = Pattern(aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells)

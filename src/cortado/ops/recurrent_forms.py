@@ -49,12 +49,11 @@ def _layer(compute: Callable[..., Any]) -> Callable[..., Tensor]:
         start: Sequence[Tensor],
         reverse: bool,
         *others: Any,
-        **named: Any,
     ) -> Tensor:
         zeros = torch.zeros(input.shape[0], weight_hh.shape[1], dtype=input.dtype)
         x = input.flip(1) if reverse else input
         biases = [torch.zeros(len(weight_ih)) if bias is None else bias for bias in (bias_ih, bias_hh)]
-        result: Tensor = compute(x, [weight_ih, weight_hh, *biases], [*start] or [zeros, zeros], *others, **named)
+        result: Tensor = compute(x, [weight_ih, weight_hh, *biases], [*start] or [zeros, zeros], *others)
         return result.flip(1).contiguous() if reverse else result
 
     return layer
@@ -95,9 +94,8 @@ _LAYERS: dict[str, Callable[..., Tensor]] = {
     "lstm_layer": _lstm,
     "lstm_cells": _cells,
 }
-IN_FLOAT = {name: _layer(compute) for name, compute in _LAYERS.items()}
-for _name, _compute in IN_FLOAT.items():
-    _LIBRARY.impl(_name, _compute, "CompositeExplicitAutograd")
+for _name, _compute in _LAYERS.items():
+    _LIBRARY.impl(_name, _layer(_compute), "CompositeExplicitAutograd")
     _LIBRARY.impl(_name, _empty, "Meta")
 
 GRU_LAYER: OpOverload = torch.ops.cortado.gru_layer.default

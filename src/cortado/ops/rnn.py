@@ -16,7 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import TANH_UNIT, saturate, tanh
-from cortado.ops.recurrent_forms import IN_FLOAT, RNN_LAYER
+from cortado.ops.recurrent_forms import RNN_LAYER
 
 TANH_STEP = 2.0**-15
 RELU_BITS = 8
@@ -84,4 +84,4 @@ RNN = Operator(
     samples=samples,
 )
 
-RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower, in_float=IN_FLOAT["rnn_layer"])
+RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower)
