@@ -174,7 +174,7 @@ def test_both_functions_are_close_everywhere() -> None:
     assert float((tanh(values) / 2**15 - torch.tanh(values.double() / 4096)).abs().max()) < 3.9 * 2**-15
 
 
-def layer_arguments(operator: Any, gates: int, states: int) -> dict[str, Any]:
+def layer_arguments(gates: int, states: int) -> dict[str, Any]:
     """Numbers such as calibration gives for weights around 0.3 and inputs around 1."""
     rng = torch.Generator().manual_seed(5)
 
@@ -231,7 +231,7 @@ def tan(value: int) -> int:
 
 def test_gru_is_its_formula() -> None:
     """Unit by unit in Python's integers, as the operator's page writes it."""
-    given = layer_arguments(GRU, 3, 1)
+    given = layer_arguments(3, 1)
     factor = given["out_multiplier"], given["out_shift"]
     start = [
         requant(code - 3, given["start_multiplier"], given["start_shift"]) for code in given["start"][0][0].tolist()
@@ -253,7 +253,7 @@ def test_gru_is_its_formula() -> None:
 def test_lstm_is_its_formula(bits: int) -> None:
     cells_of = {"cell_zero_point": -7, "cell_multiplier": 2000000000, "cell_shift": 8, "cell_bits": bits}
     shown = {"given_multiplier": 1300000000, "given_shift": -6, "given_zero_point": 9}
-    layer = layer_arguments(LSTM, 4, 2)
+    layer = layer_arguments(4, 2)
     given: dict[str, Any] = {**layer, **cells_of, **shown, "out_shift": -22, "gives_cells": False}
     hidden, cells = ([*state[0].tolist()] for state in given["start"])
     hidden = [codes8(requant(code - 3, given["start_multiplier"], given["start_shift"]) - 5) for code in hidden]
@@ -274,7 +274,7 @@ def test_lstm_is_its_formula(bits: int) -> None:
 
 def test_weights_are_stored_once() -> None:
     """And nothing beside them but three words a row and path."""
-    given = {**layer_arguments(GRU, 3, 0), "start": []}
+    given = {**layer_arguments(3, 0), "start": []}
     shapes = {name: tuple(value.shape) if isinstance(value, Tensor) else value for name, value in given.items()}
     call = Call(GRU, given, GRU.shape(shaped_call(GRU, shapes)))
     assert GRU.kernel is not None

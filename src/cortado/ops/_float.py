@@ -55,6 +55,17 @@ def add_permute(like: Node, node: Node, order: Sequence[int]) -> Node:
     return node if list(order) == sorted(order) else add_call(like, aten.permute.default, node, list(order))
 
 
+def replace_result(node: Node, position: int, new: Node) -> None:
+    """All that read one of several results read `new` instead."""
+    for part in parts_of(node, position):
+        part.replace_all_uses_with(new)
+
+
+def parts_of(node: Node, position: int) -> list[Node]:
+    """The calls that take one of several results."""
+    return [user for user in node.users if is_call(user, operator.getitem) and user.args[1] == position]
+
+
 def values_only(node: Node) -> list[Node] | None:
     """The users of a (values, indices) pair that read its values; None if somebody reads the indices."""
     users = [user for user in node.users if user.users]

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.fx import Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
@@ -86,14 +85,14 @@ class Path:
 Cell = Callable[[Tensor, Tensor], Tensor]
 
 
-def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) -> tuple[Tensor, Tensor]:
-    """[batch, steps, units] of what `cell(X, H)` gives step by step, and the last of it in time."""
+def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) -> Tensor:
+    """[batch, steps, units] of what `cell(X, H)` gives step by step."""
     before, path = Path.of(arguments, "x")(input), Path.of(arguments, "h")
     steps = range(input.shape[1])
     rows: dict[int, Tensor] = {}
     for step in reversed(steps) if arguments["reverse"] else steps:
         state = rows[step] = cell(before[:, step], path(state.to(torch.int64)))
-    return torch.stack([rows[step] for step in steps], 1).contiguous(), state
+    return torch.stack([rows[step] for step in steps], 1).contiguous()
 
 
 def rescaled(codes: Tensor, zero_point: int, multiplier: int, shift: int) -> Tensor:
@@ -224,6 +223,16 @@ def out_factor(step: float, out: QParams) -> dict[str, int]:
     return {"out_multiplier": fixed.multiplier, "out_shift": fixed.shift, "out_zero_point": out.zero_point}
 
 
+def unit_rows(units: Sequence[float], count: int) -> Tensor:
+    """The step of every row: `count` rows of each gate."""
+    return torch.tensor(units, dtype=torch.float64).repeat_interleave(count)
+
+
+def start_q(lowering: Lowering) -> list[QParams]:
+    found = [qparams(node) for node in lowering.bound.nodes("start")]
+    return [known for known in found if known is not None]
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 _PRODUCTS = {Core.PORTABLE: ("products_s8.c",), Core.MVE: ("products_s8__mve.S",)}
@@ -275,16 +284,12 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
             **more,
             "together": packing.group_channels(core),
             "zero": Array(np.full(units, call["out_zero_point"], dtype=np.int8)),
-            "weights_x": _stream(_constants(call, "x"), gates, core),
-            "weights_h": _stream(_constants(call, "h"), gates, core),
+            "weights_x": _stream(Path.of(call.arguments, "x"), gates, core),
+            "weights_h": _stream(Path.of(call.arguments, "h"), gates, core),
         },
         scratch=scratch,
         scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
     )
-
-
-def _constants(call: Call, name: str) -> Path:
-    return Path.of({key: value for key, value in call.arguments.items() if key.endswith(f"_{name}")}, name)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -318,17 +323,3 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
         "reverse": draw(st.booleans()),
         "out_zero_point": draw(sampling.ZERO_POINTS),
     }
-
-
-def unit_rows(units: Sequence[float], count: int) -> Tensor:
-    """The step of every row: `count` rows of each gate."""
-    return torch.tensor(units, dtype=torch.float64).repeat_interleave(count)
-
-
-def start_q(lowering: Lowering) -> list[QParams]:
-    found = [qparams(node) for node in lowering.bound.nodes("start")]
-    return [known for known in found if known is not None]
-
-
-def start_nodes(lowering: Lowering) -> list[Node]:
-    return lowering.bound.nodes("start")

@@ -38,7 +38,7 @@ def reference(**arguments: Any) -> Tensor:
         state = ((new << 15) + update * (state - new) + (1 << 14)) >> 15
         return recurrent.output_codes(state, arguments)
 
-    return recurrent.run(arguments["input"], arguments, recurrent.output_codes(state, arguments), cell)[0]
+    return recurrent.run(arguments["input"], arguments, recurrent.output_codes(state, arguments), cell)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -63,7 +63,7 @@ def lower(lowering: Lowering) -> Node:
             torch.where(inside, of_state, 0.0),
             recurrent.unit_rows((SIGMOID_UNIT,) * GATES, units),
         ),
-        start=recurrent.start_nodes(lowering),
+        start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, STATE_STEP),
         reverse=lowering.bound["reverse"],
         **recurrent.out_factor(STATE_STEP, lowering.out),

@@ -50,7 +50,7 @@ def reference(**arguments: Any) -> Tensor:
         seen.append(cells)
         return recurrent.output_codes(sigmoid(o) * _tanh_of_cells(cells, bits), arguments)
 
-    result, _ = recurrent.run(arguments["input"], arguments, hidden, cell)
+    result = recurrent.run(arguments["input"], arguments, hidden, cell)
     if not arguments["gives_cells"]:
         return result
     given = torch.stack(seen[::-1] if arguments["reverse"] else seen, 1)
@@ -92,7 +92,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool
         input=lowering.node("input"),
         **recurrent.path_constants(lowering, "ih", lowering.q("input"), of_input + of_state, unit),
         **recurrent.path_constants(lowering, "hh", hidden, 0 * of_state, unit),
-        start=recurrent.start_nodes(lowering),
+        start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, hidden.scale),
         reverse=lowering.bound["reverse"],
         **recurrent.out_factor(HIDDEN_STEP, hidden),

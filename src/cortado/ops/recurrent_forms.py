@@ -4,7 +4,6 @@ A layer is one call of the float graph, `cortado::gru_layer` and the like, so th
 LSTM has a second one for its cells: their range is observed in calibration, and a model may return them.
 """
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,9 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.errors import Reject
-from cortado.ir.graph import Bound, add_call, is_call, shape
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
-from cortado.ops._float import add_permute, add_view, constant_data, is_constant
+from cortado.ops._float import add_permute, add_view, constant_data, is_constant, parts_of, replace_result
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -156,7 +155,7 @@ def to_layers(bound: Bound) -> None:
         result = add_view(node, result, shape(result)[1:])
     elif not batch_first:
         result = add_permute(node, result, (1, 0, 2))
-    _replace(node, 0, result)
+    replace_result(node, 0, result)
     _replace_states(node, 1, [_last(node, layer, layer.output) for layer in layers], batched)
     if layers[0].cells is not None:
         cells = [_last(node, layer, layer.cells) for layer in layers if layer.cells is not None]
@@ -194,11 +193,6 @@ def _joined(like: Node, parts: list[Node], dim: int) -> Node:
     return parts[0] if len(parts) == 1 else add_call(like, aten.cat.default, parts, dim)
 
 
-def _replace(node: Node, position: int, new: Node) -> None:
-    for part in [user for user in node.users if is_call(user, operator.getitem) and user.args[1] == position]:
-        part.replace_all_uses_with(new)
-
-
 def _erase(node: Node) -> None:
     """torch takes calls that may drop values out for such that must be made, read or not."""
     for part in list(node.users):
@@ -208,10 +202,9 @@ def _erase(node: Node) -> None:
 
 def _replace_states(node: Node, position: int, states: list[Node], batched: bool) -> None:
     """The states of all layers; who selects one of them reads that layer and no other."""
-    parts = [user for user in node.users if is_call(user, operator.getitem) and user.args[1] == position]
-    for part in [part for part in parts if part.users]:
+    for part in [part for part in parts_of(node, position) if part.users]:
         for user in [user for user in part.users if _selects(user)]:
-            chosen = states[int(user.args[2]) % len(states)]  # type: ignore[arg-type]
+            chosen = states[int(bind(user)["index"]) % len(states)]
             user.replace_all_uses_with(add_view(user, chosen, shape(user)))
             user.graph.erase_node(user)
         if part.users:
@@ -220,7 +213,7 @@ def _replace_states(node: Node, position: int, states: list[Node], batched: bool
 
 
 def _selects(user: Node) -> bool:
-    return is_call(user, aten.select.int) and bool(user.args[1] == 0)
+    return is_call(user, aten.select.int) and bool(bind(user)["dim"] == 0)
 
 
 def cell_to_layer(bound: Bound) -> Node | None:
@@ -236,8 +229,8 @@ def cell_to_layer(bound: Bound) -> Node | None:
     hidden = add_view(node, layer.output, shape(states[0]))
     if layer.cells is None:
         return hidden
-    _replace(node, 0, hidden)
-    _replace(node, 1, add_view(node, layer.cells, shape(states[0])))
+    replace_result(node, 0, hidden)
+    replace_result(node, 1, add_view(node, layer.cells, shape(states[0])))
     _erase(node)
     return None
 

@@ -30,7 +30,7 @@ def reference(**arguments: Any) -> Tensor:
         return clamp_int8(rounded + arguments["out_zero_point"])
 
     state = recurrent.started(arguments["start"], arguments, arguments["weight_h"].shape[1])
-    return recurrent.run(arguments["input"], arguments, state, cell)[0]
+    return recurrent.run(arguments["input"], arguments, state, cell)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -44,7 +44,7 @@ def lower(lowering: Lowering) -> Node:
         input=lowering.node("input"),
         **recurrent.path_constants(lowering, "ih", lowering.q("input"), of_input + of_state, unit),
         **recurrent.path_constants(lowering, "hh", lowering.out, torch.zeros_like(of_state), unit),
-        start=recurrent.start_nodes(lowering),
+        start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, lowering.out.scale),
         reverse=lowering.bound["reverse"],
         **recurrent.out_factor(TANH_STEP, lowering.out),

@@ -1,6 +1,5 @@
 """split, chunk, tensor_split and unbind are slices: one for each part that is used."""
 
-import operator
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ from torch.fx import Node
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Rewrite
+from cortado.ops._float import parts_of
 
 aten = torch.ops.aten
 
@@ -33,8 +33,7 @@ def to_selects(bound: Bound) -> None:
 
 
 def _replace_part(node: Node, position: int, target: Any, *args: Any) -> None:
-    parts = [user for user in node.users if user.target is operator.getitem and user.args[1] == position]
-    for part in parts:
+    for part in parts_of(node, position):
         part.replace_all_uses_with(add_call(part, target, *args))
 
 
