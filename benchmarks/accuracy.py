@@ -181,7 +181,7 @@ accuracy or AUC more than float has; decibels are the SQNR of the outputs.
 
 {table}
 
-An odd sample is one of the 64 calibration samples, {factor:g} times too large, as after a mistake with units. The
+An odd sample is one of the 100 calibration samples, {factor:g} times too large, as after a mistake with units. The
 default names it in a warning ({named} of {networks} networks). On average the default has {clean:.1f} dB more than
 min-max on good calibration data, and {odd:.1f} dB more with the odd sample among them.
 

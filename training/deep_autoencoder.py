@@ -87,7 +87,7 @@ def main() -> None:
     full = auc(errors(model, windows), labels.numpy())
     normal = len(tested) // 2
     shipped = torch.cat([torch.arange(SHIPPED), normal + torch.arange(SHIPPED)])
-    calibration = one_window_each(trained[:64])
+    calibration = one_window_each(trained[: common.CALIBRATION_SAMPLES])
     common.ship_weights("deep_autoencoder", model)
     common.ship_samples("machines", calibration, windows[shipped], labels[shipped], scale=SCALE, offset=0.0)
     samples = load_samples("machines")

@@ -18,7 +18,6 @@ from cortado.frontend.zoo.resnet8 import ResNet8, as_colour
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH = 64
-SHIPPED = 320
 SCALE, OFFSET = 2 / 255, -1.0
 
 
@@ -73,10 +72,7 @@ def main() -> None:
     right = common.outputs(model, recipe.form(test_pictures)).argmax(1) == test_labels
     for number, label in enumerate(LABELS):
         print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
-    calibration = load("train")[0][:64]
-    common.ship_samples(
-        "fashion", calibration, test_pictures[:SHIPPED], test_labels[:SHIPPED], scale=SCALE, offset=OFFSET
-    )
+    common.ship_samples("fashion", load("train")[0], test_pictures, test_labels, scale=SCALE, offset=OFFSET)
     common.finish_classifier(options.network, model, "fashion", right, recipe.form)
 
 

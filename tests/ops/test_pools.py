@@ -167,6 +167,22 @@ def test_a_mean_has_a_scale_of_its_own(sizes: tuple[int, ...], operator: str) ->
     assert (kept > 34.0) == (operator == "global_mean_nhwc"), kept
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "own_scale"),
+    [(2, 2, 0, True), (3, 1, 0, True), (4, 4, 0, True), (5, 5, 0, False), (3, 1, 1, False)],
+)
+def test_averages_over_small_windows_have_a_scale_of_their_own(
+    kernel: int, stride: int, pad: int, own_scale: bool
+) -> None:
+    """As a convolution with equal weights; where the divisor varies, or the weights would be many, as a pool."""
+    model = Function(lambda self, x: functional.avg_pool2d(x, kernel, stride, pad, count_include_pad=False))
+    found = lower(model, [(1, 8, 16, 16)])
+    assert found.worst() <= 1.01
+    assert found.kernels == [f"quantized_{'depthwise_conv2d' if own_scale else 'avg_pool2d'}_nhwc"]
+    kept = min(decibels(model(*batch), found.outputs(*batch)[0]) for batch in found.batches)
+    assert (kept > 34.0) == own_scale, kept
+
+
 def test_a_mean_of_nothing_but_noise_saturates() -> None:
     """Calibrated on means of almost zero: every other one is the smallest or the largest code, and no sum overflows."""
     batches = [(torch.linspace(-1, 1, 15).reshape(1, 1, 3, 5).repeat(1, 4, 1, 1),)]
@@ -237,7 +253,7 @@ def test_reductions_between_convolutions_change_no_layout() -> None:
         behind = found.operators[found.operators.index("quantized_conv2d_nhwc") + 1 :]
         assert behind.count("transpose") <= (1 if dims == (3,) else 0), (dims, behind)
     rows = lower(Function(lambda self, x: x.mean(1)), [(2, 6, 5)])
-    assert rows.operators == ["quantized_avg_pool2d_nhwc"]
+    assert rows.operators == ["quantized_depthwise_conv2d_nhwc"]
 
 
 def test_windows_cover_every_element_once() -> None:

@@ -1,7 +1,8 @@
 """Other spellings of pools: 1-D ones, unbatched ones, adaptive ones, averages over something else than the image.
 
 Each becomes aten.avg_pool2d or aten.max_pool2d on a batch of images, or a convolution with equal weights where the
-divisor is a constant: zeros outside the image then add nothing.
+divisor is a constant: zeros outside the image then add nothing. So do averages over small windows inside the image,
+which spread less than their pixels: as a convolution they have a scale of their own.
 """
 
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
     axes = _axes(bound, source, spatial)
     divisor = bound.get("divisor_override")
     padded = bool(bound["count_include_pad"]) and any(axis.pad for axis in axes)
-    if divisor is None and padded and all(axis.over <= 0 for axis in axes):
+    if divisor is None and all(axis.over <= 0 for axis in axes) and (padded or _is_small_window(axes)):
         divisor = axes[0].kernel * axes[1].kernel
     if divisor is not None:
         result = window_sums(bound.node, source, axes, 1.0 / divisor)
@@ -69,6 +70,16 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
             source, axes = _explicit_padding(bound.node, source, axes)
         result = _pool(bound.node, aten.avg_pool2d.default, source, axes)
     return add_view(bound.node, result, shape(bound.node))
+
+
+MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as so many weights would cost too much flash
+
+
+def _is_small_window(axes: tuple[Axis, Axis]) -> bool:
+    """Inside the image, and not all of it: the mean of an image has a kernel of its own."""
+    inside = all(axis.pad == 0 and axis.over <= 0 for axis in axes)
+    whole = all(axis.count == 1 for axis in axes)
+    return inside and not whole and 1 < axes[0].kernel * axes[1].kernel <= MOST_WEIGHTS
 
 
 def window_sums(like: Node, source: Node, axes: tuple[Axis, Axis], factor: float) -> Node:
@@ -107,7 +118,8 @@ def _pool(like: Node, target: torch._ops.OpOverload, source: Node, axes: tuple[A
 
 def to_avg_pool2d(bound: Bound) -> Node | None:
     padded = bound["count_include_pad"] and any(pair(bound["padding"]))
-    if len(shape(bound["self"])) == 4 and bound["divisor_override"] is None and not padded:
+    plain = len(shape(bound["self"])) == 4 and bound["divisor_override"] is None and not padded
+    if plain and not _is_small_window(_axes(bound, bound["self"], 2)):
         return None
     return _to_avg_pool2d(bound, 2)
 
