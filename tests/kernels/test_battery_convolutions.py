@@ -40,6 +40,8 @@ def conv1x1_variants(
     if core is Core.DSP and packing.fits_conv_lanes(weights, bias, shift):
         scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x), core)
         yield "cortado_conv1x1_lanes_s8", Variant("__dsp", packing.pack_conv_lanes, scratch)
+    if core is Core.DSP and packing.fits_linear_lanes(weights, bias, shift):
+        yield "cortado_linear_lanes_s8", Variant("__dsp", packing.pack_linear_lanes)
     if packing.fits_linear_group(weights, bias, shift, core):
         yield "cortado_linear_s8", Variant(suffix, partial(packing.pack_linear_group, core=core))
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
@@ -100,7 +102,22 @@ def test_sums_at_the_end_of_their_lanes(machine: Machine) -> None:
         for kernel, variant in conv1x1_variants(machine, x, weights, bias, requant.shift):
             out, _ = conv1x1(calls, x, weights, bias, 0, requant, variant, kernel)
             outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} {more} {pattern}"))
-    check(machine, calls, outputs, *lanes(machine, "conv1x1"), "cortado_conv1x1_s8__dsp", "cortado_linear_s8__dsp")
+    check(machine, calls, outputs, *lanes(machine, "conv1x1"), *lanes(machine, "linear"), "cortado_conv1x1_s8__dsp")
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.core is Core.DSP))
+def test_deep_linear_layers(machine: Machine) -> None:
+    """Around the runs after which sums are taken out of their lanes, with the largest products of either sign."""
+    draw, calls, outputs = Draw(18), Calls(), []
+    for depth in (508, 511, 512, 513, 515, 516, 517, 1023, 1024, 1027, 2051):
+        weights = draw.rng.choice(np.array([-127, 127], np.int8), (6, 1)) * np.ones((6, depth), np.int8)
+        x, bias = np.full((1, depth), -128, np.int8), draw.rng.integers(-(1 << 20), 1 << 20, 6, np.int32)
+        sums = x.astype(np.int64) @ weights.astype(np.int64).T + bias
+        requant = right_shifts_only(draw.requant(sums))
+        for kernel, variant in conv1x1_variants(machine, x, weights, bias, requant.shift):
+            out, _ = conv1x1(calls, x, weights, bias, 0, requant, variant, kernel)
+            outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} of {depth}"))
+    check(machine, calls, outputs, *lanes(machine, "linear"), "cortado_linear_s8__dsp")
 
 
 def test_which_layers_have_two_channels_in_a_halfword() -> None:
@@ -261,7 +278,8 @@ def depthwise_variants(
         )
     clamp = requant.act_min, requant.act_max
     if machine.core is Core.DSP and packing.fits_depthwise3x3_dsp(weights, bias, requant.shift, clamp, *geometry):
-        yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_depthwise3x3_dsp)
+        pack = partial(packing.pack_depthwise3x3_dsp, offset=requant.out_zero)
+        yield "cortado_depthwise3x3_s8", Variant("__dsp", pack)
     if "__mve" in machine.suffixes and packing.fits_depthwise_mve(weights, requant.shift):
         name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
         yield name, Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(high, wide))

@@ -115,6 +115,9 @@ void cortado_linear_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *
                                void *scratch);
 void cortado_linear_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                             void *scratch);
+/* Faster, for layers without weights of -128. */
+void cortado_linear_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                  void *scratch);
 
 /* Depthwise convolution: output channel c reads input channel c / depth_multiplier. Variants need a depth multiplier of
  * 1 and at least 4 channels, __mve at least 16. */

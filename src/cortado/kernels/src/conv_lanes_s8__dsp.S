@@ -64,15 +64,6 @@
     smlad   r9, r3, lr, r9
     .endm
 
-/* A doubled sum to its output without limits. Ties go away from zero: a negative value is decremented, then the carry
- * of the shift is the bit to round up by. */
-    .macro scale_right acc, multiplier, shift
-    smmulr  \acc, \acc, \multiplier
-    add     \acc, \acc, \acc, asr #31
-    asrs    \acc, \acc, \shift
-    adc     \acc, \acc, r12
-    .endm
-
 /* Two channels of both pixels: their sums apart and doubled, then scaled. */
     .macro scale_pair a0, a1, b0, b1
     ldm     r1!, {r0, r2, r3, lr}
@@ -86,25 +77,6 @@
     scale_right \a1, r0, r2
     scale_right \b0, r3, lr
     scale_right \b1, r3, lr
-    .endm
-
-/* Four outputs to the bytes of the first's register. */
-    .macro gather a, b, c, d
-    ssat    \a, #8, \a
-    ssat    \b, #8, \b
-    ssat    \c, #8, \c
-    ssat    \d, #8, \d
-    bfi     \a, \b, #8, #8
-    bfi     \a, \c, #16, #8
-    bfi     \a, \d, #24, #8
-    .endm
-
-/* Four outputs within [r0, r2], all bytes at once. */
-    .macro limit_bytes outputs
-    ssub8   lr, \outputs, r0
-    sel     \outputs, \outputs, r0
-    ssub8   lr, r2, \outputs
-    sel     \outputs, \outputs, r2
     .endm
 
     function cortado_conv_lanes_s8__dsp
@@ -161,8 +133,8 @@
     ldr     r12, [sp, #OFFSET]
     scale_pair r4, r5, r6, r7
     scale_pair r8, r9, r10, r11
-    gather  r4, r6, r8, r10
-    gather  r5, r7, r9, r11
+    join_bytes r4, r6, r8, r10
+    join_bytes r5, r7, r9, r11
     ldr     r0, [sp, #CLAMP]
     ldr     r2, [sp, #STEP]
     ldr     r3, [sp, #OUT]
