@@ -1,4 +1,5 @@
-"""Every layer of baselines.json as a bundle on the emulated boards: instructions, and their ratio to CMSIS-NN's.
+"""Every layer of baselines.json as a bundle on the emulated boards: instructions, on the M4 modelled cycles too, and
+their ratio to CMSIS-NN's.
 
 python benchmarks/layers.py [--targets m4,m55] [--layers NAME,...] [--json] [--history FILE]
 """
@@ -17,6 +18,7 @@ from _common import BASELINES, NOTE, TARGETS, geometric_mean, progress, ratio, r
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.options import Optimize
+from cortado.profile import profile
 
 LAYERS: dict[str, Any] = BASELINES["cmsis_nn_layers"]
 
@@ -51,8 +53,22 @@ DEFINITIONS: dict[str, tuple[Callable[[], nn.Module], Shapes]] = {
 assert set(DEFINITIONS) == set(LAYERS)
 
 
+CYCLES = "m4 cycles"
+
+
+def columns(targets: list[str]) -> list[str]:
+    """Instructions on every target; cycles where CMSIS-NN's were modelled too."""
+    return [*targets, *([CYCLES] if "m4" in targets else [])]
+
+
+def peer(name: str, column: str) -> int:
+    """What CMSIS-NN needs."""
+    layer = LAYERS[name]
+    return int(layer["m4_model_cycles"] if column == CYCLES else layer["instructions"][column])
+
+
 def measure(name: str, targets: list[str]) -> dict[str, int]:
-    """Instructions of one layer on each target; the run is checked against the reference."""
+    """Instructions of one layer on each target, and cycles on the M4; the run is checked against the reference."""
     build, shapes = DEFINITIONS[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -64,10 +80,12 @@ def measure(name: str, targets: list[str]) -> dict[str, int]:
         compiled = model.compile(from_target_string(TARGETS[key]), api.Options(optimize=Optimize.TIME))
         with tempfile.TemporaryDirectory() as folder:
             artifact = compiled.save(Path(folder) / name)
-            checked = artifact.run([artifact.example()])
-        if not checked.bit_exact or checked.result.instructions is None:
+            done = profile(artifact, [artifact.example()])
+        if not done.bit_exact:
             raise SystemExit(f"{name} on {key} is not bit-exact")
-        found[key] = checked.result.instructions
+        found[key] = done.timing.total.instructions
+        if key == "m4":
+            found[CYCLES] = round(done.timing.total.cycles.typical)
     return found
 
 
@@ -87,17 +105,19 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(results, indent=2))
         return
+    shown = columns(targets)
     rows = []
     for name in names:
         row: list[Any] = [name]
-        for key in targets:
-            row += [results[name][key], ratio(results[name][key], LAYERS[name]["instructions"][key])]
+        for column in shown:
+            row += [results[name][column], ratio(results[name][column], peer(name, column))]
         rows.append(row)
     means: list[Any] = ["geometric mean"]
-    for position in range(len(targets)):
+    for position in range(len(shown)):
         means += ["", geometric_mean(row[2 + 2 * position] for row in rows)]
-    print(table(["layer", *(text for key in targets for text in (key, "ratio"))], [*rows, means]))
+    print(table(["layer", *(text for column in shown for text in (column, "ratio"))], [*rows, means]))
     print(f"\nratio: to CMSIS-NN (baselines.json), below 1 is fewer; {NOTE}")
+    print("cycles: a model at zero wait states (docs/time.md); CMSIS-NN's by a simpler one (`m4_cycle_model`).")
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ def conv2d(
     requant: Requant,
     variant: Variant = PORTABLE,
     groups: int = 1,
+    kernel: str = "cortado_conv2d_s8",
 ) -> tuple[Ref, tuple[int, ...]]:
     """weights OHWI; returns the output and its shape."""
     batch, height, width, channels = x.shape
@@ -120,7 +121,7 @@ def conv2d(
         kernel_h=window.kernel[0], kernel_w=window.kernel[1], **window.horizontal(), **lean,
         **_constants(calls, weights, sums, bias, zero, requant, variant),
         zero=calls.array(np.full(channels, zero, np.int8)))  # fmt: skip
-    return _spatial(calls, "cortado_conv2d_s8", variant, layer, x, window, shape), shape
+    return _spatial(calls, kernel, variant, layer, x, window, shape), shape
 
 
 def conv1x1(

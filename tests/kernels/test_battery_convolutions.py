@@ -35,8 +35,13 @@ def conv1x1_variants(
     yield "cortado_conv1x1_s8", FOLDED
     core, suffix = machine.core, machine.block_suffix()
     if packing.fits_conv_tile(weights, bias, shift, core):
-        scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x))
+        scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x), core)
         yield "cortado_conv1x1_s8", Variant(suffix, partial(packing.pack_conv_tile, core=core), scratch)
+    if core is Core.DSP and packing.fits_conv_lanes(weights, bias, shift):
+        scratch = packing.scratch_conv1x1_tile(weights.shape[1], len(x), core)
+        yield "cortado_conv1x1_lanes_s8", Variant("__dsp", packing.pack_conv_lanes, scratch)
+    if core is Core.DSP and packing.fits_linear_lanes(weights, bias, shift):
+        yield "cortado_linear_lanes_s8", Variant("__dsp", packing.pack_linear_lanes)
     if packing.fits_linear_group(weights, bias, shift, core):
         yield "cortado_linear_s8", Variant(suffix, partial(packing.pack_linear_group, core=core))
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(shift):
@@ -66,7 +71,62 @@ def test_conv1x1_and_linear(machine: Machine) -> None:
             out, _ = conv1x1(calls, x, weights, bias, zero, requant, variant, kernel)
             outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} {pixels}x{depth}x{channels}"))
     names = [f"cortado_{kernel}{machine.block_suffix()}" for kernel in ("conv1x1_s8", "linear_s8")]
-    check(machine, calls, outputs, "cortado_conv1x1_s8", *names, *mve(machine, "conv1x1_s8"))
+    check(
+        machine, calls, outputs, "cortado_conv1x1_s8", *names, *lanes(machine, "conv1x1"), *mve(machine, "conv1x1_s8")
+    )
+
+
+def lanes(machine: Machine, operator: str) -> list[str]:
+    return [f"cortado_{operator}_lanes_s8__dsp"] if machine.core is Core.DSP else []
+
+
+# The largest sums of 24 bits: 512 products of 127 and 128, and a bias that fills the rest.
+DEEP, FULL = 512, (1 << 23) - 1
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.core is Core.DSP))
+def test_sums_at_the_end_of_their_lanes(machine: Machine) -> None:
+    """Both ends of 24 bits, in every channel of a four beside channels of either sign; beyond them, other kernels."""
+    calls, outputs = Calls(), []
+    signs = np.array([[1 if number >> bit & 1 else -1 for bit in range(4)] for number in range(16)]).reshape(-1)
+    weights = (np.ones((1, DEEP)) * signs[:, None] * 127).astype(np.int8)
+    rest = FULL - DEEP * 127 * 128
+    requant = Requant(np.full(len(signs), 0x7FFFFFFF), np.full(len(signs), -17), 0)
+    for more, pattern in itertools.product((0, 1), (-128, 127)):
+        bias = signs * (rest + more) * (-1 if pattern < 0 else 1)
+        x = np.full((3, DEEP), pattern, np.int8)
+        sums = x.astype(np.int64) @ weights.astype(np.int64).T + bias
+        assert pattern > 0 or np.all(np.abs(sums) == FULL + more)
+        found = {kernel for kernel, _ in conv1x1_variants(machine, x, weights, bias, requant.shift)}
+        assert ("cortado_conv1x1_lanes_s8" in found) == (more == 0)
+        for kernel, variant in conv1x1_variants(machine, x, weights, bias, requant.shift):
+            out, _ = conv1x1(calls, x, weights, bias, 0, requant, variant, kernel)
+            outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} {more} {pattern}"))
+    check(machine, calls, outputs, *lanes(machine, "conv1x1"), *lanes(machine, "linear"), "cortado_conv1x1_s8__dsp")
+
+
+@pytest.mark.parametrize("machine", machines(lambda machine: machine.core is Core.DSP))
+def test_deep_linear_layers(machine: Machine) -> None:
+    """Around the runs after which sums are taken out of their lanes, with the largest products of either sign."""
+    draw, calls, outputs = Draw(18), Calls(), []
+    for depth in (508, 511, 512, 513, 515, 516, 517, 1023, 1024, 1027, 2051):
+        weights = draw.rng.choice(np.array([-127, 127], np.int8), (6, 1)) * np.ones((6, depth), np.int8)
+        x, bias = np.full((1, depth), -128, np.int8), draw.rng.integers(-(1 << 20), 1 << 20, 6, np.int32)
+        sums = x.astype(np.int64) @ weights.astype(np.int64).T + bias
+        requant = right_shifts_only(draw.requant(sums))
+        for kernel, variant in conv1x1_variants(machine, x, weights, bias, requant.shift):
+            out, _ = conv1x1(calls, x, weights, bias, 0, requant, variant, kernel)
+            outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} of {depth}"))
+    check(machine, calls, outputs, *lanes(machine, "linear"), "cortado_linear_s8__dsp")
+
+
+def test_which_layers_have_two_channels_in_a_halfword() -> None:
+    """None with a weight of -128, a factor of a half or more, or a sum beyond 24 bits."""
+    weights, bias, shift = np.full((4, 64), 127, np.int8), np.zeros(4, np.int32), np.full(4, -1, np.int32)
+    assert packing.fits_conv_lanes(weights, bias, shift)
+    assert not packing.fits_conv_lanes(np.full((4, 64), -128, np.int8), bias, shift)
+    assert not packing.fits_conv_lanes(weights, bias, np.array([-1, -1, 0, -1], np.int32))
+    assert not packing.fits_conv_lanes(weights, np.array([0, 0, 0, -(1 << 23)], np.int32), shift)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -100,28 +160,31 @@ def test_conv2d(machine: Machine) -> None:
         taps = ref.windows(x, window.kernel, window.stride, window.padding, window.dilation, zero)
         sums = ref.conv2d_sums(taps, weights, bias, zero, groups)
         requant = draw.requant(sums)
-        for variant in conv2d_variants(machine, weights, folded(bias, weights, zero, (1, 2, 3)), requant, sums, groups):
-            out, shape = conv2d(calls, x, weights, bias, zero, window, requant, variant, groups)
+        start = folded(bias, weights, zero, (1, 2, 3))
+        for kernel, variant in conv2d_variants(machine, weights, start, requant, sums, groups):
+            out, shape = conv2d(calls, x, weights, bias, zero, window, requant, variant, groups, kernel)
             assert shape == sums.shape
-            outputs.append((out, finished(sums, requant), f"conv2d{variant.suffix} case {number}"))
-    check(machine, calls, outputs, "cortado_conv2d_s8", *(f"cortado_conv2d_s8{s}" for s in machine.suffixes))
+            outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} case {number}"))
+    names = [f"cortado_conv2d_s8{suffix}" for suffix in machine.suffixes]
+    check(machine, calls, outputs, "cortado_conv2d_s8", *names, *lanes(machine, "conv2d"))
 
 
 def conv2d_variants(machine: Machine, weights: Array, bias: Array, requant: Requant, sums: Array,
-                    groups: int) -> Iterator[Variant]:  # fmt: skip
-    core, depth, out_w = machine.core, weights[0].size, sums.shape[2]
-    yield PORTABLE
-    yield FOLDED
-    if packing.fits_conv_tile(weights, bias, requant.shift, core):
-        for lean in (False, True):
-            scratch = packing.scratch_conv2d_tile(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
-            yield Variant(
-                machine.block_suffix(), partial(packing.pack_conv_tile, core=core, groups=groups), scratch, lean=lean
-            )
+                    groups: int) -> Iterator[tuple[str, Variant]]:  # fmt: skip
+    """Every kernel that takes this layer: (kernel, variant)."""
+    core, depth, out_w, name = machine.core, weights[0].size, sums.shape[2], "cortado_conv2d_s8"
+    yield name, PORTABLE
+    yield name, FOLDED
+    for lean in (False, True) if packing.fits_conv_tile(weights, bias, requant.shift, core) else ():
+        scratch = packing.scratch_conv2d_tile(depth // weights.shape[3], weights.shape[3], out_w, core, lean)
+        pack = partial(packing.pack_conv_tile, core=core, groups=groups)
+        yield name, Variant(machine.block_suffix(), pack, scratch, lean=lean)
+    if core is Core.DSP and packing.fits_conv_lanes(weights, bias, requant.shift):
+        scratch = packing.scratch_conv2d_tile(depth // weights.shape[3], weights.shape[3], out_w, core)
+        yield "cortado_conv2d_lanes_s8", Variant("__dsp", partial(packing.pack_conv_lanes, groups=groups), scratch)
     if "__mve" in machine.suffixes and packing.fits_conv_tile_mve(requant.shift):
-        yield Variant(
-            "__mve", partial(packing.pack_conv_tile_mve, groups=groups), packing.scratch_conv2d_mve(depth, out_w)
-        )
+        scratch = packing.scratch_conv2d_mve(depth, out_w)
+        yield name, Variant("__mve", partial(packing.pack_conv_tile_mve, groups=groups), scratch)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -215,7 +278,8 @@ def depthwise_variants(
         )
     clamp = requant.act_min, requant.act_max
     if machine.core is Core.DSP and packing.fits_depthwise3x3_dsp(weights, bias, requant.shift, clamp, *geometry):
-        yield "cortado_depthwise3x3_s8", Variant("__dsp", packing.pack_depthwise3x3_dsp)
+        pack = partial(packing.pack_depthwise3x3_dsp, offset=requant.out_zero)
+        yield "cortado_depthwise3x3_s8", Variant("__dsp", pack)
     if "__mve" in machine.suffixes and packing.fits_depthwise_mve(weights, requant.shift):
         name = "cortado_depthwise_s8" if weights.shape[2] >= 16 else "cortado_depthwise_few_s8"
         yield name, Variant("__mve", packing.pack_depthwise_mve, packing.scratch_depthwise_mve(high, wide))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cortado.base.target import Core
 from cortado.ops import packing
 from helpers import kernel_reference as ref
 from helpers.kernel_board import run_watched
@@ -173,9 +174,15 @@ def test_scratch_is_the_same_in_c(machine: Machine) -> None:
                 (conv,),
                 packing.scratch_conv2d_tile(size // depth, depth, out_w, machine.core, bool(lean)),
             ),
-            (f"cortado_conv1x1_s8{block}_scratch", (flat, out_w), packing.scratch_conv1x1_tile(depth, out_w)),
+            (
+                f"cortado_conv1x1_s8{block}_scratch",
+                (flat, out_w),
+                packing.scratch_conv1x1_tile(depth, out_w, machine.core),
+            ),
             (f"cortado_depthwise_s8{block}_scratch", (deep,), packing.scratch_depthwise(*kernel, machine.core)),
         ]
+        if machine.core is Core.DSP:
+            wanted += [(symbol.replace("_s8", "_lanes_s8"), layer, size) for symbol, layer, size in wanted[-3:-1]]
         if "__mve" in machine.suffixes:
             wanted += [
                 ("cortado_conv2d_s8__mve_scratch", (conv,), packing.scratch_conv2d_mve(size, out_w)),

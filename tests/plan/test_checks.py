@@ -77,8 +77,8 @@ def test_the_right_network_passes(artifact: Artifact, flags: tuple[str, ...]) ->
 @pytest.mark.qemu
 def test_a_byte_past_a_middle_row_of_a_ring_is_caught(artifact: Artifact) -> None:
     """It lands in the ring's next row, where guard bytes can't be."""
-    broken = _broken(artifact, "cortado_conv2d_s8__dsp", "out[12 * 8] = 1;")
-    with pytest.raises(StrayStoreError, match=r"stray store by call_conv2d_s8__dsp.*quantized_conv2d_nhwc"):
+    broken = _broken(artifact, "cortado_conv2d_lanes_s8__dsp", "out[12 * 8] = 1;")
+    with pytest.raises(StrayStoreError, match=r"stray store by call_conv2d_lanes_s8__dsp.*quantized_conv2d_nhwc"):
         broken.run([artifact.example()], check_stores=True)
 
 
@@ -87,7 +87,7 @@ def test_a_byte_past_a_buffers_end_is_caught_by_the_guards(artifact: Artifact, c
     program = present(compiled.planned).program
     step = program.stages[0].steps[0]
     ring = program.buffers[step.output].rows * step.row_bytes
-    broken = _broken(artifact, "cortado_conv2d_s8__dsp", f"out[{ring}] = 1;")
+    broken = _broken(artifact, "cortado_conv2d_lanes_s8__dsp", f"out[{ring}] = 1;")
     with pytest.raises(CortadoError, match=rf"check failed: first: conv2d wrote past the end of buffer {step.output}"):
         broken.run([artifact.example()], flags=CHECKS)
 

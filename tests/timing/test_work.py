@@ -115,7 +115,7 @@ def test_parts_of_kernels(tmp_path: Path) -> None:
     def named(name: str) -> list[Part]:
         return list(parts_of({at: replace(one, function=name) for at, one in code.items()}).values())
 
-    assert named("cortado_conv_tile4_s8__dsp") == parts
-    assert named("cortado_conv2d_s8__dsp") == [Part.PACKING] * 7
+    assert named("cortado_conv_lanes_s8__dsp") == parts
+    assert named("cortado_conv2d_lanes_s8__dsp") == [Part.PACKING] * 7
     assert named("cortado_run_stage") == named("call_conv2d_s8__dsp") == [Part.ROWS] * 7
     assert named("cortado_add_s8") == [Part.REST] * 3 + [Part.REQUANTIZE] * 4

@@ -141,7 +141,8 @@ def _common(call: Call) -> dict[str, Any]:
 
 
 # Inner loops: assembly, and the same in C for other machines.
-CONV_TILE = ("conv_tile_s8__scalar_dsp.S", "conv_tile_s8__scalar.c")
+CONV_TILE = ("conv_tile_s8__scalar_dsp.S", "conv_tile_s8__scalar.c", "conv_expand_s8__dsp.S", "cortado_scratch.c")
+CONV_LANES = ("conv_lanes_s8__dsp.S", "conv_expand_s8__dsp.S", "cortado_scratch.c")
 LINEAR_GROUP = ("linear_group_s8__scalar_dsp.S", "linear_group_s8__scalar.c")
 
 
@@ -166,19 +167,32 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
 
 
 def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
-    """A single pixel is a linear layer, which has a kernel of its own."""
+    """A single pixel is a linear layer, which has kernels of its own."""
     if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
         fields = packed(fields, packing.pack_conv_tile_mve(*stream.all))
         return Variant("conv1x1_s8__mve", ("conv1x1_s8__mve.c", "conv_tile_s8__mve.S"), fields, tile=2)
     core = without_vectors(core)
-    if pixels == 1 and packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
+    linear = _linear_variant(stream, core, fields) if pixels == 1 else None
+    if linear is not None:
+        return linear
+    scratch = packing.scratch_conv1x1_tile(stream.weights.shape[1], pixels, core)
+    if core is Core.DSP and packing.fits_conv_lanes(stream.weights, stream.bias, stream.shift):
+        fields = packed(fields, packing.pack_conv_lanes(*stream.all))
+        return Variant("conv1x1_lanes_s8__dsp", ("conv1x1_lanes_s8__dsp.c", *CONV_LANES), fields, scratch, tile=2)
+    if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
+        sources, tile = ("conv1x1_s8__scalar_dsp.c", *CONV_TILE), 2 if core is Core.DSP else 4
+        fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
+        return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=tile)
+    return None
+
+
+def _linear_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
+    if core is Core.DSP and packing.fits_linear_lanes(stream.weights, stream.bias, stream.shift):
+        fields = packed(fields, packing.pack_linear_lanes(*stream.all))
+        return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.c", "linear_pixel_s8__dsp.S"), fields)
+    if packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
         fields = packed(fields, packing.pack_linear_group(*stream.all, core))
         return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8__scalar_dsp.c", *LINEAR_GROUP), fields)
-    if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources = ("conv1x1_s8__scalar_dsp.c", *CONV_TILE, "cortado_scratch.c")
-        scratch = packing.scratch_conv1x1_tile(stream.weights.shape[1], pixels)
-        fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
-        return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=4)
     return None
 
 
@@ -213,11 +227,15 @@ def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Varia
         scratch = packing.scratch_conv2d_mve(taps * depth, out_w)
         return Variant("conv2d_s8__mve", mve, packed(fields, packing.pack_conv_tile_mve(*stream.all, groups)), scratch)
     core = without_vectors(core)
+    scratch, less = (packing.scratch_conv2d_tile(taps, depth, out_w, core, lean) for lean in (False, True))
+    if core is Core.DSP and packing.fits_conv_lanes(stream.weights, stream.bias, stream.shift):
+        fields = packed(fields, packing.pack_conv_lanes(*stream.all, groups))
+        return Variant("conv2d_lanes_s8__dsp", ("conv2d_lanes_s8__dsp.c", *CONV_LANES), fields, scratch)
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources = ("conv2d_s8__scalar_dsp.c", *CONV_TILE, "cortado_scratch.c")
-        scratch, less = (packing.scratch_conv2d_tile(taps, depth, out_w, core, lean) for lean in (False, True))
-        fields, name = packed(fields, packing.pack_conv_tile(*stream.all, core, groups)), f"conv2d_s8__{SUFFIX[core]}"
-        return Variant(name, sources, fields, scratch, Variant(name, sources, {**fields, "lean": 1}, less))
+        sources, name = ("conv2d_s8__scalar_dsp.c", *CONV_TILE), f"conv2d_s8__{SUFFIX[core]}"
+        fields = packed(fields, packing.pack_conv_tile(*stream.all, core, groups))
+        lean = None if core is Core.DSP else Variant(name, sources, {**fields, "lean": 1}, less)
+        return Variant(name, sources, fields, scratch, lean)
     return None
 
 

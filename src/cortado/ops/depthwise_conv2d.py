@@ -175,7 +175,7 @@ def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | No
     columns, slide = (fields["in_w"], fields["out_w"]), (fields["stride_w"], fields["pad_left"], fields["dilation_w"])
     clamp = (fields["act_min"], fields["act_max"])
     if core is Core.DSP and packing.fits_depthwise3x3_dsp(*stream.all[:2], stream.shift, clamp, columns, slide):
-        fields = _packed(fields, packing.pack_depthwise3x3_dsp(*stream.all))
+        fields = _packed(fields, packing.pack_depthwise3x3_dsp(*stream.all, fields["out_offset"]))
         return Variant("depthwise3x3_s8__dsp", ("depthwise3x3_s8__dsp.c", "depthwise3x3_row_s8__dsp.S"), fields)
     if packing.fits_depthwise(stream.weights, stream.bias, stream.shift, core):
         fields = _packed(fields, packing.pack_depthwise(*stream.all, core))

@@ -14,10 +14,15 @@ Int8 = NDArray[np.int8]
 Int32 = NDArray[np.int32]
 
 
+def _largest_sums(weights: Int8, bias: Int32, channel_axis: int) -> NDArray[np.int64]:
+    """What no sum of each channel exceeds, whatever the input."""
+    axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
+    return 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
+
+
 def _doubling_fits(weights: Int8, bias: Int32, shift: Int32, channel_axis: int) -> bool:
     """Whether every sum, shifted left, stays below 2^30: kernels that use a long multiply's upper word double it."""
-    axes = tuple(axis for axis in range(weights.ndim) if axis != channel_axis)
-    largest = 128 * np.abs(weights.astype(np.int64)).sum(axis=axes) + np.abs(bias.astype(np.int64))
+    largest = _largest_sums(weights, bias, channel_axis)
     return bool(np.all(largest << np.maximum(shift, 0).astype(np.int64) < 1 << 30))
 
 
@@ -31,9 +36,20 @@ def fits_conv_tile(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool
     return _no_minimum(weights) if core is Core.SMALL else _doubling_fits(weights, bias, shift, 0)
 
 
+def fits_conv_lanes(weights: Int8, bias: Int32, shift: Int32) -> bool:
+    """Whether conv2d_lanes or conv1x1_lanes `__dsp` takes a layer: two channels' weights in 16 bits, sums of 24."""
+    small = bool(np.all(_largest_sums(weights, bias, 0) < 1 << 23))
+    return small and _no_minimum(weights) and bool(np.all(shift < 0))
+
+
 def fits_linear_group(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
     """Whether linear `__scalar` (`__dsp` on DSP cores) takes a layer: right shifts only. weights [out_c, in_c]."""
     return bool(np.all(shift < 0)) and _doubling_fits(weights, bias, shift, 0)
+
+
+def fits_linear_lanes(weights: Int8, bias: Int32, shift: Int32) -> bool:
+    """Whether linear_lanes `__dsp` takes a layer: two channels' weights in 16 bits."""
+    return _no_minimum(weights) and fits_linear_group(weights, bias, shift, Core.DSP)
 
 
 def fits_depthwise(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
@@ -61,6 +77,8 @@ def fits_depthwise3x3_dsp(
     return (
         geometry
         and inside
+        and weights.shape[2] < 1 << 16
+        and out_w <= 1 << 15
         and act == (-128, 127)
         and bool(np.all(shift < 0))
         and _doubling_fits(weights, bias, shift, 2)
@@ -159,20 +177,50 @@ def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
 
-def scratch_conv1x1_tile(in_c: int, pixels: int) -> int:
-    """Bytes of scratch for conv1x1 `__scalar` and `__dsp`, at most `pixels` at a time."""
-    return (8 if pixels > 2 else 4) * (in_c + 3 & ~3)
+def pack_conv_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
+    """The stream of conv_lanes_s8__dsp.S: [out_c, ...] weights, four channels each, two of them in every halfword."""
+    flat = _pad(_pad(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, 4)
+    words = np.stack([bias, multiplier, -shift], axis=1).reshape(groups, -1, 3)
+    tables = _pad(words, 1, 4).astype(np.int64).reshape(-1, 2, 2, 3)
+    starts = tables[..., 0].copy()
+    starts[:, :, 1] = 256 * starts[:, :, 1] + starts[:, :, 0]
+    return _joined(_bytes(starts), _lanes(flat), _bytes(tables[..., 1:]))
+
+
+def pack_linear_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of linear_pixel_s8__dsp.S: [out_c, in_c] weights, four channels each, two of them in a halfword."""
+    words = _pad(np.stack([bias, multiplier, -shift], axis=1), 0, 4).astype(np.int64).reshape(-1, 4, 3)
+    return _joined(_bytes(words[..., 0]), _lanes(_pad(_pad(weights, 1, 4), 0, 4)), _bytes(words[..., 1:]))
+
+
+def _lanes(weights: NDArray[np.generic]) -> Int8:
+    """[.., channels, products] weights by fours of both: halfwords 256 * b + a of two channels, those of products k and
+    k + 2 of either two, then those of k + 1 and k + 3."""
+    fours = weights.astype(np.int64).reshape(-1, 2, 2, weights.shape[-1])  # [four, pair, channel of the pair, product]
+    lanes = (fours[:, :, 0] + 256 * fours[:, :, 1]).reshape(len(fours), 2, -1, 2, 2)  # [.., k // 4, k // 2 % 2, k % 2]
+    return np.ascontiguousarray(lanes.transpose(0, 2, 4, 1, 3).astype("<i2")).view(np.int8)
+
+
+def _joined(*parts: Int8) -> Int8:
+    """The parts of each group of channels behind one another."""
+    return np.ascontiguousarray(np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)).reshape(-1)
+
+
+def scratch_conv1x1_tile(in_c: int, pixels: int, core: Core) -> int:
+    """Bytes of scratch for conv1x1 `__scalar` and `__dsp`, and conv1x1_lanes `__dsp`, at most `pixels` at a time."""
+    return (8 if pixels > 2 and core is not Core.DSP else 4) * (in_c + 3 & ~3)
 
 
 def scratch_conv2d_tile(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
-    """Bytes of scratch for conv2d `__scalar` and `__dsp`; depth = in_c / groups.
+    """Bytes of scratch for conv2d `__scalar` and `__dsp`, and conv2d_lanes `__dsp`; depth = in_c / groups.
 
-    A lean layer takes two pixels at a time instead of four. DSP cores gather windows as bytes first unless every tap is
-    a multiple of 4.
+    A lean layer takes two pixels at a time instead of four, as DSP cores always do: they gather windows as bytes first
+    unless every tap is a multiple of 4.
     """
     padded = taps * depth + 3 & ~3
-    window = padded if core is Core.DSP and depth % 4 else 0
-    return (8 if out_w > 2 and not lean else 4) * padded + window
+    if core is Core.DSP:
+        return (5 if depth % 4 else 4) * padded
+    return (8 if out_w > 2 and not lean else 4) * padded
 
 
 def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
@@ -193,12 +241,14 @@ def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     return np.ascontiguousarray(np.concatenate(parts))
 
 
-def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of depthwise3x3_row_s8__dsp.S for depthwise3x3 `__dsp`: [3, 3, channels] weights."""
-    order = [(0, 2), (1, 2), (0, 1), (1, 1), (2, 2), (0, 0), (2, 1), (1, 0), (2, 0)]
-    products = _pad(np.stack([weights[row, column] for row, column in order], axis=1), 1, 4)
-    words = _bytes(np.stack([bias, multiplier, -shift], axis=1)).reshape(len(bias), -1)
-    return np.ascontiguousarray(np.concatenate([products, words], axis=1)).reshape(-1)
+def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, offset: int) -> Int8:
+    """The stream of depthwise3x3_row_s8__dsp.S for depthwise3x3 `__dsp`: [3, 3, channels] weights, output offset."""
+    order = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1)]
+    products = np.stack([weights[row, column] for row, column in order], axis=1)
+    last = weights[2, 2].astype(np.uint16).astype(np.uint32) | np.uint32(offset & 0xFFFF) << np.uint32(16)
+    words = np.stack([last, 2 * bias.astype(np.int64), multiplier, -shift], axis=1)
+    parts = [products, _bytes(words).reshape(len(bias), -1)]
+    return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
 
 def scratch_depthwise(kernel_h: int, kernel_w: int, core: Core) -> int:

@@ -61,7 +61,7 @@ typedef struct {
     int32_t out_offset, act_min, act_max;
     const int8_t *weights; /* the variant's stream */
     const int8_t *zero;
-    int32_t lean;          /* __scalar, __dsp: 1 for two pixels at a time instead of four, with half the scratch */
+    int32_t lean;          /* __scalar: 1 for two pixels at a time instead of four, with half the scratch */
 } cortado_conv2d_packed_t;
 
 /* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */
@@ -70,9 +70,13 @@ void cortado_conv2d_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *c
                                void *scratch);
 void cortado_conv2d_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_conv2d_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+/* Faster, for layers without weights of -128, whose sums fit 24 bits and are all shifted right. */
+void cortado_conv2d_lanes_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch);
 
 int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_lanes_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_packed_t *L);
 
 /* 1x1 convolution, stride 1, no padding, one group: over `pixels` consecutive pixels. Also every linear layer. */
@@ -97,10 +101,13 @@ void cortado_conv1x1_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in
                              void *scratch);
 void cortado_conv1x1_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                              void *scratch);
+void cortado_conv1x1_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                   void *scratch);
 
 /* `pixels` is the most that a call gets. */
 int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_conv1x1_lanes_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 
 /* The same layers, best for one pixel, with a stream of their own and no scratch. (The portable one is conv1x1, and so
  * is the __mve one.) */
@@ -108,6 +115,9 @@ void cortado_linear_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *
                                void *scratch);
 void cortado_linear_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                             void *scratch);
+/* Faster, for layers without weights of -128. */
+void cortado_linear_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                  void *scratch);
 
 /* Depthwise convolution: output channel c reads input channel c / depth_multiplier. Variants need a depth multiplier of
  * 1 and at least 4 channels, __mve at least 16. */

@@ -1,28 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * 1x1 convolution, four pixels at a time: see conv_tile_s8__scalar_dsp.h.
+ * 1x1 convolution, a few pixels at a time: see conv_tile_s8__scalar_dsp.h.
  *
- * Tile: 4 pixels x 1 channel, without DSP but with a long multiply 2. Scratch: 4 pixels unpacked, 8 bytes per input
- * channel; for up to two pixels 4.
+ * Tile: 4 pixels x 1 channel, without DSP but with a long multiply 2; with DSP 2 pixels x 1 channel. Scratch: 4 pixels
+ * unpacked, 8 bytes per input channel; for up to two pixels, and with DSP, 4.
  */
 #include "conv_tile_s8__scalar_dsp.h"
+
+#if defined(CORTADO_LANE)
+
+#define MOST 4 /* pixels at a time */
 
 /* Lays out up to four pixels; those that make a group whole are copies of the last one. */
 static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
-#if defined(CORTADO_LANE)
     const int32_t words = pixels > 2 ? 2 : 1;
     for (int32_t i = 0; i < words; i++) {
         const int8_t *x0 = in + 2 * i * L->in_c;
         cortado_conv_tile_pack(x + i, words, x0, 2 * i + 1 < pixels ? x0 + L->in_c : x0, L->in_c);
     }
-#else
-    const int32_t words = pixels > 2 ? 4 : 2;
-    for (int32_t i = 0; i < words; i++) {
-        cortado_conv_tile_expand_s8__dsp(x + i, words, in + cortado_min(i, pixels - 1) * L->in_c, L->in_c);
-    }
-#endif
 }
+
+#else
+#include "conv_window_s8__dsp.h"
+
+#define MOST 2
+
+static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
+{
+    cortado_conv_pixels(in, L->in_c, pixels, x);
+}
+
+#endif
 
 void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                      void *scratch)
@@ -30,7 +39,7 @@ void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_packed_t *L, const in
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,              L->act_max};
     while (pixels > 0) {
-        const int32_t n = cortado_min(pixels, 4);
+        const int32_t n = cortado_min(pixels, MOST);
         lay_out(L, in, n, scratch);
         cortado_conv_tile(&tile, scratch, n, out);
         pixels -= n;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolution, four pixels at a time: see conv_tile_s8__scalar_dsp.h.
+ * Convolution, a few pixels at a time: see conv_tile_s8__scalar_dsp.h.
  *
- * Tile: 4 pixels (lean: 2) x 1 channel, without DSP but with a long multiply 2. Scratch: 4 windows unpacked, 8 bytes
- * per product (lean: 4), with DSP and taps that are no multiple of 4 a window of bytes more.
+ * Tile: 4 pixels (lean: 2) x 1 channel, without DSP but with a long multiply 2; with DSP 2 pixels x 1 channel. Scratch:
+ * 4 windows unpacked, 8 bytes per product (lean, and with DSP: 4), with DSP and taps that are no multiple of 4 a window
+ * of bytes more.
  */
 #include "conv_tile_s8__scalar_dsp.h"
+
+#if defined(CORTADO_LANE)
 
 /* Where the kernel reads: the group's first channel, and its channels per tap. */
 typedef struct {
@@ -25,8 +28,6 @@ static inline int one_run(const cortado_conv2d_packed_t *L, int32_t left, int32_
 {
     return L->dilation_w == 1 && L->groups == 1 && left >= 0 && last + L->kernel_w <= L->in_w;
 }
-
-#if defined(CORTADO_LANE)
 
 /* The windows of two pixels, which start at columns left and left + step. */
 static void lay_out_pair(const source_t *S, int32_t left, int32_t step, int32_t *to, int32_t words)
@@ -57,56 +58,13 @@ static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t siz
 }
 
 #else
+#include "conv_window_s8__dsp.h"
 
-/* n bytes as products of one pixel; or, without words, as bytes. */
-static CORTADO_ONCE void *put(void *at, int32_t words, const int8_t *from, int32_t n)
-{
-    int8_t *to = at;
-    if (words != 0) {
-        return cortado_conv_tile_expand_s8__dsp(at, words, from, n);
-    }
-    for (; n >= 4; n -= 4) {
-        cortado_store4(to, cortado_load4(from));
-        to += 4;
-        from += 4;
-    }
-    for (; n > 0; n--) {
-        *to++ = *from++;
-    }
-    return to;
-}
-
-/* The window of one pixel. */
-static CORTADO_ONCE void gather(const source_t *S, int32_t left, void *to, int32_t words)
-{
-    const cortado_conv2d_packed_t *L = S->L;
-    const int run = one_run(L, left, left);
-    for (int32_t ky = 0; ky < L->kernel_h; ky++) {
-        const int8_t *row = S->rows[ky];
-        if (run && row != NULL) {
-            to = put(to, words, row + left * L->in_c, L->kernel_w * S->depth);
-            continue;
-        }
-        for (int32_t kx = 0, x = left; kx < L->kernel_w; kx++, x += L->dilation_w) {
-            to = put(to, words, tap(S, row, x), S->depth);
-        }
-    }
-}
+typedef cortado_conv_source_t source_t;
 
 static void lay_out(const source_t *S, int32_t left, int32_t pixels, int32_t size, int32_t *x)
 {
-    const int32_t words = pixels > 2 ? 4 : 2;
-    /* Products come by fours: taps of other sizes are gathered as bytes first, behind the group. */
-    const int direct = S->depth % 4 == 0;
-    int32_t *const window = x + (words >> 1) * cortado_round4(size);
-    for (int32_t i = 0; i < words; i++) {
-        if (i < pixels || direct) {
-            gather(S, left + cortado_min(i, pixels - 1) * S->L->stride_w, direct ? x + i : window, direct ? words : 0);
-        }
-        if (!direct) {
-            cortado_conv_tile_expand_s8__dsp(x + i, words, (const int8_t *)window, size);
-        }
-    }
+    cortado_conv_windows(S, left, pixels, size, x);
 }
 
 #endif
@@ -115,7 +73,11 @@ void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_packed_t *L, const int8
                                     void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
+#if defined(CORTADO_LANE)
     const int32_t together = L->lean != 0 ? 2 : 4;
+#else
+    const int32_t together = 2;
+#endif
     source_t source = {L, rows, 0, L->in_c / L->groups};
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
     cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), channels, L->out_c,

@@ -281,7 +281,7 @@
 /* ---- DSP: two products per multiply -------------------------------------------------------------------------------
  *
  * While products are added:
- *   r0 x   r1 stream   r2, r3 four weights each   r4 to r7 sums of pixels 0 to 3   r8 to r11 words of x
+ *   r0 x   r1 stream   r2, r3 four weights each   r4, r5 sums of pixels 0 and 1   r8 to r11 words of x
  *   r12 two weights as halfwords   lr end of x
  */
 
@@ -293,117 +293,6 @@
 #define X 16      /* as it was passed */
 #define STEP 20   /* to the last pixel, where `pixels` was passed */
 #define OUT 24    /* as it was passed; read with STEP */
-
-    /* Fills the frame. r1 stream then. */
-    .macro enter count
-    push    {r0-r11, lr}
-    sub     sp, sp, #12
-    ldr     r4, [r0, #TILE_STRIDE]
-    cmp     r2, #\count
-    it      ne
-    movne   r4, #0
-    str     r4, [sp, #STEP]
-    ldr     r4, [r0, #TILE_CHANNELS]
-    add     r4, r4, r3
-    str     r4, [sp, #OUT_END]
-    ldr     r4, [r0, #TILE_DEPTH]
-    .if \count == 4
-    add     r5, r1, r4, lsl #3
-    .else
-    add     r5, r1, r4, lsl #2
-    .endif
-    and     r4, r4, #4
-    strd    r5, r4, [sp, #X_END]
-    ldr     r1, [r0, #TILE_STREAM]
-    .endm
-
-    /* The next channel, or the end. r2 the next out. */
-    .macro leave channel
-    ldr     r0, [sp, #OUT_END]
-    cmp     r2, r0
-    bne     \channel
-    mov     r0, r1
-    add     sp, sp, #28
-    pop     {r4-r11, pc}
-    .endm
-
-/* int32_t *cortado_conv_tile_expand_s8__dsp(int32_t *to, int32_t words, const int8_t *x, int32_t n)
- *
- * Lays out n products of one pixel, in every `words`-th word. The bytes past the last of n are zeros, and not read.
- * Returns where the next ones go.
- *
- *   r0 to   r1 bytes from word to word   r2 x   r3 bytes left   r4, r12 the even and the odd bytes as halfwords
- */
-    function cortado_conv_tile_expand_s8__dsp
-    push    {r4, lr}
-    lsls    r1, r1, #2
-    b       .Lexpand_next
-    /* One turn: four bytes to two words. */
-.Lexpand_load:
-    ldr     r12, [r2], #4
-    /* Here also from below, with the last four, of which the first 1 to 3 were bytes. */
-.Lexpand_four:
-    sxtb16  r4, r12
-    sxtb16  r12, r12, ror #8
-    str     r4, [r0]
-    str     r12, [r0, r1]
-    add     r0, r0, r1, lsl #1
-.Lexpand_next:
-    subs    r3, r3, #4
-    bge     .Lexpand_load
-    mov     r12, #0
-    adds    r3, r3, #4
-    ble     .Lexpand_return
-    /* One turn: one of the last 1 to 3 bytes, from the last to the first. */
-.Lexpand_byte:
-    subs    r3, r3, #1
-    ldrb    r4, [r2, r3]
-    orr     r12, r4, r12, lsl #8
-    bne     .Lexpand_byte
-    b       .Lexpand_four
-.Lexpand_return:
-    pop     {r4, pc}
-    .size   cortado_conv_tile_expand_s8__dsp, . - cortado_conv_tile_expand_s8__dsp
-
-    /* Two products of four pixels with the weights in r12. */
-    .macro products4
-    ldm     r0!, {r8-r11}
-    smlad   r4, r8, r12, r4
-    smlad   r5, r9, r12, r5
-    smlad   r6, r10, r12, r6
-    smlad   r7, r11, r12, r7
-    .endm
-
-    function CORTADO_ISA(cortado_conv_tile4_s8)
-    enter   4
-    /* One turn: one channel of three or four pixels; every sum starts at its bias. */
-.Ltile4_channel:
-    ldr     r4, [r1], #4
-    ldr     r0, [sp, #X]
-    ldrd    lr, r2, [sp, #X_END]
-    mov     r5, r4
-    mov     r6, r4
-    mov     r7, r4
-    cbz     r2, .Ltile4_products
-    ldr     r3, [r1], #4
-    b       .Ltile4_second
-    /* One turn: eight products of each pixel; where they are no multiple of eight, the first turn has four. */
-.Ltile4_products:
-    ldrd    r2, r3, [r1], #8
-    sxtb16  r12, r2
-    products4
-    sxtb16  r12, r2, ror #8
-    products4
-.Ltile4_second:
-    sxtb16  r12, r3
-    products4
-    sxtb16  r12, r3, ror #8
-    products4
-    cmp     r0, lr
-    bne     .Ltile4_products
-    store_channel 4, LAYER, STEP, OUT
-    leave   .Ltile4_channel
-    .size   CORTADO_ISA(cortado_conv_tile4_s8), . - CORTADO_ISA(cortado_conv_tile4_s8)
 
     /* Four products of two pixels. */
     .macro products2 weights
@@ -417,8 +306,22 @@
     .endm
 
     function CORTADO_ISA(cortado_conv_tile2_s8)
-    enter   2
-    /* One turn: one channel of one or two pixels. */
+    push    {r0-r11, lr}
+    sub     sp, sp, #12
+    ldr     r4, [r0, #TILE_STRIDE]
+    cmp     r2, #2
+    it      ne
+    movne   r4, #0
+    str     r4, [sp, #STEP]
+    ldr     r4, [r0, #TILE_CHANNELS]
+    add     r4, r4, r3
+    str     r4, [sp, #OUT_END]
+    ldr     r4, [r0, #TILE_DEPTH]
+    add     r5, r1, r4, lsl #2
+    and     r4, r4, #4
+    strd    r5, r4, [sp, #X_END]
+    ldr     r1, [r0, #TILE_STREAM]
+    /* One turn: one channel of one or two pixels; both sums start at its bias. */
 .Ltile2_channel:
     ldr     r4, [r1], #4
     ldr     r0, [sp, #X]
@@ -427,7 +330,7 @@
     cbz     r2, .Ltile2_products
     ldr     r3, [r1], #4
     b       .Ltile2_second
-    /* One turn: eight products of each pixel, the first turn perhaps four. */
+    /* One turn: eight products of each pixel; where they are no multiple of eight, the first turn has four. */
 .Ltile2_products:
     ldrd    r2, r3, [r1], #8
     products2 r2
@@ -436,7 +339,12 @@
     cmp     r0, lr
     bne     .Ltile2_products
     store_channel 2, LAYER, STEP, OUT
-    leave   .Ltile2_channel
+    ldr     r0, [sp, #OUT_END]
+    cmp     r2, r0
+    bne     .Ltile2_channel
+    mov     r0, r1
+    add     sp, sp, #28
+    pop     {r4-r11, pc}
     .size   CORTADO_ISA(cortado_conv_tile2_s8), . - CORTADO_ISA(cortado_conv_tile2_s8)
 
 #else

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loop of convolution on cores without vector instructions: all output channels of a tile of up to four
- * pixels, whose inputs lie unpacked in scratch memory. Internal. The stream it reads is described in
- * conv_tile_s8__scalar_dsp.S.
+ * The inner loop of convolution on cores without vector instructions: all output channels of a tile of a few pixels,
+ * whose inputs lie unpacked in scratch memory. Internal. The stream it reads is described in
+ * conv_tile_s8__scalar_dsp.S. On DSP cores conv_lanes_s8__dsp.h is for most layers; this one takes the others.
  *
  * Three kinds of core, three ways to lay the pixels out (x[p][k] is product k of pixel p):
  *
- *   DSP     two products per multiply (SMLAD): halfwords. Of each four products k .. k + 3, first the words
- *           (x[k], x[k + 2]) of all pixels, then the words (x[k + 1], x[k + 3]).
+ *   DSP     two products per multiply (SMLAD): halfwords, as conv_window_s8__dsp.h says.
  *   long    cores with a long multiply but no DSP instructions: two PIXELS per multiply. The word
  *           x[0][k] + x[1][k] * 2^23 times a weight is both products at once, in a 64-bit sum whose lower lane of 23
  *           bits holds 252 of them.
@@ -60,13 +59,16 @@ const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *T, c
 
 static inline const int8_t *cortado_conv_tile(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out)
 {
+#if !defined(CORTADO_LANE) /* DSP: two at a time */
+    return CORTADO_ISA(cortado_conv_tile2_s8)(T, x, pixels, out);
+#else
     return pixels > 2 ? CORTADO_ISA(cortado_conv_tile4_s8)(T, x, pixels, out)
                       : CORTADO_ISA(cortado_conv_tile2_s8)(T, x, pixels, out);
+#endif
 }
 
-/* Lays out n products of one pixel (DSP, in assembly) or of two; words is how many a group of pixels has, 2 or 4
- * (DSP), 1 or 2. */
 #if defined(CORTADO_LANE)
+/* Lays out n products of two pixels; words is how many a group of pixels has, 1 or 2. */
 static inline int32_t cortado_conv_tile_pair(const int8_t *x0, const int8_t *x1)
 {
     return *x0 + (int32_t)((uint32_t)*x1 << CORTADO_LANE);
@@ -90,8 +92,6 @@ static inline int32_t *cortado_conv_tile_pack(int32_t *to, int32_t words, const 
     }
     return to;
 }
-#else
-int32_t *cortado_conv_tile_expand_s8__dsp(int32_t *to, int32_t words, const int8_t *x, int32_t n);
 #endif
 
 static inline int32_t cortado_round4(int32_t n) { return (n + 3) & ~3; }

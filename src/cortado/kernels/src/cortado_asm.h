@@ -103,6 +103,37 @@
     movgt   \acc, r12
     .endm
 
+#if defined(__ARM_FEATURE_DSP)
+
+/* A doubled sum to its output without limits, by a right shift of at least 1. r12 offset. */
+    .macro scale_right acc, multiplier, shift
+    smmulr  \acc, \acc, \multiplier
+    add     \acc, \acc, \acc, asr #31
+    asrs    \acc, \acc, \shift
+    adc     \acc, \acc, r12
+    .endm
+
+/* Four outputs to the bytes of the first's register. */
+    .macro join_bytes a, b, c, d
+    ssat    \a, #8, \a
+    ssat    \b, #8, \b
+    ssat    \c, #8, \c
+    ssat    \d, #8, \d
+    bfi     \a, \b, #8, #8
+    bfi     \a, \c, #16, #8
+    bfi     \a, \d, #24, #8
+    .endm
+
+/* Four outputs within the bytes of r0 and r2, all at once; lr is lost. */
+    .macro limit_bytes outputs
+    ssub8   lr, \outputs, r0
+    sel     \outputs, \outputs, r0
+    ssub8   lr, r2, \outputs
+    sel     \outputs, \outputs, r2
+    .endm
+
+#endif
+
 #endif
 
 #endif

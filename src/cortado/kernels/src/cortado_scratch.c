@@ -18,8 +18,13 @@ int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_packed_t *L)
 
 int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
 {
-    const int32_t bytes_first = L->in_c / L->groups % 4 != 0 ? round4(window_bytes(L)) : 0;
-    return cortado_conv2d_s8__scalar_scratch(L) + bytes_first;
+    /* Two windows of halfwords; of taps that are no multiple of 4, one of bytes. */
+    return (L->in_c / L->groups % 4 != 0 ? 5 : 4) * round4(window_bytes(L));
+}
+
+int32_t cortado_conv2d_lanes_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
+{
+    return cortado_conv2d_s8__dsp_scratch(L);
 }
 
 int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_packed_t *L)
@@ -34,7 +39,13 @@ int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, in
 
 int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
-    return cortado_conv1x1_s8__scalar_scratch(L, pixels);
+    (void)pixels;
+    return 4 * round4(L->in_c);
+}
+
+int32_t cortado_conv1x1_lanes_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
+{
+    return cortado_conv1x1_s8__dsp_scratch(L, pixels);
 }
 
 int32_t cortado_depthwise_s8__scalar_scratch(const cortado_depthwise_packed_t *L)

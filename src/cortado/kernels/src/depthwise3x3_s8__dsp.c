@@ -18,24 +18,20 @@ void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int
     cortado_depthwise3x3_row_t slide; /* filled field by field: an initializer may become a call */
     (void)scratch;
     slide.stream = L->weights;
+    slide.start = base;
+    slide.count = (uint32_t)L->in_c | (uint32_t)(inside - 1) << 16;
     slide.channels = L->in_c;
-    slide.out = out;
-    slide.next = base + third * L->in_c;
-    /* With stride 2 the column before an output's third one is skipped, but not before the first. */
-    slide.end = slide.next + ((inside - 1) * L->stride_w + 1) * L->in_c;
-    slide.edge = inside < L->out_w;
-    slide.zero = L->zero;
-    slide.stride = L->stride_w;
-    slide.offset = L->out_offset;
-    slide.missing = 0;
-    slide.input_zero = L->zero[0];
+    slide.zeros = (int32_t)((uint32_t)L->zero[0] << 16 | (uint16_t)L->zero[0]);
+    slide.kind = (L->pad_left != 0 ? ROW_LEFT : 0) | (inside < L->out_w ? ROW_RIGHT : 0);
+    slide.out = (uint32_t)(uintptr_t)out;
+    if (L->stride_w != 1) {
+        slide.kind |= ROW_STRIDE2;
+    } else {
+        slide.out -= (uint32_t)(uintptr_t)(base + third * L->in_c);
+    }
     for (int32_t row = 0; row < 3; row++) {
-        for (int32_t i = 0; i < 2; i++) {
-            const int32_t x = i - L->pad_left;
-            slide.first[row][i] = rows[row] != NULL && x >= 0 ? rows[row] + x * L->in_c : L->zero;
-        }
         if (rows[row] == NULL) {
-            slide.missing |= 1 << row;
+            slide.kind |= ROW_MISSING << row;
         }
         if (row > 0) {
             slide.next_rows[row - 1] = rows[row] != NULL ? (int32_t)(rows[row] - base) : 0;

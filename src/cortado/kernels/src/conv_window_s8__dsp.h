@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The windows of two pixels, laid out for the inner loops of convolution with DSP instructions. Internal.
+ *
+ * Halfwords, two products per multiply (SMLAD). Of each four products k .. k + 3, first the words (x[k], x[k + 2]) of
+ * both pixels, then the words (x[k + 1], x[k + 3]). A second pixel that is none is a copy of the first.
+ */
+#ifndef CONV_WINDOW_S8__DSP_H
+#define CONV_WINDOW_S8__DSP_H
+
+#include "cortado.h"
+#include "cortado_math.h"
+
+int32_t *cortado_conv_expand_s8__dsp(int32_t *to, const int8_t *x, int32_t n);
+
+/* Up to two pixels of 1x1 convolution. */
+static inline void cortado_conv_pixels(const int8_t *in, int32_t in_c, int32_t pixels, int32_t *x)
+{
+    cortado_conv_expand_s8__dsp(x, in, in_c);
+    cortado_conv_expand_s8__dsp(x + 1, pixels > 1 ? in + in_c : in, in_c);
+}
+
+/* Where a kernel reads: the group's first channel, and its channels per tap. */
+typedef struct {
+    const cortado_conv2d_packed_t *L;
+    const int8_t *const *rows;
+    int32_t first, depth;
+} cortado_conv_source_t;
+
+/* n bytes as products of one pixel; or, not wide, as bytes. */
+static CORTADO_ONCE void *put(void *at, int wide, const int8_t *from, int32_t n)
+{
+    int8_t *to = at;
+    if (wide) {
+        return cortado_conv_expand_s8__dsp(at, from, n);
+    }
+    for (; n >= 4; n -= 4) {
+        cortado_store4(to, cortado_load4(from));
+        to += 4;
+        from += 4;
+    }
+    for (; n > 0; n--) {
+        *to++ = *from++;
+    }
+    return to;
+}
+
+/* The window of one pixel, from column `left` on. Taps without gaps inside the image are one run of bytes. */
+static CORTADO_ONCE void gather(const cortado_conv_source_t *S, int32_t left, void *to, int wide)
+{
+    const cortado_conv2d_packed_t *L = S->L;
+    const int32_t run = L->dilation_w == 1 && L->groups == 1 ? L->in_w : 0;
+    for (int32_t ky = 0; ky < L->kernel_h; ky++) {
+        const int8_t *row = S->rows[ky];
+        for (int32_t kx = 0, x = left; kx < L->kernel_w;) {
+            const int inside = row != NULL && x >= 0 && x < L->in_w;
+            const int32_t taps = inside && x < run ? cortado_min(L->kernel_w - kx, run - x) : 1;
+            to = put(to, wide, (inside ? row + x * L->in_c : L->zero) + S->first, taps * S->depth);
+            kx += taps;
+            x += taps * L->dilation_w;
+        }
+    }
+}
+
+/* Both windows, of `size` products each. Products come by fours: taps of other sizes are gathered as bytes first,
+ * behind the pixels. */
+static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t left, int32_t pixels, int32_t size,
+                                        int32_t *x)
+{
+    const int direct = S->depth % 4 == 0;
+    int32_t *const window = x + ((size + 3) & ~3);
+    for (int32_t i = 0; i < 2; i++) {
+        if (direct) {
+            gather(S, left + (i < pixels ? i : 0) * S->L->stride_w, x + i, 1);
+            continue;
+        }
+        if (i < pixels) {
+            gather(S, left + i * S->L->stride_w, window, 0);
+        }
+        cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, size);
+    }
+}
+
+#endif /* CONV_WINDOW_S8__DSP_H */
