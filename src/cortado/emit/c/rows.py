@@ -6,7 +6,7 @@ from cortado.emit.c.tables import at
 from cortado.emit.c.text import comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import PUSHED_ROWS, Program, Step
-from cortado.plan.segments import counters_name
+from cortado.plan.segments import COUNTER_BYTES, counters_name
 
 
 def pushed_step(program: Program) -> Step:
@@ -26,6 +26,8 @@ def rows_text(planned: Planned) -> str:
     return f"""/* ---- the network, row by row ---- */
 
 #define PUSHED {len(program.stages[0].steps)} /* steps of the first stage, which takes the rows */
+
+typedef char counters_fit[sizeof(cortado_state_t) <= {COUNTER_BYTES} ? 1 : -1]; /* as planned */
 
 /* How many rows came. */
 static uint32_t *count(void *arena)
