@@ -62,7 +62,7 @@ from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
-from cortado.plan.program import build_program
+from cortado.plan.pushed import program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import runner
 
@@ -294,7 +294,8 @@ class Model:
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            schedules = Schedules(build_program(self.name, graph, target, options.border))
+            program = program_of(self.name, graph, target, options.border, input_rows=options.input_rows)
+            schedules = Schedules(program)
             planned = schedules.best(options.optimize)
             single = _single_targets(self.name, graph, target, options)
         with clock.phase("plan alternatives"):
@@ -303,7 +304,8 @@ class Model:
         with clock.phase("emit C"):
             bundle = emit_c(planned)
         with clock.phase("measure code"):
-            size = runner.code_bytes(bundle, runner.BundleInfo(c_identifier(self.name), target, (), ()))
+            row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
+            size = runner.code_bytes(bundle, runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes))
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
 
@@ -355,7 +357,7 @@ def _single_targets(
     """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
     if target.cpu is not CortexM.ANY:
         return None
-    programs = [build_program(name, graph, one, options.border) for one in ONE_OF_EACH]
+    programs = [program_of(name, graph, one, options.border, input_rows=options.input_rows) for one in ONE_OF_EACH]
     peaks = [schedule(program, options.optimize).plan.peak for program in programs]
     return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 

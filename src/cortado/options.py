@@ -59,6 +59,7 @@ class Options:
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
+    input_rows: bool = False  # the C bundle's input comes row by row
     ram_budget: int | None = None
     flash_budget: int | None = None
     chip: Chip | None = None

@@ -42,7 +42,9 @@ static int run(void *arena) {
     int8_t *out = in + 32;
     %(body)s
 }
-const cortado_harness_model_t cortado_harness_model = {"adder", model_arena, 1, 1, sizes, sizes, input, output, run};
+const cortado_harness_model_t cortado_harness_model = {
+    "adder", model_arena, 1, 1, sizes, sizes, input, output, run, NULL, NULL, NULL, 0,
+};
 """
 ADD_ONE = "for (int i = 0; i < 16; ++i) { out[i] = (int8_t)(in[i] + 1); } return 0;"
 INPUTS = bytes(range(0, 96, 2))  # three samples

@@ -15,12 +15,12 @@ from cortado.base.target import CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.frontend import zoo
 from cortado.memory.validate import validate
-from cortado.options import Optimize
+from cortado.options import Border, Optimize
 from cortado.passes import CortexMPassManager
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
-from cortado.plan.program import build_program
+from cortado.plan.pushed import program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
 from helpers.paths import ROOT
@@ -77,9 +77,11 @@ def graph_of(name: str, target: str = "cortex-m55") -> LoweredGraph:
     return lowered_graph(lowered(name, target))
 
 
-def planned(name: str, target: str, optimize: Optimize) -> Planned:
+def planned(name: str, target: str, optimize: Optimize, *, input_rows: bool = False) -> Planned:
     """Layers, stages and a memory plan that the independent validator accepts."""
-    found = schedule(build_program(name, graph_of(name, target), from_target_string(target)), optimize)
+    config = from_target_string(target)
+    program = program_of(name, graph_of(name, target), config, Border.INT8, input_rows=input_rows)
+    found = schedule(program, optimize)
     validate(found.problem, found.plan)
     return found
 
@@ -95,14 +97,15 @@ def run_bundle(
     name, program = found.program.name, found.program
     bundle = emit_c(found)
     runner.write_files(folder, bundle.files)
-    ports = [
+    inputs_in_c, outputs_in_c = (
         tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
         for group in (program.inputs, program.outputs)
-    ]
+    )
+    row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
     values = [run_reference(graph_of(name), list(sample)) for sample in unseen(name, inputs)]
     feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
     stores = runner.StoreRules.from_json(checks.as_json(found, bundle.calls))
-    info = runner.BundleInfo(name, program.target, *ports)
+    info = runner.BundleInfo(name, program.target, inputs_in_c, outputs_in_c, row_bytes)
     result = runner.run_bundle(
         folder, info, feeds, on, count=False, flags=flags, stores=stores, timeout=SECONDS_PER_INPUT * inputs
     )

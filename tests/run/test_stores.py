@@ -84,6 +84,32 @@ def test_always_ranges_and_symbols_may_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
+def test_nothing_is_counted_or_checked_in_a_pause(tmp_path: Path) -> None:
+    """Code that is met in the pause first is counted behind it."""
+    work = "for (volatile int i = 0; i < 100; ++i) { ((volatile int8_t *)in)[3] = 1; }"
+    body = RING % {"count": 8}
+
+    def watched(before: str) -> tuple[int, int]:
+        folder = tmp_path / str(len(before))
+        folder.mkdir()
+        board, elf = firmware(folder, "an386-m4", body=before + body)
+        done = run_harness(elf, board, INPUTS, 3, plugin=Watch(count=True, stores=RING_TABLE))
+        assert done.stores is not None
+        assert done.counts is not None
+        assert len({sample.total for sample in done.counts.samples}) == 1
+        return done.counts.samples[0].total, done.stores.strays
+
+    plain, strays = watched("")
+    assert strays == 0
+    paused, strays = watched(f"cortado_marker_pause(); {work} cortado_marker_resume();")
+    assert strays == 0
+    assert paused < plain + 20
+    counted, strays = watched(work)
+    assert strays == 3 * 100
+    assert counted > plain + 500
+
+
+@pytest.mark.qemu
 def test_a_fault_after_a_stray_store_tells_of_both(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, body="((volatile int8_t *)in)[60] = 1; " + STORE_AT % "0", top=HIDE)
     with pytest.raises(

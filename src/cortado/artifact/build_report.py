@@ -12,6 +12,7 @@ from cortado.artifact.report import (
     DType,
     FlashReport,
     FloatOperatorReport,
+    InputRowsReport,
     LayerReport,
     MemoryReport,
     MomentReport,
@@ -78,6 +79,7 @@ def build_report(
         options=_options(options),
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
+        input_rows=None if c is None else _input_rows(c.planned.program),
         flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else _layers(c.planned.program),
@@ -169,6 +171,14 @@ def _schedule(planned: Planned) -> ScheduleReport:
     return ScheduleReport(
         stages=tuple(tuple(step.name for step in stage.steps) for stage in stages), row_calls=planned.row_calls
     )
+
+
+def _input_rows(program: Program) -> InputRowsReport | None:
+    step = program.pushed
+    if step is None:
+        return None
+    ring = program.buffers[step.output].rows
+    return InputRowsReport(rows=step.rows, row_bytes=step.row_bytes, ring_rows=ring, ring_bytes=ring * step.row_bytes)
 
 
 def _layers(program: Program) -> tuple[LayerReport, ...]:

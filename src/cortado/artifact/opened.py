@@ -135,7 +135,13 @@ class Artifact:
             return tuple(IO(tensor.name, tensor.shape, tensor.dtype.value) for tensor in tensors)
 
         report = self.report
-        return BundleInfo(report.prefix, from_target_string(report.target), ports(report.inputs), ports(report.outputs))
+        return BundleInfo(
+            name=report.prefix,
+            target=from_target_string(report.target),
+            inputs=ports(report.inputs),
+            outputs=ports(report.outputs),
+            row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
+        )
 
     def for_target(self, target: CortexMTargetConfig) -> "Artifact":
         """The same files, to be built for this target; one that they were not compiled for is refused."""
@@ -303,11 +309,12 @@ class Artifact:
     @cached_property
     def _portable(self) -> "Planned":
         """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
-        from cortado.plan.program import build_program
+        from cortado.plan.pushed import program_of
         from cortado.plan.schedule import schedule
 
-        target, options = self.info.target, self.report.options
-        program = build_program(self.report.model, self.graph, target, options.io, cores=(Core.PORTABLE,))
+        report, options = self.report, self.report.options
+        rows, cores = report.input_rows is not None, (Core.PORTABLE,)
+        program = program_of(report.model, self.graph, self.info.target, options.io, input_rows=rows, cores=cores)
         return schedule(program, options.optimize)
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:

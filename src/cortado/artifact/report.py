@@ -123,6 +123,16 @@ class ScheduleReport:
 
 
 @json_class
+class InputRowsReport:
+    """An input that comes row by row."""
+
+    rows: Size = key("rows of one input")
+    row_bytes: Size = key("bytes of a row")
+    ring_rows: Size = key("rows that the arena holds")
+    ring_bytes: Size = key("bytes of them")
+
+
+@json_class
 class FlashReport:
     """Flash of the C bundle."""
 
@@ -212,6 +222,9 @@ class Report:
         "the calibration data; null if compiled in Python, or if the model came quantized", default=None
     )
     chip: ChipReport | None = key("the chip that was named with --chip", default=None)
+    input_rows: InputRowsReport | None = key(
+        "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
+    )
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 

@@ -128,6 +128,13 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
     )
     parser.add_argument(
+        "--input-rows",
+        "--input_rows",
+        action="store_true",
+        help="the C bundle takes its input row by row, as a camera gives it, and holds only a few rows: MODEL_reset, "
+        "MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
+    )
+    parser.add_argument(
         "--ram-budget",
         metavar="BYTES",
         help="fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",

@@ -6,6 +6,7 @@
 #define CORTADO_HARNESS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct {
     const char *name;
@@ -16,7 +17,11 @@ typedef struct {
     const size_t *output_bytes; /* [outputs] */
     void *(*input)(void *arena, int i);
     const void *(*output)(const void *arena, int i);
-    int (*run)(void *arena); /* 0 = fine */
+    int (*run)(void *arena); /* 0 = fine; NULL: the only input comes row by row, and `run` is these three */
+    void (*reset)(void *arena);
+    int8_t *(*row)(void *arena);
+    int (*push)(void *arena); /* 1 = the outputs are there */
+    size_t row_bytes;
 } cortado_harness_model_t;
 
 extern const cortado_harness_model_t cortado_harness_model;

@@ -5,3 +5,5 @@
 __attribute__((noinline)) void cortado_marker_begin(void) { __asm__ volatile("" ::: "memory"); }
 __attribute__((noinline)) void cortado_marker_end(void) { __asm__ volatile("" ::: "memory"); }
 __attribute__((noinline)) void cortado_marker_step(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void cortado_marker_pause(void) { __asm__ volatile("" ::: "memory"); }
+__attribute__((noinline)) void cortado_marker_resume(void) { __asm__ volatile("" ::: "memory"); }

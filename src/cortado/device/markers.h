@@ -9,5 +9,7 @@
 void cortado_marker_begin(void);
 void cortado_marker_end(void);
 void cortado_marker_step(void);
+void cortado_marker_pause(void); /* what follows is no part of the measured region, */
+void cortado_marker_resume(void); /* up to here */
 
 #endif

@@ -107,7 +107,8 @@ class _Forks:
 
     @property
     def start(self) -> _Begin:
-        inputs = {tensor.buffer for tensor in self.program.inputs} & self.readers.keys()
+        pushed = self.program.pushed
+        inputs = {tensor.buffer for tensor in self.program.inputs if pushed is None} & self.readers.keys()
         live = sum(self.program.buffers[name].size for name in inputs)
         ready = tuple(index for index, waits in enumerate(self.waits) if not waits)
         return _Begin(0, 0, 0, 0, live, 0, None, ready)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.plan.planned import Planned
-from cortado.plan.program import Step, Walk
-from cortado.plan.segments import scratch_name
+from cortado.plan.program import PUSHED_ROWS, Stage, Step, Walk
+from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
 
 Range = tuple[int, int]
 
@@ -27,15 +27,29 @@ def row_calls(planned: Planned) -> list[RowCall]:
     base = 0
     for stage, run in zip(planned.program.stages, planned.runs, strict=True):
         for image in range(stage.steps[0].images):
-            for position, y in run.calls:
+            for number, (position, y) in enumerate(run.calls):
                 step = stage.steps[position]
                 ranges = [_output_range(planned, step, image, y, min(step.group, run.rows[position] - y))]
                 if step.scratch:
-                    at = planned.plan.offsets[scratch_name(step)]
-                    ranges.append((at, at + step.scratch))
+                    ranges.append(_range(planned, scratch_name(step), step.scratch))
+                if stage.steps[0].kind is Walk.PUSHED:
+                    ranges += _counters(planned, stage, run.calls[number : number + 2])
                 calls.append(RowCall(base + position, tuple(ranges)))
         base += len(stage.steps)
     return calls
+
+
+def _range(planned: Planned, buffer: str, size: int) -> Range:
+    at = planned.plan.offsets[buffer]
+    return at, at + size
+
+
+def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[Range]:
+    """What is noted in the arena during the first of two calls: that a row came; before the next, where steps stand."""
+    noted = [_range(planned, PUSHED_ROWS, planned.program.buffers[PUSHED_ROWS].size)] if calls[0][0] == 0 else []
+    if [position for position, _ in calls[1:]] == [0]:
+        noted.append(_range(planned, counters_name(stage.steps[0]), COUNTER_BYTES * len(stage.steps)))
+    return noted
 
 
 def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -> Range:

@@ -37,11 +37,11 @@ def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
 
     A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
     """
-    over = -1  # the last step that is over the limit alone
+    over = -1  # the last step that is over the limit alone, or can't be
     best: list[_Choice | None] = [_Choice()]
     for last in range(len(search.steps)):
         before, alone = best[last], search.alone(last)
-        over = last if alone.peak > limit else over
+        over = last if last <= search.first_stage > 0 or alone.peak > limit else over
         chosen = before.then(alone) if before is not None and over != last else None
         if search.crossing[last + 1] <= limit:
             for start, segment in _longer(search, limit, best, over, last, tally):
@@ -71,7 +71,9 @@ def _longer(
 def choose(search: Segments, optimize: Optimize, instructions: int, tally: Tally) -> tuple[Segment, ...]:
     """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
     layers = _Choice()
-    for index in range(len(search.steps)):
+    if search.first_stage > 0:
+        layers = layers.then(search.segment(0, search.first_stage))
+    for index in range(search.first_stage + (search.first_stage > 0), len(search.steps)):
         layers = layers.then(search.alone(index))
     if optimize is Optimize.TIME:
         return layers.stages

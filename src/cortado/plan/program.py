@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from cortado.base.errors import CortadoError
+from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.op import ONE_ROW, Array, Call, Kernel, RowRule, Rows
@@ -14,6 +15,8 @@ from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.options import Border
 from cortado.plan.lowered import LoweredCall, LoweredGraph
+
+PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
 
 
 class Walk(Enum):
@@ -24,6 +27,7 @@ class Walk(Enum):
     ELEMENTS = "any span of elements, in place if need be"
     ACCUMULATE = "one input row after the other into one output row"
     WHOLE = "the whole tensor at once"
+    PUSHED = "no kernel: the caller brings one row after the other"
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Step:
 
     @property
     def scratch(self) -> int:
-        return max(kernel.scratch for kernel in self.kernels.values())
+        return max((kernel.scratch for kernel in self.kernels.values()), default=0)
 
     def lean(self) -> "Step":
         """The same step with less scratch, where its kernel has such a form."""
@@ -104,6 +108,11 @@ class Step:
             row_bytes=self.images * self.rows * self.row_bytes,
             n=self.images * self.rows * self.n,
         )
+
+
+def place_of(step: Step) -> str:
+    """A step by name, for messages."""
+    return f"{step.module or step.name} ({operator_base(step.operator)})"
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,12 @@ class Program:
     @property
     def steps(self) -> tuple[Step, ...]:
         return tuple(step for stage in self.stages for step in stage.steps)
+
+    @property
+    def pushed(self) -> Step | None:
+        """The step that stands for an input that comes row by row; it is the first."""
+        first = self.steps[:1]
+        return first[0] if first and first[0].kind is Walk.PUSHED else None
 
 
 # ---- from the lowered graph ----------------------------------------------------------------------------------

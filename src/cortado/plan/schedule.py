@@ -12,7 +12,15 @@ from cortado.plan import branches
 from cortado.plan.choose import choose
 from cortado.plan.planned import Alternative, Planned, guarded, memory_problem
 from cortado.plan.program import Program, Stage
-from cortado.plan.segments import STAGES_WORK, Known, Segment, Segments, Tally, kernel_instructions
+from cortado.plan.segments import (
+    STAGES_WORK,
+    Known,
+    Segment,
+    Segments,
+    Tally,
+    counters_name,
+    kernel_instructions,
+)
 from cortado.plan.stages import StageRun
 
 
@@ -73,10 +81,11 @@ class Schedules:
             tallies.append(Tally(bound))
             segments = choose(search, optimize, kernel_instructions(search.program), tallies[-1])
             staged, problem = _staged(search, segments)
-            if best is None or lower_bound(problem) < best.plan.peak:
-                plan = self.known.plan(problem)
-                if best is None or plan.peak < best.plan.peak:
-                    best = _Found(staged, tuple(segment.run for segment in segments), problem, plan)
+            for one in _forms(staged, problem):
+                if best is None or lower_bound(one) < best.plan.peak:
+                    plan = self.known.plan(one)
+                    if best is None or plan.peak < best.plan.peak:
+                        best = _Found(staged, tuple(segment.run for segment in segments), one, plan)
         assert best is not None
         return self._planned(best, tallies)
 
@@ -106,6 +115,15 @@ def _lean(program: Program) -> Program:
 def schedule(program: Program, optimize: Optimize = Optimize.BALANCED) -> Planned:
     """Chooses the order of branches and the stages, and plans the memory."""
     return Schedules(program).best(optimize)
+
+
+def _forms(program: Program, problem: Problem) -> list[Problem]:
+    """The problem; and with counters that keep their place for the whole first stage, which is easier to solve."""
+    if program.pushed is None:
+        return [problem]
+    name = counters_name(program.pushed)
+    longer = [replace(one, end=(1, 0)) if one.name == name else one for one in problem.buffers]
+    return [problem, replace(problem, buffers=tuple(longer))]
 
 
 def _staged(search: Segments, segments: Sequence[Segment]) -> tuple[Program, Problem]:

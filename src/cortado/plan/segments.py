@@ -6,14 +6,16 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
+from cortado.base.errors import CortadoError
 from cortado.base.target import Isa
 from cortado.memory import planner
 from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
-from cortado.plan.program import Port, Program, Step, Walk
+from cortado.plan.program import PUSHED_ROWS, Port, Program, Step, Walk, place_of
 from cortado.plan.stages import StageRun, StageRuns
 
 STAGES_WORK = 2_000_000  # to choose the stages in all orders, at most half of it in one; about 10 s
 ALIGNMENT = 16
+COUNTER_BYTES = 14  # cortado_state_t
 ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
 LONGEST_STAGE = 64
 GROUPS = (2, 4)  # rows a call that are tried beside one
@@ -50,8 +52,8 @@ class Uses:
 
     @staticmethod
     def of(program: Program, steps: Sequence[Step]) -> "Uses":
-        made = {tensor.buffer: -1 for tensor in program.inputs}
-        last = {tensor.buffer: -1 for tensor in program.inputs}
+        whole = [] if program.pushed is not None else [tensor.buffer for tensor in program.inputs]
+        made, last = dict.fromkeys(whole, -1), dict.fromkeys(whole, -1)
         for index, step in enumerate(steps):
             made[step.output] = index
             last.setdefault(step.output, index)
@@ -60,8 +62,9 @@ class Uses:
                     last[port.source] = index
         for tensor in program.outputs:
             last[tensor.buffer] = len(steps)
-        inputs = {tensor.buffer: -1 - position for position, tensor in enumerate(program.inputs)}
-        return Uses(made, last, {**made, **inputs})
+        if program.pushed is not None:  # how many rows came is asked after the last, too
+            made[PUSHED_ROWS], last[PUSHED_ROWS] = 0, len(steps)
+        return Uses(made, last, {**made, **{name: -1 - position for position, name in enumerate(whole)}})
 
 
 Shape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]
@@ -117,6 +120,7 @@ class Segments:
         self.crossing = [sum(program.buffers[name].size for name in names) for names in self.live]
         self.ring_bytes = self._ring_bytes()
         self.reach = self._reaches()
+        self.first_stage = self._first_stage()
         self.wasteful = [0, *accumulate(_waste(step) > WORTH_A_GROUP for step in self.steps)]
         self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
 
@@ -143,7 +147,26 @@ class Segments:
 
     def possible(self, first: int, last: int) -> bool:
         """Whether the steps [first, last] can run row by row together."""
+        if first == 0 and last < self.first_stage:
+            return False
         return first == last or (last - first < LONGEST_STAGE and self.reach[first] >= last)
+
+    def _first_stage(self) -> int:
+        """The step that the first stage must reach: an input that comes row by row is never whole, so all its readers
+        are in it."""
+        pushed = self.program.pushed
+        last = 0 if pushed is None else self.uses.last[pushed.output]
+        if last >= LONGEST_STAGE or self.reach[0] < last:
+            self._refuse_rows(last)
+        return last
+
+    def _refuse_rows(self, last: int) -> None:
+        stop = self.steps[min(self.reach[0] + 1, LONGEST_STAGE)]
+        raise CortadoError(
+            f"the input can't come row by row: {place_of(self.steps[last])} still reads it behind {place_of(stop)}, "
+            f"which {'is too many layers away' if _by_rows(stop) else 'needs all rows of what it reads at once'}. "
+            "Compile without --input-rows"
+        )
 
     def _reaches(self) -> list[int]:
         """For each step the last one that can join a stage that starts with it."""
@@ -324,6 +347,12 @@ def scratch_name(step: Step) -> str:
     return f"{step.name}.scratch"
 
 
+def counters_name(pushed: Step) -> str:
+    """Where the steps of a stage stand. The row loop has that on its stack; from one row that is pushed to the next, it
+    lies where scratch does, and rows that live only between."""
+    return f"{pushed.name}.counters"
+
+
 def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buffer]:
     """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
     buffers = []
@@ -337,6 +366,9 @@ def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buf
         if step.scratch:
             first, last = (0, len(steps)) if step.kind is Walk.ACCUMULATE else (position, position + 1)
             buffers.append(Buffer(scratch_name(step), step.scratch, (number, first), (number, last), ALIGNMENT))
+    if steps[0].kind is Walk.PUSHED:
+        size = COUNTER_BYTES * len(steps)
+        buffers.append(Buffer(counters_name(steps[0]), size, (number, 0), (number, 1), ALIGNMENT))
     return [_closed(buffer, number, len(steps)) for buffer in buffers]
 
 

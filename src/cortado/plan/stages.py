@@ -101,7 +101,7 @@ class _Runner:
         """Rows nobody reads are not made."""
         rows = [step.rows for step in self.steps]
         for index in range(len(self.steps) - 1, -1, -1):
-            if not self.whole[index] and self.steps[index].kind is not Walk.ACCUMULATE:
+            if not self.whole[index] and self.steps[index].kind not in (Walk.ACCUMULATE, Walk.PUSHED):
                 ends = [
                     link.window[self._last_call(link, rows)][1] for link in self.readers[index] if rows[link.consumer]
                 ]

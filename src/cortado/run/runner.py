@@ -70,6 +70,13 @@ class BundleInfo:
     target: CortexMTargetConfig
     inputs: tuple[IO, ...]
     outputs: tuple[IO, ...]
+    row_bytes: int = 0  # of the input, if it comes row by row
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The functions that firmware calls, without those for other forms of inputs and outputs."""
+        verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
+        return tuple(f"{self.name}_{verb}" for verb in verbs)
 
 
 @dataclass(frozen=True)
@@ -183,17 +190,23 @@ def harness_source(info: BundleInfo) -> str:
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
 
+    if info.row_bytes:
+        accessor = ""
+        run = f"NULL, output, NULL, {name}_reset, {name}_row, {name}_push, {info.row_bytes}"
+    else:
+        accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
+        run = f"input, output, {name}_run, NULL, NULL, NULL, 0"
     return f"""#include "harness.h"
 #include "{name}.h"
 
 static uint8_t arena[{name.upper()}_ARENA_BYTES] __attribute__((aligned({name.upper()}_ARENA_ALIGN)));
 static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
 static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
-static void *input(void *a, int i) {{ return {name}_input(a, i); }}
-static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
+{accessor}static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
 
 const cortado_harness_model_t cortado_harness_model = {{
-    "{name}", arena, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes, input, output, {name}_run,
+    "{name}", arena, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes,
+    {run},
 }};
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -266,7 +279,7 @@ def _linked(bundle: "Bundle", info: BundleInfo, compiler: Compiler) -> Mapping[s
             bundle_sources(folder),
             bundle_includes(folder),
             [*info.target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
-            [_code_script(info.name, [constant.name for constant in bundle.constants])],
+            [_code_script(info, [constant.name for constant in bundle.constants])],
             info.name,
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
             machine_flags=info.target.compiler_flags(),
@@ -274,12 +287,13 @@ def _linked(bundle: "Bundle", info: BundleInfo, compiler: Compiler) -> Mapping[s
         return load_image(elf).sections
 
 
-def _code_script(name: str, constants: Sequence[str]) -> str:
-    """Links what MODEL_run needs and nothing else; the constants are not there, only their names."""
+def _code_script(info: BundleInfo, constants: Sequence[str]) -> str:
+    """Links what running a bundle needs and nothing else; the constants are not there, only their names."""
+    entry, *others = info.entries
     return "\n".join(
         [
-            f"ENTRY({name}_run)",
-            f"EXTERN({name}_input {name}_output)",
+            f"ENTRY({entry})",
+            f"EXTERN({' '.join(others)})",
             *(f"{constant} = 0;" for constant in constants),
             "SECTIONS { .text 0 : { *(.text* .rodata*) } .data : { *(.data* .bss* COMMON) }",
             "/DISCARD/ : { *(.ARM.exidx* .ARM.extab*) } }",

@@ -14,7 +14,11 @@ MARKER_STEP = "cortado_marker_step"
 
 
 # Between the markers, but no part of the model.
-UNCOUNTED = ("cortado_marker_begin", "cortado_marker_end", MARKER_STEP, "cortado_harness_once")
+UNCOUNTED = (
+    *(f"cortado_marker_{word}" for word in ("begin", "end", "pause", "resume")),
+    MARKER_STEP,
+    "cortado_harness_once",
+)
 KEYS = ("region", "segment", "pc", "block", "edge", "stores", "stray", "complete")  # of the plugin's report
 Range = tuple[int, int]
 
@@ -181,6 +185,8 @@ def skipped_ranges(image: Image) -> list[Range]:
 def watch_config(watch: Watch, image: Image, report: Path) -> str:
     lines = [f"report {report.name}"]
     lines += [f"{word} {image.require(f'cortado_marker_{word}').address:#x}" for word in ("begin", "end")]
+    pauses = {word: image.find(f"cortado_marker_{word}") for word in ("pause", "resume")}
+    lines += [f"{word} {symbol.address:#x}" for word, symbol in pauses.items() if symbol is not None]
     steps = watch.steps
     if steps is None:
         steps = (MARKER_STEP,) if image.find(MARKER_STEP) else ()

@@ -18,7 +18,9 @@ class Part(Enum):
 
 
 # The row loop, and the functions of a bundle that call kernels.
-_ROWS = re.compile(r"call_|cortado_run_stage|run_row|ready|reset|.*_run$")
+_ROWS = re.compile(
+    r"call_|cortado_(run|reset)_stage|cortado_push_row|run_row|ready|reset|.*_(run|push)$|(?!cortado_).*_row$"
+)
 # Functions that lay out windows and pixels for those that multiply.
 _PACKING = re.compile(
     r"cortado_(conv2d|conv1x1|transpose_conv2d)(_lanes)?_s8__|cortado_conv_expand|cortado_conv_tile_pack"

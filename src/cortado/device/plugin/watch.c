@@ -9,6 +9,8 @@
  *   begin ADDRESS         the marker functions' first instructions; `step` may come several times
  *   end ADDRESS
  *   step ADDRESS
+ *   pause ADDRESS         likewise: from a pause to the next resume nothing is counted or checked; both may be missing
+ *   resume ADDRESS
  *   skip LOW HIGH         instructions in [LOW, HIGH) are not counted; may come several times
  *   count                 count instructions
  *   edges                 count in the first region how often each block (a run of instructions without a jump, as the
@@ -73,7 +75,7 @@ typedef struct {
 
 static struct {
     char *report;
-    uint64_t begin, end;
+    uint64_t begin, end, pause, resume;
     uint64_t steps[MAX_STEPS];
     size_t step_count;
     range_t skips[MAX_SKIPS];
@@ -113,7 +115,9 @@ static edge_t edges[EDGES];
 static uint32_t edge_count;
 static edge_t *last_edge = &edges[0];
 
-static bool inside;
+static bool inside, paused;
+static uint64_t kept[SLOTS]; /* the counts at the pause */
+static uint32_t kept_count;
 static long current_call;
 static uint64_t counted; /* up to the last step marker of this region */
 static uint64_t store_count, stray_count;
@@ -227,6 +231,26 @@ static void on_end(unsigned int vcpu, void *userdata) {
         totals[slot] += counts[slot];
     }
     inside = false;
+}
+
+static void on_pause(unsigned int vcpu, void *userdata) {
+    (void)vcpu;
+    (void)userdata;
+    paused = inside;
+    inside = false;
+    kept_count = slot_count;
+    memcpy(kept, counts, slot_count * sizeof counts[0]);
+}
+
+static void on_resume(unsigned int vcpu, void *userdata) {
+    (void)vcpu;
+    (void)userdata;
+    if (paused) {
+        memset(counts, 0, slot_count * sizeof counts[0]);
+        memcpy(counts, kept, kept_count * sizeof counts[0]);
+        inside = true;
+        paused = false;
+    }
 }
 
 /* ---- Edges ---------------------------------------------------------------------------------------------------- */
@@ -350,6 +374,12 @@ static void watch(struct qemu_plugin_insn *insn) {
     }
     if (pc == config.end) {
         qemu_plugin_register_vcpu_insn_exec_cb(insn, on_end, QEMU_PLUGIN_CB_NO_REGS, NULL);
+    }
+    if (pc == config.pause) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_pause, QEMU_PLUGIN_CB_NO_REGS, NULL);
+    }
+    if (pc == config.resume) {
+        qemu_plugin_register_vcpu_insn_exec_cb(insn, on_resume, QEMU_PLUGIN_CB_NO_REGS, NULL);
     }
     for (i = 0; i < config.step_count && !config.walking; ++i) {
         if (pc == config.steps[i]) {
@@ -518,6 +548,10 @@ static void read_directive(const char *directive) {
         config.begin = one_number(directive);
     } else if (strcmp(directive, "end") == 0) {
         config.end = one_number(directive);
+    } else if (strcmp(directive, "pause") == 0) {
+        config.pause = one_number(directive);
+    } else if (strcmp(directive, "resume") == 0) {
+        config.resume = one_number(directive);
     } else if (strcmp(directive, "step") == 0) {
         read_step();
     } else if (strcmp(directive, "skip") == 0) {

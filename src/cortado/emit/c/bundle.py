@@ -43,7 +43,8 @@ def emit_c(planned: Planned) -> Bundle:
     }
     return Bundle(
         files=files,
-        calls=tuple(layers.calls.pieces),
+        # A row that is pushed is a call of its step, and begins with this function.
+        calls=(*layers.calls.pieces, *([] if planned.program.pushed is None else [f"{name}_row"])),
         constants=arrays.constants,
         weights_bytes=arrays.total_bytes,
     )

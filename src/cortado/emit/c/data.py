@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cortado.base.numerics import QParams
 from cortado.base.target import Core
 from cortado.emit.c.text import Names, Piece, comment, core_macro, guarded
 from cortado.ir.op import Array
@@ -196,6 +197,11 @@ def float_text(value: float) -> str:
     text = f"{single:.9g}"  # decimal: hexadecimal constants are no C++ before C++17
     assert np.float32(text) == single
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def qparams_text(qparams: QParams) -> str:
+    """Scale and zero point as arguments of a C function."""
+    return f"{float_text(qparams.scale)}, {qparams.zero_point}"
 
 
 def c_type(tensor: Tensor) -> str:

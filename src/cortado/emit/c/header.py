@@ -8,11 +8,15 @@ import numpy as np
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.data import float_text
+from cortado.emit.c.rows import rows_facts, rows_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 from cortado.plan.segments import ALIGNMENT
 
+_MEANING = """\
+/* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
+ * number SCALE * (q - ZERO_POINT). */"""
 NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
 
@@ -96,29 +100,40 @@ def _facts(planned: Planned, upper: str) -> str:
 #define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
-/* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
- * number SCALE * (q - ZERO_POINT). */
+{rows_facts(planned)}{_MEANING}
 
 {tensors}
 """
 
 
-def _functions(program: Program) -> str:
+def _run_functions(program: Program) -> str:
     name = c_identifier(program.name)
     aligned = f"aligned to {name.upper()}_ARENA_ALIGN bytes"
     before = comment(f"Where input i is written to, before {name}_run. NULL if there is no such input, or no arena.")
-    after = comment(f"Where output i lies, after {name}_run. NULL if there is no such output, or no arena.")
-    called = comment(
-        f"Yours to define: {name}_run calls it before each kernel call, with the number of the step, and with "
-        f"{name.upper()}_STEPS at the end. Read a cycle counter there."
-    )
     return f"""{before}
 {pointer_type(program.inputs)}{name}_input(void *arena, int i);
 
 /* Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if the arena is NULL or not
  * {aligned}. */
 int {name}_run(void *arena);
+"""
 
+
+def _functions(program: Program) -> str:
+    name = c_identifier(program.name)
+    pushed = program.pushed is not None
+    work = f"{name}_{'push' if pushed else 'run'}"
+    after = comment(f"Where output i lies, after {work}. NULL if there is no such output, or no arena.")
+    called = comment(
+        f"Yours to define: {work} calls it before each kernel call, with the number of the step, and with "
+        f"{name.upper()}_STEPS at the end. Read a cycle counter there."
+    )
+    convert = (
+        f"void {name}_quantize_row(void *arena, const float *values); /* to where {name}_row says */"
+        if pushed
+        else f"void {name}_quantize_input(void *arena, int i, const float *values);"
+    )
+    return f"""{rows_functions(program) if pushed else _run_functions(program)}
 {after}
 const {pointer_type(program.outputs)}{name}_output(const void *arena, int i);
 
@@ -128,7 +143,7 @@ void *{name}_default_arena(void);
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
  * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
  * nothing. Linked only if used. */
-void {name}_quantize_input(void *arena, int i, const float *values);
+{convert}
 void {name}_dequantize_output(const void *arena, int i, float *values);
 
 #ifdef CORTADO_PROFILE

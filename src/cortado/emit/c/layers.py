@@ -75,6 +75,8 @@ class Layers:
         self.sources: set[str] = set()
 
     def add(self, step: Step) -> StepInC:
+        if not step.kernels:  # its rows are pushed
+            return StepInC(call="NULL", layer="NULL", scratch_bytes="0", scratch_need="NULL", constants=())
         name = self.names.of_step(step)
         layers: dict[Core, str] = {}
         for kernel, cores in _distinct(step.kernels):

@@ -9,6 +9,7 @@ from cortado.base.names import c_identifier, plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.data import C_TYPES, c_type
 from cortado.emit.c.header import order, tensor_name
+from cortado.emit.c.rows import pushed_step
 from cortado.emit.c.text import WIDTH, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
@@ -84,6 +85,8 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
     def _running(self) -> str:
         name = self.name
+        if self.program.pushed is not None:
+            return self._running_rows()
         return _paragraph(
             f"`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its "
             "inputs. It returns 0; or 1, having done nothing, if the arena is NULL or not aligned to "
@@ -91,14 +94,27 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             "is not."
         )
 
+    def _running_rows(self) -> str:
+        name, upper, step = self.name, self.upper, pushed_step(self.program)
+        ring = self.program.buffers[step.output].rows
+        return _paragraph(
+            f"The input comes row by row, `{upper}_ROWS` ({step.rows}) times `{upper}_ROW_BYTES` ({step.row_bytes}) "
+            f"bytes, and never lies whole in memory: the arena holds {ring} of its rows. `{name}_row` says where the "
+            f"next row goes, `{name}_push` takes it: it returns 0, after the last row 1, and -1 if no row was expected "
+            f"or the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes. `{name}_reset` starts the next "
+            f"input. The last `{name}_push` takes the longest: it runs what needs all rows. Nothing is allocated, and "
+            "no C library is needed but memcpy, memset and memmove."
+        )
+
     def _tables(self) -> str:
+        work = "run" if self.program.pushed is None else "push"
         return _paragraph(
             f"`{self.name}.c` holds the network as constant tables: steps, each a kernel with its layer and its "
             "operands, in stages that run row by row together. `kernels/src/cortado_run.c` is the loop that walks "
             "them, in the same order on every run: it knows rows and rings, and nothing of networks. Built with "
             "`-DCORTADO_ENABLE_RUNTIME_CHECKS`, every buffer has guard bytes around it, which are looked at after "
             "every kernel call (`kernels/include/cortado_run.h`); the arena is then larger. Built with "
-            f"`-DCORTADO_PROFILE`, `{self.name}_run` calls a function of yours before every kernel call "
+            f"`-DCORTADO_PROFILE`, `{self.name}_{work}` calls a function of yours before every kernel call "
             f"(`{self.name}.h`), to measure its steps with a cycle counter. Neither costs anything when it is off."
         )
 
@@ -111,11 +127,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
     def _example(self) -> str:
         """A function around the network: the best class of a classifier, all outputs of anything else."""
         name, upper, outputs = self.name, self.upper, self.program.outputs
-        parameters = [f"const {c_type(t)} *input{i}" for i, t in enumerate(self.program.inputs)]
-        fill = [
-            f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
-            for i, _ in enumerate(self.program.inputs)
-        ]
+        parameters, work = self._inputs()
         if len(outputs) == 1 and _is_scores(outputs[0]):
             head, rest = "int classify", self._best_class(outputs[0])
         else:
@@ -124,7 +136,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             rest = [
                 f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
             ]
-        body = "\n".join(f"    {line}" for line in [*fill, f"{name}_run(arena);", *rest])
+        body = "\n".join(f"    {line}" for line in [*work, *rest])
         return f"""```c
 #include <stdint.h>
 #include <string.h>
@@ -139,6 +151,19 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
 }}
 ```
 """
+
+    def _inputs(self) -> tuple[list[str], list[str]]:
+        """The parameters of the example for its inputs, and the lines that run the network on them."""
+        name, upper = self.name, self.upper
+        if self.program.pushed is not None:
+            loop = ["do {", f"    read_row({name}_row(arena));", f"}} while ({name}_push(arena) == 0);"]
+            return ["void (*read_row)(int8_t *row)"], [f"{name}_reset(arena);", *loop]
+        fill = [
+            f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
+            for i, _ in enumerate(self.program.inputs)
+        ]
+        parameters = [f"const {c_type(t)} *input{i}" for i, t in enumerate(self.program.inputs)]
+        return parameters, [*fill, f"{name}_run(arena);"]
 
     def _best_class(self, scores: Tensor) -> list[str]:
         size = np.dtype(scores.dtype).itemsize
@@ -161,12 +186,12 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         coded = [tag for tag, tensor in tensors if tensor.qparams is not None]
         if not coded:
             return text
-        tag = f"{self.upper}_{coded[0]}"
+        tag, given = f"{self.upper}_{coded[0]}", "input" if self.program.pushed is None else "row"
         meaning = _paragraph(
             f"An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the "
-            f"others. `{self.name}_quantize_input` and `{self.name}_dequantize_output` convert whole tensors of type "
-            "int8: the numbers and not the order of dimensions. Values lie in the same order before and after, the one "
-            "of the table."
+            f"others. `{self.name}_quantize_{given}` and `{self.name}_dequantize_output` convert whole "
+            f"{'tensors' if given == 'input' else 'rows and tensors'} of type int8: the numbers and not the order of "
+            "dimensions. Values lie in the same order before and after, the one of the table."
         )
         return f"{text}\n\n{meaning}"
 

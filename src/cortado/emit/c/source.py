@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cortado.base.names import c_identifier, c_string
-from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexM
-from cortado.emit.c.data import float_text
+from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.layers import Layers
+from cortado.emit.c.rows import quantize_row_text, rows_text
 from cortado.emit.c.tables import Tables, at
 from cortado.emit.c.text import guarded, listed
 from cortado.plan.planned import Planned
@@ -48,7 +48,7 @@ class Source:
     def _head(self) -> str:
         return f"""{banner(self.program, "the network as tables, and what runs them")}
 #include "{self.name}.h"
-
+{"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}
 #include "cortado_run.h"
 #include "{self.name}_data.h"
 
@@ -125,6 +125,8 @@ static const cortado_program_t program = {{
         return "\n".join(f"    {c_string(step.name)}," for step in self.program.steps)
 
     def _network(self) -> str:
+        if self.program.pushed is not None:
+            return "\n".join((rows_text(self.planned), self._results()))
         widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         return f"""/* ---- the network ---- */
@@ -146,7 +148,10 @@ int {self.name}_run(void *arena)
     return 0;
 }}
 
-{self._accessor("output", self.program.outputs, const="const ")}
+{self._results()}"""
+
+    def _results(self) -> str:
+        return f"""{self._accessor("output", self.program.outputs, const="const ")}
 void *{self.name}_default_arena(void)
 {{
     static union {{
@@ -175,7 +180,9 @@ void *{self.name}_default_arena(void)
     def _float_helpers(self) -> str:
         return "\n".join(
             (
-                self._float_helper(
+                quantize_row_text(self.planned)
+                if self.program.pushed is not None
+                else self._float_helper(
                     "quantize_input(void *arena, int i, const float *values)",
                     self.program.inputs,
                     lambda place, size, q: f"cortado_quantize_f32_s8(values, (int8_t *)arena + {place}, {size}, {q});",
@@ -194,17 +201,13 @@ void *{self.name}_default_arena(void)
         """A function that does something to one int8 tensor, by its number; for any other it does nothing."""
         cases = [
             f"    if (arena != NULL && i == {number}) {{\n"
-            f"        {call(at(self.planned, tensor.buffer), int(np.prod(tensor.shape)), _arguments(tensor.qparams))}\n"
+            f"        {call(at(self.planned, tensor.buffer), int(np.prod(tensor.shape)), qparams_text(qparams))}\n"
             "    }"
-            for number, tensor in enumerate(tensors)
-            if tensor.qparams is not None
+            for number, (tensor, qparams) in enumerate((tensor, tensor.qparams) for tensor in tensors)
+            if qparams is not None
         ]
         body = "\n".join(cases) or "    (void)arena;\n    (void)i;\n    (void)values;"
         return f"void {self.name}_{head}\n{{\n{body}\n}}\n"
-
-
-def _arguments(qparams: QParams) -> str:
-    return f"{float_text(qparams.scale)}, {qparams.zero_point}"
 
 
 def _isa_guard(program: Program) -> str:

@@ -66,7 +66,7 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
         "out_row_bytes": step.row_bytes,
         "scratch_offset": at(planned, scratch_name(step)) if step.scratch else 0,
         "n": step.n,
-        "rows": fits(rows, 16, step.name),
+        "rows": 0 if step.kind is Walk.PUSHED else fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
         "port": fits(port, 16, "the program"),
         "ports": len(step.inputs),

@@ -53,7 +53,7 @@ typedef struct {
     uint32_t out_row_bytes;
     uint32_t scratch_offset;
     int32_t n;
-    uint16_t rows;     /* output rows to make */
+    uint16_t rows;     /* output rows to make; 0: they are pushed, and there is no kernel */
     uint16_t out_ring; /* rows held in memory */
     uint16_t port;     /* its first port in the program's table */
     uint8_t ports;
@@ -115,6 +115,13 @@ typedef struct {
 /* Runs stage `number` in the arena. `state` holds one entry per step, `rows` a pointer per tap of the widest step. */
 void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
                        uint8_t *arena, cortado_state_t *state, const int8_t **rows);
+
+/* A stage whose first step's rows are pushed, one after the other. `state` is kept from one row to the next; the next
+ * row goes to slot state->out_slot of the first step's ring, before cortado_push_row makes what has become possible. */
+void cortado_reset_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
+                         uint8_t *arena, cortado_state_t *state);
+void cortado_push_row(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number, uint8_t *arena,
+                      cortado_state_t *state, const int8_t **rows);
 
 #ifdef __cplusplus
 }

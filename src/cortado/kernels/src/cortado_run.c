@@ -166,6 +166,25 @@ static void check_scratch(const cortado_step_t *step, uint32_t steps)
 #define CHECK_SCRATCH(step, steps) ((void)0)
 #endif
 
+/* Makes rows until none can be made. */
+static void advance(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number, uint32_t image,
+                    uint8_t *arena, cortado_state_t *state, const int8_t **rows)
+{
+    const cortado_step_t *steps = program->steps + stage->first;
+    uint32_t s = stage->steps;
+    (void)number;
+    while (s > 0) {
+        s--;
+        const cortado_step_t *step = &steps[s];
+        const cortado_port_t *port = program->ports + step->port;
+        if (state[s].y < step->rows && ready(step, port, state, state[s].y)) {
+            run_row(program, step, port, &state[s], image, arena, rows);
+            CHECK(program, step, number, arena);
+            s = stage->steps; /* whatever became possible behind it goes first */
+        }
+    }
+}
+
 void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
                        uint8_t *arena, cortado_state_t *state, const int8_t **rows)
 {
@@ -174,16 +193,37 @@ void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *
     CHECK_SCRATCH(steps, stage->steps);
     for (uint32_t image = 0; image < stage->images; image++) {
         reset(steps, program->ports + steps->port, state, stage->steps);
-        uint32_t s = stage->steps;
-        while (s > 0) {
-            s--;
-            const cortado_step_t *step = &steps[s];
-            const cortado_port_t *port = program->ports + step->port;
-            if (state[s].y < step->rows && ready(step, port, state, state[s].y)) {
-                run_row(program, step, port, &state[s], image, arena, rows);
-                CHECK(program, step, number, arena);
-                s = stage->steps; /* whatever became possible behind it goes first */
-            }
-        }
+        advance(program, stage, number, image, arena, state, rows);
     }
+}
+
+void cortado_reset_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
+                         uint8_t *arena, cortado_state_t *state)
+{
+    const cortado_step_t *steps = program->steps + stage->first;
+    PAINT(program, number, arena);
+    CHECK_SCRATCH(steps, stage->steps);
+    (void)arena;
+    reset(steps, program->ports + steps->port, state, stage->steps);
+}
+
+/* The first step has made the row that the caller wrote. */
+static void take_row(const cortado_program_t *program, const cortado_step_t *step, uint8_t *arena,
+                     cortado_state_t *state)
+{
+    PROFILED(program, step);
+    TRACED(arena + step->out_offset + state->out_slot * step->out_row_bytes, step->out_row_bytes);
+    (void)arena;
+    state->made = ++state->y;
+    const uint32_t slot = state->out_slot + 1u;
+    state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
+}
+
+void cortado_push_row(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number, uint8_t *arena,
+                      cortado_state_t *state, const int8_t **rows)
+{
+    const cortado_step_t *first = program->steps + stage->first;
+    CHECK(program, first, number, arena); /* of what the caller wrote, too */
+    take_row(program, first, arena, state);
+    advance(program, stage, number, 0, arena, state, rows);
 }

@@ -1,0 +1,95 @@
+"""An input that comes row by row: the caller brings the next row, and the first stage makes what it can of it.
+
+Such an input is a step without a kernel, whose rows the row loop never makes. The scheduler, the table of allowed
+stores and the C tables see a step that is ready whenever nothing else is: that is when the next row is asked for.
+"""
+
+from dataclasses import replace
+
+from cortado.base.errors import CortadoError
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.options import Border
+from cortado.plan.lowered import LoweredGraph
+from cortado.plan.program import PUSHED_ROWS, Buffer, Program, Stage, Step, Tensor, Walk, build_program, place_of
+
+OPERATOR = "cortado::input_row"
+_ROWS_BYTES = 4  # of the count of rows
+_WITHOUT = "Compile without --input-rows"
+
+
+def program_of(
+    name: str,
+    graph: LoweredGraph,
+    target: CortexMTargetConfig,
+    border: Border,
+    *,
+    input_rows: bool,
+    cores: tuple[Core, ...] | None = None,
+) -> Program:
+    """The program of a graph as its options want it."""
+    program = build_program(name, graph, target, border, cores)
+    return with_pushed_input(program) if input_rows else program
+
+
+def with_pushed_input(program: Program) -> Program:
+    """The program with its input as the first step; refused with the reason where the input has no rows."""
+    tensor = _only(program)
+    rows, row_bytes = _rows(program, tensor)
+    step = Step(
+        name=tensor.node,
+        operator=OPERATOR,
+        module="",
+        inputs=(),
+        output=tensor.buffer,
+        images=1,
+        rows=rows,
+        row_bytes=row_bytes,
+        n=row_bytes,
+        kernels={},
+        kind=Walk.PUSHED,
+    )
+    buffers = {**program.buffers, PUSHED_ROWS: Buffer(PUSHED_ROWS, _ROWS_BYTES)}
+    return replace(program, buffers=buffers, stages=(Stage((step,)), *program.stages))
+
+
+def _only(program: Program) -> Tensor:
+    if len(program.inputs) != 1:
+        names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
+        raise CortadoError(
+            f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one. {_WITHOUT}, or "
+            "make one input of them"
+        )
+    tensor = program.inputs[0]
+    if tensor.dtype != "int8":
+        raise CortadoError(
+            f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes: {_border(tensor)}"
+        )
+    if any(output.buffer == tensor.buffer for output in program.outputs):
+        raise CortadoError(f"input '{tensor.name}' is an output as well, which is whole in memory. {_WITHOUT}")
+    return tensor
+
+
+def _border(tensor: Tensor) -> str:
+    if tensor.dtype == "float32":
+        return f"compile with --io int8; the bundle's quantize_row converts a row. Or {_WITHOUT.lower()}"
+    return _WITHOUT.lower()
+
+
+def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
+    """How many rows, and the bytes of one: as those see them who read the input."""
+    found = [(step, port) for step in program.steps for port in step.inputs if port.source == tensor.buffer]
+    if not found:
+        raise CortadoError(f"nothing reads input '{tensor.name}': there are no rows to push. {_WITHOUT}")
+    rows, row_bytes = found[0][1].height, found[0][1].row_bytes
+    for step, port in found:
+        if step.images != 1:
+            raise CortadoError(
+                f"input '{tensor.name}' holds {step.images} images, and rows are pushed for one. {_WITHOUT}"
+            )
+        other = (port.height, port.row_bytes) != (rows, row_bytes)
+        if step.kind is Walk.WHOLE or port.rule.stride == 0 or other or rows == 1:
+            raise CortadoError(
+                f"input '{tensor.name}' can't come row by row: {place_of(step)} reads all {port.image_bytes} values at "
+                f"once. Rows are those of images [1, C, H, W] whose first layers read windows of them. {_WITHOUT}"
+            )
+    return rows, row_bytes
