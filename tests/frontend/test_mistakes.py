@@ -211,22 +211,6 @@ def test_a_mask_of_booleans_may_pass_through() -> None:
         assert checked.result.samples[0][1].tolist() == mask.tolist()
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda self, x, mask: x * mask,
-        lambda self, x, mask: x * mask.float(),
-        lambda self, x, mask: torch.where(mask, x, 0.0),
-        lambda self, x, mask: x.masked_fill(mask, 0.0),
-        lambda self, x, mask: ~mask,
-    ],
-)
-def test_booleans_that_are_computed_with_are_refused(function: Callable[..., Tensor]) -> None:
-    x, mask = torch.randn(1, 4), torch.tensor([[True, False, True, True]])
-    with pytest.raises(CortadoError, match=rf"can't run in integer arithmetic:\n  aten\..* at {__file__}:\d+ \("):
-        prepare(Function(function), (x, mask), [(x, mask)], name="net").compile("cortex-m4")
-
-
 # ---- in-place changes of shape ---------------------------------------------------------------------------------
 
 

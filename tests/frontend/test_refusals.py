@@ -15,6 +15,8 @@ from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import from_target_string
 from helpers.single import Function, images, rejected
 
+TABLE = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+
 
 def test_a_norm_of_another_order_is_refused() -> None:
     message = refusal(Function(lambda self, x: x.norm(p=3, dim=-1)), (2, 8))
@@ -161,11 +163,29 @@ def test_weights_that_are_an_input_are_refused(function: Callable[..., Tensor], 
     assert "quantized_decomposed" not in found
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64])
-def test_an_integer_input_made_float_inside_is_refused(dtype: torch.dtype) -> None:
-    model = Function(lambda self, x: self.conv(x.float()), conv=nn.Conv2d(3, 4, 3))
-    message = unsupported(model, torch.ones(1, 3, 8, 8, dtype=dtype))
-    assert f"converts an input of {dtype}, and the model's inputs must be float32; move the conversion out" in message
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda self, x, i: x * (i + 1), "computes torch.int64 values; whole numbers can be looked up (embedding)"),
+        (lambda self, x, i: (x, i[:, 1:]), "its self holds int64 values, and only real numbers can be quantized"),
+        (lambda self, x, i: x.topk(2, sorted=False), "leaves the order of its results open (sorted=False)"),
+        (lambda self, x, i: F.max_pool1d(x[None], 2, return_indices=True), "gives positions that are used"),
+        (lambda self, x, i: F.embedding(i, x.reshape(4, 1)), "needs a constant table, got reshape"),
+        (lambda self, x, i: F.embedding_bag(i.reshape(-1), TABLE, i[0, :1]), "needs bags of one size that is known"),
+        (
+            lambda self, x, i: F.embedding_bag(i, TABLE, per_sample_weights=x, mode="sum"),
+            "weighs its ids (per_sample_weights)",
+        ),
+        (
+            lambda self, x, i: F.embedding_bag(i, TABLE, padding_idx=1, mode="max"),
+            "takes the maximum beside padding_idx; supported are the sum and the mean",
+        ),
+    ],
+)
+def test_what_no_kernel_does_with_whole_numbers_is_refused_by_its_reason(
+    function: Callable[..., Tensor], reason: str
+) -> None:
+    assert reason in unsupported(Function(function), torch.randn(1, 4), torch.tensor([[0, 1, 2, 1]]))
 
 
 # ---- what forward raises ---------------------------------------------------------------------------------------

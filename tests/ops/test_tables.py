@@ -206,13 +206,9 @@ def test_glu_is_a_slice_a_table_and_a_product() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[..., Tensor], str]] = {
-    "a choice between two tensors": (lambda a, b: torch.where(a > b, a, b), "mixes several tensors"),
-    "a comparison as a result": (lambda a, b: a > 0, "only supported inside a function of one tensor"),
+    "a choice by a computed power": (lambda a, b: torch.where(a > b, a**b, b), "mixes several tensors"),
     "a power of two tensors": (lambda a, b: a**b, "mixes several tensors"),
-    "a logical result": (
-        lambda a, b: torch.logical_and(a > 0, b > 0),
-        "only supported inside a function of one tensor",
-    ),
+    "whole numbers": (lambda a, b: (a > 0).long() * (b > 0).long(), "computes torch.int64 values"),
 }
 
 

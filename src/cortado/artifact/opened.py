@@ -283,7 +283,7 @@ class Artifact:
         if self.report.pte is None:
             reasons = "; ".join(self.report.pte_missing)
             raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
-        feeds = [[self.as_float(i, x) for i, x in enumerate(sample)] for sample in samples]
+        feeds = [[self._as_read(i, x) for i, x in enumerate(sample)] for sample in samples]
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
         else:
@@ -423,9 +423,10 @@ class Artifact:
         """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
         values = []
         for tensor, codes in zip(self.report.outputs, outputs, strict=True):
-            real = codes.astype(np.float32)
+            real = codes  # of whole numbers and truth values, themselves
             if tensor.scale is not None and tensor.zero_point is not None:
-                real = np.asarray((real - np.float32(tensor.zero_point)) * np.float32(tensor.scale))
+                steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
+                real = np.asarray(steps * np.float32(tensor.scale))
             values.append(real.transpose([tensor.layout.index(dim) for dim in range(real.ndim)]))
         return values
 
@@ -437,6 +438,11 @@ class Artifact:
             return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
         return value
 
+    def _as_read(self, position: int, value: ArrayType) -> ArrayType:
+        """Real numbers as they are, whole ones in the network's own type."""
+        own = np.dtype(self.report.inputs[position].dtype.value)
+        return value.astype(own) if value.dtype.kind in "iu" and own.kind in "iu" else self.as_float(position, value)
+
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
         tensor = self.report.inputs[position]
@@ -444,7 +450,11 @@ class Artifact:
             raise CortadoError(
                 f"{where} has shape {list(value.shape)}, expected {list(tensor.model_shape)} for input '{tensor.name}'"
             )
-        allowed = {np.dtype(tensor.dtype.value): "the network's own type"}
+        own = np.dtype(tensor.dtype.value)
+        if own.kind in "iu" and value.dtype.kind in "iu" and tensor.scale is None:
+            self._check_whole(tensor, value, where)
+            return
+        allowed = {own: "the network's own type"}
         if tensor.scale is not None:
             allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
         if value.dtype not in allowed:
@@ -452,3 +462,12 @@ class Artifact:
             raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor.name}'")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise CortadoError(f"{where} holds NaN or infinity; inputs must be finite")
+
+    def _check_whole(self, tensor: TensorReport, value: ArrayType, where: str) -> None:
+        """Whole numbers may come in any type that holds them, as torch's int64."""
+        limits = np.iinfo(tensor.dtype.value)
+        if int(value.min()) < limits.min or int(value.max()) > limits.max:
+            raise CortadoError(
+                f"{where} holds numbers from {value.min()} to {value.max()}, expected {tensor.dtype.value} values "
+                f"({limits.min} to {limits.max}) for input '{tensor.name}'"
+            )

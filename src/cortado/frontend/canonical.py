@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
+from cortado.frontend.conditions import make_conditions_real
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
@@ -81,6 +82,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
             USER_INPUT.note(node, True)  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
+    make_conditions_real(module)
     graph.eliminate_dead_code()
     _check_filled(graph)
     module.recompile()
@@ -99,6 +101,8 @@ def _canonicalize(node: Node) -> None:
         _replace(node, _folded)
     elif node.target in (aten.copy.default, aten.fill.Tensor):
         _replace(node, _copied)
+    elif node.target in _CONVERSIONS:
+        _replace(node, _converted)
     elif rewrite is not None:
         _replace(node, rewrite.rewrite)
 
@@ -123,6 +127,13 @@ def _is_no_op(node: Node) -> bool:
     if node.target in _CONVERSIONS:
         return bool(dtype(node) == dtype(node.all_input_nodes[0]))
     return False
+
+
+def _converted(bound: Bound) -> Node | None:
+    """Another type, in one spelling."""
+    if bound.node.target == aten.to.dtype:
+        return None
+    return add_call(bound.node, aten.to.dtype, _first_operand(bound), dtype(bound.node))
 
 
 def _first_operand(bound: Bound) -> Node:

@@ -19,7 +19,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.canonical import context_body
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import describe, source_line
-from cortado.ops._float import out_of_place
+from cortado.ops._float import out_of_place, writes_in_place
 
 Tensor = torch.Tensor
 
@@ -157,7 +157,7 @@ def _check_call(module: GraphModule, node: Node) -> None:
             f"a transformation of torch.func (vmap, grad){_place(node)} can't be captured; write the computation "
             "itself, on whole batches"
         )
-    elif isinstance(target, OpOverload) and target._schema.name.endswith("_") and out_of_place(target) is None:
+    elif isinstance(target, OpOverload) and writes_in_place(target) and out_of_place(target) is None:
         raise CortadoError(
             f"{describe(node)} writes in place and has no form that gives a new tensor; use one that has"
         )

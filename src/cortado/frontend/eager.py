@@ -83,6 +83,18 @@ class Eager:
             )
         return wanted
 
+    @contextmanager
+    def blamed(self, where: str, inputs: Sequence[Tensor]) -> Iterator[None]:
+        """Where a graph fails on inputs and the model itself does too, as for an id that is not in a table, the user
+        is told of the model."""
+        try:
+            yield
+        except CortadoError:
+            raise
+        except Exception:
+            self._run(where, inputs)
+            raise
+
     def _run(self, where: str, inputs: Sequence[Tensor]) -> list[Tensor]:
         try:
             return self(inputs)

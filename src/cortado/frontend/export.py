@@ -306,15 +306,19 @@ def quantize(
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
     module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
-    canonicalize(module, example_inputs)
+    with captured.eager.blamed("the example inputs", example_inputs):
+        canonicalize(module, example_inputs)
     layers = give_biases(module) if how.bias_correction else {}
     with torch.no_grad(), _right_kernels(module):
         if not any(_same(example_inputs, batch) for batch in batches):
-            captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
+            with captured.eager.blamed("the example inputs", example_inputs):
+                found = module(*example_inputs)
+            captured.eager.check("the example inputs", example_inputs, found, writes)
         prepared = _prepare(module)
         float_model = Means(prepared, layers)
         for number, batch in enumerate(batches):
-            outputs = float_model.run_sample(number, batch)
+            with captured.eager.blamed(f"calibration batch {number}", batch):
+                outputs = float_model.run_sample(number, batch)
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))

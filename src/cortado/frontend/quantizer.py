@@ -17,7 +17,7 @@ from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spe
 from cortado.frontend.training import TRAINING
 from cortado.ir.facts import Fact
 from cortado.ir.graph import Bound, bind, sole_user
-from cortado.ir.op import Joined, Match, ObservedWith, Pattern, Quantization, Role, SharedWith, Usually, find
+from cortado.ir.op import Joined, Match, ObservedWith, Pattern, Plain, Quantization, Role, SharedWith, Usually, find
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
@@ -112,8 +112,10 @@ class _Annotator:
         for name, role in quantization.inputs.items():
             for operand in bound.nodes(name):
                 self.inputs[node][operand] = self._constant_spec(role, bound, quantization)
-        self.groups[last] = self._output(bound, quantization)
-        self.outputs.add(last)
+        output = self._output(bound, quantization)
+        if output is not None:
+            self.groups[last] = output
+            self.outputs.add(last)
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
         if role is Role.WEIGHT:
@@ -123,14 +125,19 @@ class _Annotator:
             return bias_spec(bound.node, activation, weight)
         return None
 
-    def _output(self, bound: Bound, quantization: Quantization) -> _Group:
-        """The group of a node's output, once its operands have theirs."""
+    def _output(self, bound: Bound, quantization: Quantization) -> _Group | None:
+        """The group of a node's output, once its operands have theirs; None where it is not quantized."""
         node, output = bound.node, quantization.output
         operands = [operand for operand, spec in self.inputs[node].items() if spec is None]
         if isinstance(output, Joined):
-            return self._joined(node, operands)
+            beside = [operand for name in output.besides for operand in bound.nodes(name)]
+            for operand in beside:
+                self.groups[operand, node] = self._group_of(operand)
+            return self._joined(node, [operand for operand in operands if operand not in beside])
         for operand in operands:
             self.groups[operand, node] = self._group_of(operand)
+        if isinstance(output, Plain):
+            return None
         if isinstance(output, SharedWith):
             return self._group_of(bound[output.argument])
         if isinstance(output, ObservedWith):

@@ -30,6 +30,13 @@ class Floats:
 
 
 @dataclass(frozen=True)
+class Words:
+    """A row whose bytes are int32 values."""
+
+    row: Row | Operand
+
+
+@dataclass(frozen=True)
 class Member:
     """A member of the descriptor; of an array over the output row's phases, the element of phase y % phases."""
 
@@ -52,7 +59,7 @@ class Function:
     name: str
 
 
-Argument = Operand | Row | Floats | Member | Offset | Function | int
+Argument = Operand | Row | Floats | Words | Member | Offset | Function | int
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,12 @@ def qparams(node: Node) -> QParams | None:
     return found if isinstance(found, QParams) else None
 
 
+def is_whole(node: Node) -> bool:
+    """Whether a tensor holds whole numbers or truth values, not codes that stand for real numbers."""
+    value = VALUE.of(node)
+    return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(node)
+
+
 def dtype(node: Node) -> torch.dtype:
     """Of the one tensor that a node gives."""
     found: torch.dtype = VALUE.must(node).dtype

@@ -21,7 +21,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
-from cortado.ir.facts import QPARAMS, VALUE
+from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
 
@@ -49,7 +49,9 @@ class SharedWith:
 @dataclass(frozen=True)
 class Joined:
     """The operator reads all operands in the output's quantization parameters (concatenation, minimum, maximum). Each
-    may have others before; `lower` brings it to these."""
+    may have others before; `lower` brings it to these. Those in `besides` keep their own."""
+
+    besides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,16 @@ class Usually:
 
 
 @dataclass(frozen=True)
+class Plain:
+    """The output holds whole numbers as they are (ids, positions, truth values): they have no scale."""
+
+
+@dataclass(frozen=True)
 class Quantization:
     """The roles of a pattern's arguments and output."""
 
     inputs: Mapping[str, Role]
-    output: Role | SharedWith | Joined | ObservedWith | Usually | QParams = Role.ACTIVATION
+    output: Role | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Role.ACTIVATION
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output
 
@@ -273,6 +280,7 @@ class Operator:
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8
+    keeps_dtype: bool = False  # the output has the type of the operand, whatever it is; `dtype` for codes
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     permutes: bool = False  # the output holds the input's values, each once, in another order
     identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
@@ -411,10 +419,12 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
     activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
-        value = VALUE.of(operand)
-        if isinstance(value, Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(operand):
-            kind = str(value.dtype).removeprefix("torch.")
-            return f"its {argument} holds {kind} values, and only real numbers can be quantized"
+        if is_whole(operand):
+            kind = str(dtype(operand)).removeprefix("torch.")
+            return (
+                f"its {argument} holds {kind} values, and only real numbers can be quantized; whole numbers can be "
+                "looked up (embedding), compared, reshaped and converted to float32"
+            )
     return None
 
 

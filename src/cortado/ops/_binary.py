@@ -97,6 +97,15 @@ def _expanded(bound: Bound, node: Node, out: Shape) -> Node:
     return add_permute(bound.node, copies, TO_NCHW)
 
 
+def spread(bound: Bound, node: Node, out: Shape) -> Node:
+    """An operand under the shape of the result, copied out where it has fewer values."""
+    if shape(node) == out:
+        return node
+    if form_of(shape(node), out) is Form.EQUAL:
+        return add_call(bound.node, aten.reshape.default, node, list(out))
+    return _expanded(bound, node, out)
+
+
 def _alone(bound: Bound, node: Node, out: Shape) -> Node:
     """An operand beside a single constant number: its own shape must be the result's for it to be a table."""
     if uniform_value(node) is not None or shape(node) == out:

@@ -97,9 +97,15 @@ def make_out_of_place(node: Node) -> None:
         node.target = plain
 
 
+def writes_in_place(target: OpOverload) -> bool:
+    """relu_ does; __and__, which is Python's &, does not."""
+    name = target._schema.name
+    return name.endswith("_") and not name.endswith("__")
+
+
 def out_of_place(target: OpOverload) -> OpOverload | None:
     """relu for relu_; None where no form gives a new tensor."""
-    if not target._schema.name.endswith("_"):
+    if not writes_in_place(target):
         return None
     packet = getattr(aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
     overloads: list[OpOverload] = [] if packet is None else [getattr(packet, name) for name in packet.overloads()]

@@ -16,7 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
-from cortado.ir.facts import QPARAMS, TABLE, USER_INPUT, dtype
+from cortado.ir.facts import QPARAMS, TABLE, dtype, is_whole
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -35,12 +35,14 @@ from cortado.ir.op import (
 )
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
+from cortado.ops.eight_bits import FLIP, RAW, byte_qparams, byte_values, flipped
 from cortado.ops.pointwise import (
     COMBINATIONS,
     FUNCTIONS,
     POINTWISE,
     attribute,
     function_of,
+    gives_truth,
     last_call,
     operand_name,
     uniform_value,
@@ -49,6 +51,7 @@ from cortado.ops.pointwise import (
 aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
+TRUTH = QParams(1.0, 0)  # truth values: 0 and 1
 UNIT_INTERVAL = QParams(1 / 256, -128)  # [0, 1): sigmoid, hardsigmoid, softmax
 PLUS_MINUS_ONE = QParams(1 / 128, 0)  # [-1, 1): tanh
 USUAL_OUTPUT = {
@@ -68,6 +71,11 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 def match(bound: Bound) -> Quantization | Reject:
     if dtype(bound.node) not in (torch.float32, torch.int8):
         return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
+    source = bound.node.all_input_nodes[0]
+    if is_whole(source):
+        return match_bytes(bound, source)
+    if gives_truth(bound.node):
+        return Quantization({operand_name(bound.node): Role.ACTIVATION}, TRUTH)
     usual = USUAL_OUTPUT.get(last_call(bound.node))
     output = Role.ACTIVATION if usual is None else Usually(usual)
     return Quantization({operand_name(bound.node): Role.ACTIVATION}, output)
@@ -77,11 +85,10 @@ def refuse(bound: Bound) -> Reject:
     """What is left of comparisons and selections once every function of one tensor has become a table."""
     if dtype(bound.node) == torch.bool:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
-    found = [dtype(node) for node in bound.node.all_input_nodes if USER_INPUT.known(node)]
-    if len(bound.node.all_input_nodes) == 1 and found and found[0] != torch.float32:
+    if not dtype(bound.node).is_floating_point:
         return Reject(
-            f"converts an input of {found[0]}, and the model's inputs must be float32; move the conversion out of the "
-            "model and give it x.float()"
+            f"computes {dtype(bound.node)} values; whole numbers can be looked up (embedding), compared, reshaped and "
+            "converted to float32, and be an output"
         )
     return Reject(
         "mixes several tensors element by element; supported are add, sub, mul, div, minimum and maximum, and any "
@@ -112,8 +119,27 @@ def all_codes() -> Tensor:
 
 def lower(lowering: Lowering) -> Node:
     name = operand_name(lowering.bound.node)
+    if is_whole(lowering.node(name)):
+        return lower_bytes(lowering, lowering.node(name))
     values = function_of(lowering.bound.node)(lowering.q(name).dequantize(all_codes()))
     return table(lowering, lowering.node(name), entries(values, lowering.out))
+
+
+def match_bytes(bound: Bound, source: Node) -> Quantization | Reject:
+    """An input of 8 bits: its values are codes already, and what is computed of them has a scale that keeps all 256."""
+    if dtype(source).itemsize != 1:
+        return Reject(f"takes {dtype(source)} values as they are; convert them to float32 first")
+    return Quantization({}, byte_qparams(function_of(bound.node)(byte_values(dtype(source))), dtype(source)))
+
+
+def lower_bytes(lowering: Lowering, source: Node) -> Node:
+    values = function_of(lowering.bound.node)(byte_values(dtype(source)))
+    codes, raw = entries(values, lowering.out), lowering.call(RAW, input=source)
+    if torch.equal(codes, all_codes().to(torch.int8)):
+        return raw
+    if torch.equal(codes, flipped(all_codes().to(torch.int8))):
+        return lowering.call(FLIP, input=raw)
+    return table(lowering, raw, codes)
 
 
 def match_rescale(bound: Bound) -> Quantization | Reject:
@@ -144,6 +170,18 @@ def clamped(lowering: Lowering, node: Node) -> Node:
 
 def to_sigmoid(bound: Bound) -> Node:
     return add_call(bound.node, aten.sigmoid.default, bound["self"])
+
+
+_BITWISE = {
+    aten.__and__.Tensor: aten.bitwise_and.Tensor,
+    aten.__or__.Tensor: aten.bitwise_or.Tensor,
+    aten.__xor__.Tensor: aten.bitwise_xor.Tensor,
+}
+
+
+def to_bitwise(bound: Bound) -> Node:
+    """What Python's operators give."""
+    return add_call(bound.node, _BITWISE[bound.node.target], bound["self"], bound["other"])  # type: ignore[index]
 
 
 def to_leaky_relu(bound: Bound) -> Node | None:
@@ -239,6 +277,7 @@ REFUSED_PATTERN = Pattern(
     aten=tuple(sorted(COMBINATIONS, key=str)), match=refuse, lower=lower, priority=Priority.NOBODY_ELSE
 )
 
+BITWISE_REWRITE = Rewrite(aten=tuple(_BITWISE), rewrite=to_bitwise)
 RRELU_REWRITE = Rewrite(aten=(aten.rrelu.default,), rewrite=to_leaky_relu)
 SIGMOID_REWRITE = Rewrite(aten=(aten.special_expit.default,), rewrite=to_sigmoid)
 CLAMP_REWRITE = Rewrite(aten=(aten.clip.default,), rewrite=to_clamp)

@@ -16,7 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
-from cortado.ir.facts import VALUE, dtype
+from cortado.ir.facts import VALUE, dtype, is_whole
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.op import patterns_of
 
@@ -38,7 +38,8 @@ _COMBINATIONS = (
     "logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not masked_fill prelu _prelu_kernel xlogy "
     "copysign heaviside hypot atan2 clamp clamp_min clamp_max clip"
 )
-_SINGLE_OVERLOADS = (aten.max.other, aten.min.other, aten.to.dtype, aten._to_copy.default)
+_CONVERSIONS = (aten.to.dtype, aten._to_copy.default)
+_SINGLE_OVERLOADS = (aten.max.other, aten.min.other, *_CONVERSIONS)
 
 
 def _overloads(names: str) -> list[OpOverload]:
@@ -107,7 +108,11 @@ def _parsed(function: str) -> tuple[tuple[OpOverload, tuple[Any, ...], dict[str,
 
 
 def _run(input: Tensor, function: str) -> Tensor:
-    """Every call of a piece on these values."""
+    return _values(input, function)[-1].to(torch.float32)
+
+
+def _values(input: Tensor, function: str) -> list[Tensor]:
+    """The results of a piece's calls on these values, behind the values themselves."""
     values: list[Tensor] = [input]
 
     def value(item: Any) -> Any:
@@ -117,11 +122,11 @@ def _run(input: Tensor, function: str) -> Tensor:
 
     for target, args, kwargs in _parsed(function):
         values.append(target(*(value(a) for a in args), **{k: value(v) for k, v in kwargs.items()}))
-    return values[-1].to(input.dtype)
+    return values
 
 
 _LIBRARY.impl("pointwise", _run, "CompositeExplicitAutograd")
-_LIBRARY.impl("pointwise", lambda input, function: torch.empty_like(input), "Meta")
+_LIBRARY.impl("pointwise", lambda input, function: torch.empty_like(input, dtype=torch.float32), "Meta")
 
 POINTWISE: OpOverload = torch.ops.cortado.pointwise.default
 
@@ -194,9 +199,31 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
         roots = {found.get(parent, parent) for parent in operands(node)}
         if len(roots) == 1:
             root = roots.pop()
-            if root.op != "get_attr" and _is_float(root) and VALUE.must(root).shape == VALUE.must(node).shape:
+            if (
+                root.op != "get_attr"
+                and (_is_float(root) or is_bytes(root))
+                and VALUE.must(root).shape == VALUE.must(node).shape
+            ):
                 found[node] = root
     return found
+
+
+def is_bytes(node: Node) -> bool:
+    """Of 256 values at most, as an input of the model may be, so that any function of it is a table."""
+    if not is_whole(node) or dtype(node).itemsize != 1:
+        return False
+    return node.op == "placeholder" or dtype(node) != torch.bool
+
+
+def gives_truth(node: Node) -> bool:
+    """Whether a pointwise node gives truth values, as the real numbers 0 and 1."""
+    if not is_call(node, POINTWISE):
+        return False
+    *calls, last = _parsed(bind(node)["function"])
+    if last[0] not in _CONVERSIONS or not calls:
+        return False
+    before = json.dumps(json.loads(bind(node)["function"])[:-1])
+    return _values(torch.zeros(1, dtype=dtype(node.all_input_nodes[0])), before)[-1].dtype == torch.bool
 
 
 def _is_float(node: Node) -> bool:

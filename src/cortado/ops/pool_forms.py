@@ -11,9 +11,10 @@ from itertools import pairwise
 import torch
 from torch.fx import Node
 
+from cortado.base.errors import Reject
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Rewrite
+from cortado.ir.op import Pattern, Rewrite
 from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, values_only
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.convolution_forms import Pads, images, pad_images
@@ -149,6 +150,11 @@ def max_pool1d_to_2d(bound: Bound) -> Node:
     return _to_max_pool2d(bound, 1)
 
 
+def refuse_positions(bound: Bound) -> Reject:
+    """What the rewrite below left alone."""
+    return Reject("gives positions that are used, as for an unpooling; supported are the values of a max pool")
+
+
 def max_pool_values(bound: Bound) -> None:
     """max_pool2d_with_indices and its 1-D form, when nobody reads the indices."""
     users = values_only(bound.node)
@@ -245,13 +251,14 @@ AVG_POOL2D_REWRITE = Rewrite(aten=(aten.avg_pool2d.default,), rewrite=to_avg_poo
 AVG_POOL1D_REWRITE = Rewrite(aten=(aten.avg_pool1d.default,), rewrite=avg_pool1d_to_2d)
 MAX_POOL2D_REWRITE = Rewrite(aten=(aten.max_pool2d.default,), rewrite=to_max_pool2d)
 MAX_POOL1D_REWRITE = Rewrite(aten=(aten.max_pool1d.default,), rewrite=max_pool1d_to_2d)
-MAX_POOL_VALUES_REWRITE = Rewrite(
-    aten=(aten.max_pool2d_with_indices.default, aten.max_pool1d_with_indices.default), rewrite=max_pool_values
+_WITH_POSITIONS = (aten.max_pool2d_with_indices.default, aten.max_pool1d_with_indices.default)
+_ADAPTIVE_MAX = (aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default)
+MAX_POOL_VALUES_REWRITE = Rewrite(aten=_WITH_POSITIONS, rewrite=max_pool_values)
+POSITIONS_PATTERN = Pattern(
+    aten=(*_WITH_POSITIONS, *_ADAPTIVE_MAX), match=refuse_positions, lower=lambda lowering: lowering.node("self")
 )
 ADAPTIVE_AVG_REWRITE = Rewrite(
     aten=(aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default),
     rewrite=adaptive_avg_pool,
 )
-ADAPTIVE_MAX_REWRITE = Rewrite(
-    aten=(aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default), rewrite=adaptive_max_pool
-)
+ADAPTIVE_MAX_REWRITE = Rewrite(aten=_ADAPTIVE_MAX, rewrite=adaptive_max_pool)

@@ -13,7 +13,7 @@ from torch.fx import Node
 
 from cortado.ir.graph import Bound, add_call, fake, shape
 from cortado.ir.op import Rewrite
-from cortado.ops._float import add_constant, add_permute, add_view, replace_values, values_only
+from cortado.ops._float import add_constant, add_permute, add_view, parts_of, replace_values
 from cortado.ops.pool_forms import Axis, window_sums
 
 aten = torch.ops.aten
@@ -139,11 +139,17 @@ def to_windows(bound: Bound) -> Node | None:
 
 
 def values_to_windows(bound: Bound) -> None:
-    """max and min along one dimension give indices too, which must not be used."""
-    users = values_only(bound.node)
-    values = _reduced(bound, shape(users[0])) if users else None
-    if users and values is not None:
-        replace_values(users, values)
+    """max and min along one dimension give values and positions."""
+    values, positions = ([part for part in parts_of(bound.node, position) if part.users] for position in (0, 1))
+    if not fake(bound["self"]).is_floating_point():
+        return
+    if positions:
+        target = aten.argmax.default if _KINDS[bound.node.target] == "max" else aten.argmin.default  # type: ignore[index]
+        found = add_call(bound.node, target, bound["self"], bound["dim"], bound["keepdim"])
+        replace_values(positions, found)
+    reduced = _reduced(bound, shape(values[0])) if values else None
+    if reduced is not None:
+        replace_values(values, reduced)
 
 
 REDUCTION_REWRITE = Rewrite(

@@ -9,8 +9,9 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
 
@@ -43,6 +44,8 @@ def match(bound: Bound) -> Quantization | Reject:
     count = len(walk(shape(bound["self"]), permutation(bound))[0])
     if count > MAX_LOOPS:
         return Reject(f"transposes at most {MAX_LOOPS} groups of dimensions, got {count}")
+    if is_whole(bound["self"]) and (dtype(bound["self"]).itemsize == 1 or count == 1):
+        return Quantization({}, Plain())  # images as a camera gives them; what is only a view
     return shared(bound)
 
 
@@ -113,6 +116,7 @@ TRANSPOSE = Operator(
     shape=lambda call: output_shape(call, "input", "perm"),
     kernel=kernel,
     permutes=True,
+    keeps_dtype=True,
     pte=pte,
     pte_limit=pte_limit,
     constraints="at most 6 groups of dimensions that stay together",

@@ -15,7 +15,17 @@ from torch.fx.node import map_arg
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, QPARAMS, TWIN, VALUE, dtype, qparams
-from cortado.ir.graph import Bound, add_constant, bind, constant_value, copy_origin, describe, fake_mode_of, shape
+from cortado.ir.graph import (
+    Bound,
+    add_constant,
+    bind,
+    constant_value,
+    copy_origin,
+    describe,
+    fake_mode_of,
+    shape,
+    user_inputs,
+)
 from cortado.ir.op import Match, Operator, find, operator_of, overload, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
@@ -45,6 +55,7 @@ class Lower(ContextPass):
     def run(self, module: GraphModule) -> bool:
         mode = fake_mode_of(module.graph)
         assert mode is not None
+        _narrow_inputs(self.program, mode)
         refused: dict[Node, str] = {}
         for node in [node for node in module.graph.nodes if node.op == "call_function"]:
             source = node.args[0] if node.target is python_operator.getitem else None
@@ -83,6 +94,18 @@ class Lower(ContextPass):
         node.replace_all_uses_with(new)
         node.graph.erase_node(node)
         return None
+
+
+def _narrow_inputs(program: ExportedProgram, mode: FakeTensorMode) -> None:
+    """Torch's whole numbers have 64 bits by default, and ids need 32 at most: that many an input has from here on."""
+    nodes = user_inputs(program)
+    wide = [node for node in nodes if dtype(node) == torch.int64]
+    for node in wide:
+        with mode:
+            VALUE.note(node, torch.empty(shape(node), dtype=torch.int32))
+    values, kwargs = program.example_inputs or ((), {})
+    pairs = zip(nodes, values, strict=True)
+    program.example_inputs = (tuple(x.to(torch.int32) if node in wide else x for node, x in pairs), kwargs)
 
 
 def _twin(node: Node) -> str:
@@ -242,7 +265,7 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     node = like.graph.call_function(overload(operator), (), arguments)
     sizes = operator.shape(shaped_call(operator, arguments))
     operands = [value for value in arguments.values() if isinstance(value, Node)]
-    kind = dtype(operands[0]) if operator.view else operator.dtype
+    kind = dtype(operands[0]) if operator.keeps_dtype else operator.dtype
     with mode:
         VALUE.note(node, torch.empty(sizes, dtype=kind))
     QPARAMS.take(node, like)

@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from cortado.ir.facts import VALUE
+from cortado.ir.facts import USER_INPUT, VALUE
 from cortado.ir.graph import constant_names, shape
 from cortado.ir.op import Operator, operator_of
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
@@ -267,7 +267,8 @@ class Orders:
         total = 0.0
         for order, users in readers.items():
             if order != self.seen(node, self.of[node]):
-                border = (is_a(node, QUANTIZE) and len(readers) == 1) or all(is_a(user, DEQUANTIZE) for user in users)
+                entry = is_a(node, QUANTIZE) or USER_INPUT.known(node)
+                border = (entry and len(readers) == 1) or all(is_a(user, DEQUANTIZE) for user in users)
                 total += TRANSPOSE_OVERHEAD + _bytes(node) * (BORDER_WEIGHT if border else 1.0)
         return total
 

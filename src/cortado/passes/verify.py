@@ -85,7 +85,7 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
 def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
         operator, value = operator_of(node.target), VALUE.of(node)
-        if operator is None or operator.view or not isinstance(value, torch.Tensor):
+        if operator is None or operator.keeps_dtype or not isinstance(value, torch.Tensor):
             continue
         if value.dtype != operator.dtype:
             yield f"{describe(node)}: {value.dtype}, expected {operator.dtype}"

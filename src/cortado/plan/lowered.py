@@ -148,7 +148,8 @@ def _map(value: Any, kind: type, change: Any) -> Any:
 
 def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors)."""
-    values: dict[str, Any] = {**graph.constants, **dict(zip(graph.inputs, inputs, strict=True))}
+    given = {name: _as_read(value, graph.values[name].dtype) for name, value in zip(graph.inputs, inputs, strict=True)}
+    values: dict[str, Any] = {**graph.constants, **given}
     operators = registry().operators
     for call in graph.calls:
         arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
@@ -157,6 +158,11 @@ def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Te
         else:
             values[call.name] = operators[call.operator].reference(**arguments)
     return values
+
+
+def _as_read(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """An input of whole numbers in the type in which the network reads it: torch's are mostly of 64 bits."""
+    return value if value.is_floating_point() else value.to(dtype)
 
 
 def reference_outputs(graph: LoweredGraph, inputs: Sequence[Tensor]) -> list[Tensor]:

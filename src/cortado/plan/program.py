@@ -192,16 +192,19 @@ class _Builder:
         )
 
     def _input(self, name: str) -> Tensor:
-        """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it."""
+        """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it.
+        An input of whole numbers has no quantize."""
         chain: list[LoweredCall] = []
         last = name
         while self.border is Border.INT8 and last not in self.graph.outputs:
             users = self.graph.users.get(last, [])
-            wanted = TRANSPOSE if chain else QUANTIZE
+            wanted = TRANSPOSE if chain or not self.graph.values[name].dtype.is_floating_point else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
                 break
             chain.append(users[0])
             last = users[0].name
+            if users[0].operator == TRANSPOSE.name:
+                break
         place = self._buffer(last)
         for skipped in (name, *(call.name for call in chain)):
             self.place[skipped] = place

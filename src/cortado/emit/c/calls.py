@@ -1,7 +1,7 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
 from cortado.emit.c.text import listed
-from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row
+from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row, Words
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -52,9 +52,10 @@ def _text(argument: Argument) -> str:
             return "L" if argument is Operand.LAYER else _NAMES[argument]
         case Row(index):
             return f"{_NAMES[Operand.ROWS]}[{index}]"
-        case Floats(row):
+        case Floats(row) | Words(row):
             const = "const " if isinstance(row, Row) else ""
-            return f"({const}float *)({const}void *){_text(row)}"
+            kind = "float" if isinstance(argument, Floats) else "int32_t"
+            return f"({const}{kind} *)({const}void *){_text(row)}"
         case Member(name, phases):
             return f"L->{name}" + ("" if phases is None else f"[{_NAMES[Operand.Y]} & {phases - 1}]")
         case Offset(pointer, by):
@@ -71,7 +72,7 @@ def _read(argument: Argument) -> set[Operand]:
             return {argument}
         case Row():
             return {Operand.ROWS}
-        case Floats(row):
+        case Floats(row) | Words(row):
             return _read(row)
         case Member(_, phases):
             return {Operand.LAYER} | ({Operand.Y} if phases is not None else set())

@@ -7,7 +7,7 @@ import numpy as np
 
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
-from cortado.emit.c.data import float_text
+from cortado.emit.c.data import c_type, float_text
 from cortado.emit.c.rows import rows_facts, rows_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
@@ -21,9 +21,9 @@ NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
 
 def pointer_type(tensors: Iterable[Tensor]) -> str:
-    """int8_t * where all tensors are int8, void * otherwise."""
-    kinds = {tensor.dtype for tensor in tensors}
-    return "int8_t *" if kinds == {"int8"} else "void *"
+    """That of the tensors where all have one type, void * otherwise, and for real numbers, as it always was."""
+    kinds = {c_type(tensor) for tensor in tensors}
+    return "void *" if len(kinds) != 1 or kinds == {"float"} else f"{kinds.pop()} *"
 
 
 def _tensor_macros(tag: str, tensor: Tensor) -> str:
@@ -31,6 +31,7 @@ def _tensor_macros(tag: str, tensor: Tensor) -> str:
     shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # {} initialises no C array: a number is an array of 1
     lines = [
         comment(f"{tensor_name(tensor)}: {tensor.dtype}, {order(tensor)}"),
+        f"#define {tag}_TYPE {c_type(tensor)}",
         f"#define {tag}_BYTES {size}",
         f"#define {tag}_SHAPE {{{', '.join(map(str, shape))}}}",
         f"#define {tag}_LAYOUT {{{', '.join(map(str, layout))}}}",

@@ -173,7 +173,7 @@ void *{self.name}_default_arena(void)
     if (arena == NULL || (unsigned)i >= {self.upper}_{verb.upper()}S) {{
         return NULL;
     }}
-    return ({const}{pointer})(({const}uint8_t *)arena + offsets[i]);
+    return ({const}{pointer})({const}void *)(({const}uint8_t *)arena + offsets[i]);
 }}
 """
 

@@ -539,6 +539,72 @@ typedef struct {
 void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
 void cortado_upsample_bilinear_all_s8(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
 
+/* ---- Whole numbers -------------------------------------------------------------------------------------------- */
+
+/* out = x as int32: `bytes` is 1 or 2 for what lies in memory, `sign` is 0 where the byte has none. */
+void cortado_widen(const int8_t *in, int32_t *out, int32_t n, int32_t bytes, int32_t sign);
+
+/* out = x XOR 0x80: bytes of 0 to 255 as codes of -128 to 127. */
+void cortado_flip_u8(const int8_t *in, int8_t *out, int32_t n);
+
+/* out[i] = table[id[i]]: rows of `width` codes from a table of `count`. An id outside of it counts as 0 or count - 1;
+ * built with CORTADO_ENABLE_RUNTIME_CHECKS, it calls cortado_check_failed. */
+typedef struct {
+    int32_t ids, count, width;
+    const int8_t *table; /* [count][width] */
+} cortado_embedding_t;
+
+void cortado_embedding_s8(const cortado_embedding_t *L, const int32_t *ids, int8_t *out);
+
+/* The sum, or mean, of the rows of `ids` ids for each bag: out = clamp(requant(sum of (table[id] - table_zero), k) +
+ * out_zero), ids that equal `padding` left out. k is the number of ids that were not, where there is a factor for each
+ * number of them (`factors` = ids + 1), and 0 where there is one. */
+typedef struct {
+    int32_t bags, ids, count, width, padding, table_zero, out_zero, factors;
+    const int8_t *table;                /* [count][width] */
+    const int32_t *multiplier, *shift;  /* [factors] */
+} cortado_embedding_bag_t;
+
+void cortado_embedding_bag_s8(const cortado_embedding_bag_t *L, const int32_t *ids, int8_t *out);
+
+/* out = clamp(requant(clamp(x, low, high)) + zero_point, -128, 127). */
+typedef struct {
+    int32_t low, high, multiplier, shift, zero_point;
+} cortado_quantize_int_t;
+
+void cortado_quantize_s32_s8(const cortado_quantize_int_t *L, const int32_t *in, int8_t *out, int32_t n);
+
+/* For each pixel the first of its channels that holds the largest code, or the smallest. */
+void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest);
+/* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first; of equal codes the
+ * first channel is the better. */
+void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest);
+/* out[p][j] = in[p][at[p][j]]; positions outside of a pixel count as its first or last channel. */
+void cortado_pick_s8(const int8_t *in, const int32_t *at, int8_t *out, int32_t pixels, int32_t channels, int32_t count);
+
+/* ---- Truth values: 1 and 0 ------------------------------------------------------------------------------------ */
+
+/* What a comparison accepts. */
+#define CORTADO_BELOW 1
+#define CORTADO_EQUAL 2
+#define CORTADO_ABOVE 4
+
+/* out = requant((a - a_zero) << 20) beside requant((b - b_zero) << 20): 1 where they are as `accepts` says. */
+typedef struct {
+    int32_t a_zero, a_multiplier, a_shift, b_zero, b_multiplier, b_shift, accepts;
+} cortado_compare_t;
+
+void cortado_compare_s8(const cortado_compare_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* The same for whole numbers, and with one number. */
+void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t accepts);
+void cortado_compare_number_s32(const int32_t *a, int8_t *out, int32_t n, int32_t number, int32_t accepts);
+
+/* out = mask != 0 ? a : b. */
+void cortado_where_s8(const int8_t *mask, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* out = number where (mask != 0) == taken, a elsewhere. */
+void cortado_where_number_s8(const int8_t *mask, const int8_t *a, int8_t *out, int32_t n, int32_t number,
+                             int32_t taken);
+
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 
 /* out = clamp(round_half_even(x * (1.0f / scale)) + zero_point, -128, 127); NaN gives zero_point. */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which channel of each pixel holds its largest code, or its smallest.
+ *
+ * Tile: 1 pixel. Scratch: none.
+ */
+#include "cortado.h"
+
+void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest)
+{
+    const int32_t flip = largest != 0 ? 0 : -1; /* ~v is smaller for larger v */
+    for (; pixels > 0; pixels--, in += channels) {
+        int32_t best = 0;
+        for (int32_t c = 1; c < channels; c++) {
+            best = (in[c] ^ flip) > (in[best] ^ flip) ? c : best;
+        }
+        *out++ = best;
+    }
+}

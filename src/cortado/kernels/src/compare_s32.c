@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Comparisons of whole numbers.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
+#include "cortado.h"
+#include "cortado_compare.h"
+
+void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t accepts)
+{
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = cortado_accepted(a[i], b[i], accepts);
+    }
+}
+
+void cortado_compare_number_s32(const int32_t *a, int8_t *out, int32_t n, int32_t number, int32_t accepts)
+{
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = cortado_accepted(a[i], number, accepts);
+    }
+}

@@ -1,0 +1,84 @@
+"""out = the first position of the largest code along the last dimension, or of the smallest.
+
+Where real numbers differ by less than a step their codes are equal, and the first of them is taken, as torch does for
+equal numbers.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role, Rows
+
+aten = torch.ops.aten
+
+
+def reference(*, input: Tensor, largest: bool) -> Tensor:
+    codes = input.to(torch.int64)
+    best = (codes if largest else -codes).max(-1, keepdim=True).values
+    first = ((codes if largest else -codes) == best).to(torch.int32).argmax(-1, keepdim=True)
+    return first.to(torch.int32).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION}, Plain())
+
+
+def last(lowering: Lowering, node: Node, dim: int) -> Node:
+    """A tensor with one of its dimensions behind the others."""
+    rank = len(shape(node))
+    order = [*(other for other in range(rank) if other != dim % max(rank, 1)), *([dim % rank] if rank else [])]
+    return lowering.transpose(node, tuple(order))
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("self")
+    dim = bound["dim"]
+    if dim is None or not shape(source):
+        moved = lowering.view(source, (1, math.prod(shape(source))))
+    else:
+        moved = last(lowering, source, dim)
+    largest = bound.node.target == aten.argmax.default
+    return lowering.view(lowering.call(ARGMAX, input=moved, largest=largest), shape(bound.node))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    arguments = (Row(0), Words(Operand.OUT), Operand.N, call.shape("input")[-1], int(call["largest"]))
+    return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",))
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), draw(sampling.CHANNELS))
+        return {"input": sampling.codes(draw(sampling.SEEDS), sizes), "largest": draw(st.booleans())}
+
+    return draw_case()
+
+
+ARGMAX = Operator(
+    name="cortado::argmax",
+    summary="the position of the largest value, or of the smallest, along a dimension",
+    arguments="Tensor input, bool largest",
+    reference=reference,
+    shape=lambda call: (*call.shape("input")[:-1], 1),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    dtype=torch.int32,
+    places=frozenset({Place.C}),
+    constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+ARGMAX_PATTERN = Pattern(aten=(aten.argmax.default, aten.argmin.default), match=match, lower=lower)

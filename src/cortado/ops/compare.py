@@ -1,0 +1,170 @@
+"""out = 1 where requant((a - a_zp) << 20) is below, equal to or above requant((b - b_zp) << 20), as asked, else 0.
+
+Codes of one scale and zero point are compared as they are. Real numbers that differ by less than a step have equal
+codes, and are equal here. Truth values are real numbers, 0 and 1, of scale 1 and zero point 0: they are moved,
+multiplied, joined as any tensor; only an output of the model is made boolean (truth.py).
+"""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Fixed, QParams, Tensor, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ops._binary import viewed
+from cortado.ops.activation import TRUTH
+
+BELOW, EQUAL, ABOVE = 1, 2, 4  # CORTADO_BELOW and so on
+ACCEPTED = {
+    "lt": BELOW,
+    "less": BELOW,
+    "le": BELOW | EQUAL,
+    "less_equal": BELOW | EQUAL,
+    "gt": ABOVE,
+    "greater": ABOVE,
+    "ge": ABOVE | EQUAL,
+    "greater_equal": ABOVE | EQUAL,
+    "eq": EQUAL,
+    "ne": BELOW | ABOVE,
+    "not_equal": BELOW | ABOVE,
+}
+
+
+def accepted(a: Tensor, b: Tensor | int, accepts: int) -> Tensor:
+    """1 where a beside b is what is accepted."""
+    wanted = ((a < b) & bool(accepts & BELOW)) | ((a == b) & bool(accepts & EQUAL)) | ((a > b) & bool(accepts & ABOVE))
+    return wanted
+
+
+def reference(
+    *,
+    self: Tensor,
+    self_zero_point: int,
+    self_multiplier: int,
+    self_shift: int,
+    other: Tensor,
+    other_zero_point: int,
+    other_multiplier: int,
+    other_shift: int,
+    accepts: int,
+) -> Tensor:
+    left = requant((self.to(torch.int64) - self_zero_point) << 20, self_multiplier, self_shift)
+    right = requant((other.to(torch.int64) - other_zero_point) << 20, other_multiplier, other_shift)
+    return accepted(left, right, accepts).to(torch.int8).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("compared(Tensor self, Tensor other, int accepts) -> Tensor")
+_LIBRARY.impl(
+    "compared",
+    lambda self, other, accepts: accepted(self, other, accepts).to(torch.float32),
+    "CompositeExplicitAutograd",
+)
+_LIBRARY.impl(
+    "compared",
+    lambda self, other, accepts: self.new_empty(torch.broadcast_shapes(self.shape, other.shape), dtype=torch.float32),
+    "Meta",
+)
+COMPARED = torch.ops.cortado.compared.default
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, TRUTH)
+
+
+def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:
+    """Both in one unit, so large that nothing leaves 30 bits."""
+    unit = 2 * max(left.scale, right.scale)
+    return Fixed.of(left.scale / unit), Fixed.of(right.scale / unit)
+
+
+def lower(lowering: Lowering) -> Node:
+    left, right = lowering.q("self"), lowering.q("other")
+    first, second = factors(left, right)
+    out = shape(lowering.bound.node)
+    return lowering.call(
+        COMPARE,
+        self=viewed(lowering, "self", out),
+        self_zero_point=left.zero_point,
+        self_multiplier=first.multiplier,
+        self_shift=first.shift,
+        other=viewed(lowering, "other", out),
+        other_zero_point=right.zero_point,
+        other_multiplier=second.multiplier,
+        other_shift=second.shift,
+        accepts=int(lowering.bound["accepts"]),
+    )
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_compare_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
+        sources=("compare_s8.c",),
+        struct="cortado_compare_t",
+        fields={
+            "a_zero": call["self_zero_point"],
+            "a_multiplier": call["self_multiplier"],
+            "a_shift": call["self_shift"],
+            "b_zero": call["other_zero_point"],
+            "b_multiplier": call["other_multiplier"],
+            "b_shift": call["other_shift"],
+            "accepts": call["accepts"],
+        },
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed = draw(sampling.SEEDS)
+        sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        scale = draw(st.sampled_from([1.0, 1.0, 0.37, 2.5, 1e-3]))
+        first, second = factors(QParams(1.0, 0), QParams(scale, 0))
+        return {
+            "self": sampling.codes(seed, sizes),
+            "self_zero_point": draw(sampling.ZERO_POINTS),
+            "self_multiplier": first.multiplier,
+            "self_shift": first.shift,
+            "other": sampling.codes(seed + 1, sizes),
+            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "other_multiplier": second.multiplier,
+            "other_shift": second.shift,
+            "accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values())))),
+        }
+
+    return draw_case()
+
+
+COMPARE = Operator(
+    name="cortado::compare",
+    summary="comparisons of two tensors: truth values as 0 and 1",
+    arguments=(
+        "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor other, int other_zero_point, "
+        "int other_multiplier, int other_shift, int accepts"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("self"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True),
+    tensors=("self", "other"),
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="numbers less than a step apart are equal; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower)

@@ -1,0 +1,120 @@
+"""out[i] = table[id[i]]: a row of constant codes for each id. The output has the scale and zero point of the table.
+
+An id below 0 counts as 0, one beyond the table as the last: nothing is read outside of it, whatever comes in. (Eager
+torch refuses such ids; a build with CORTADO_ENABLE_RUNTIME_CHECKS stops at them.)
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.facts import USER_INPUT, dtype, is_whole
+from cortado.ir.graph import Bound
+from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, SharedWith
+from cortado.ops.widen import as_words
+
+aten = torch.ops.aten
+
+CONSTRAINTS = (
+    "a constant table; ids outside of it count as its first or last; C bundle only: ExecuTorch has no int8 kernel"
+)
+
+
+def within(ids: Tensor, count: int) -> Tensor:
+    """Ids as they are used: none outside of a table of `count` rows."""
+    return ids.to(torch.int64).clamp(0, count - 1)
+
+
+def reference(*, weight: Tensor, indices: Tensor) -> Tensor:
+    return weight[within(indices, len(weight))].contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("indices"), call.shape("weight")[1])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def check(bound: Bound) -> Reject | None:
+    """Why no kernel looks these ids up in this table."""
+    table, ids = bound["weight"], bound["indices"]
+    if table.op not in ("get_attr", "placeholder") or USER_INPUT.known(table):
+        return Reject(f"needs a constant table, got {table.name}, which is computed")
+    if not is_whole(ids) or dtype(ids) == torch.bool:
+        return Reject(f"needs ids that are whole numbers, got {dtype(ids)}")
+    return None
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return check(bound) or Quantization({"weight": Role.ACTIVATION}, SharedWith("weight"))
+
+
+def lower(lowering: Lowering) -> Node:
+    ids = as_words(lowering, lowering.node("indices"))
+    return lowering.call(EMBEDDING, weight=lowering.node("weight"), indices=ids)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    count, width = call.shape("weight")
+    return Kernel(
+        call=CCall("cortado_embedding_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT)),
+        sources=("embedding_s8.c",),
+        struct="cortado_embedding_t",
+        fields={
+            "ids": math.prod(call.shape("indices")),
+            "count": count,
+            "width": width,
+            "table": Array(call.array("weight")),
+        },
+    )
+
+
+def draw_ids(draw: Any, sizes: tuple[int, ...], count: int) -> Tensor:
+    """Ids for a table of `count` rows; some of them outside of it."""
+    from cortado.ir import sampling
+
+    ids = sampling.codes(draw(sampling.SEEDS), sizes, -2, count + 1, torch.int32)
+    if draw(sampling.SEEDS) % 3 == 0:
+        ids.reshape(-1)[0] = torch.iinfo(torch.int32).min
+        ids.reshape(-1)[-1] = torch.iinfo(torch.int32).max
+    return ids
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+        table = sampling.codes(draw(sampling.SEEDS), (count, draw(sampling.CHANNELS)))
+        return {"weight": table, "indices": draw_ids(draw, sizes, count)}
+
+    return draw_case()
+
+
+EMBEDDING = Operator(
+    name="cortado::embedding",
+    summary="rows of a constant table, one for each id",
+    arguments="Tensor weight, Tensor indices",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    tensors=("indices",),
+    places=frozenset({Place.C}),
+    constraints=CONSTRAINTS,
+    samples=samples,
+)
+
+EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)

@@ -1,0 +1,74 @@
+"""out[..., j] = in[..., position[..., j]]: the codes at computed positions along the last dimension."""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.graph import Bound
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, SharedWith
+
+aten = torch.ops.aten
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("picked(Tensor self, Tensor positions) -> Tensor")
+_LIBRARY.impl("picked", lambda self, positions: self.gather(-1, positions), "CompositeExplicitAutograd")
+_LIBRARY.impl("picked", lambda self, positions: self.new_empty(positions.shape), "Meta")
+PICKED = torch.ops.cortado.picked.default
+
+
+def reference(*, input: Tensor, positions: Tensor) -> Tensor:
+    within = positions.to(torch.int64).clamp(0, input.shape[-1] - 1)
+    return input.gather(-1, within).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+
+
+def lower(lowering: Lowering) -> Node:
+    return lowering.call(PICK, input=lowering.node("self"), positions=lowering.node("positions"))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    *outer, channels = call.shape("input")
+    arguments = (Row(0), Words(Row(1)), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
+    return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",))
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        channels, outer = draw(sampling.CHANNELS), tuple(draw(st.lists(st.integers(1, 4), max_size=3)))
+        seed, count = draw(sampling.SEEDS), draw(st.integers(1, 9))
+        return {
+            "input": sampling.codes(seed, (*outer, channels)),
+            "positions": sampling.codes(seed + 1, (*outer, count), -1, channels, torch.int32),
+        }
+
+    return draw_case()
+
+
+PICK = Operator(
+    name="cortado::pick",
+    summary="the values at computed positions along a dimension: topk, sort",
+    arguments="Tensor input, Tensor positions",
+    reference=reference,
+    shape=lambda call: call.shape("positions"),
+    kernel=kernel,
+    tensors=("input", "positions"),
+    places=frozenset({Place.C}),
+    constraints="C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+PICKED_PATTERN = Pattern(aten=(PICKED,), match=match, lower=lower)

@@ -1,0 +1,93 @@
+"""out = clamp(requant(clamp(x, low, high)) + zero_point): whole numbers of more than 8 bits as real numbers.
+
+`.to(torch.float32)` of them is where real numbers begin. `low` and `high` are a little beyond what the codes stand for,
+so that nothing overflows on the way.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.facts import dtype, is_whole
+from cortado.ir.graph import Bound
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ops.activation import refuse
+from cortado.ops.widen import as_words
+
+aten = torch.ops.aten
+
+
+def reference(*, input: Tensor, low: int, high: int, multiplier: int, shift: int, zero_point: int) -> Tensor:
+    within = input.to(torch.int64).clamp(low, high)
+    return clamp_int8(requant(within, multiplier, shift) + zero_point).contiguous()
+
+
+def arguments(out: QParams) -> dict[str, int]:
+    """What brings whole numbers into these parameters."""
+    fixed = Fixed.of(1.0 / out.scale)
+    low = math.floor((INT8_MIN - 1 - out.zero_point) * out.scale)
+    high = math.ceil((INT8_MAX + 1 - out.zero_point) * out.scale)
+    return {
+        "low": max(low, -INT32_MAX),
+        "high": min(high, INT32_MAX),
+        "multiplier": fixed.multiplier,
+        "shift": fixed.shift,
+        "zero_point": out.zero_point,
+    }
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    source = bound["self"]
+    if dtype(bound.node) != torch.float32 or not is_whole(source) or dtype(source) == torch.bool:
+        return refuse(bound)
+    return Quantization({})
+
+
+def lower(lowering: Lowering) -> Node:
+    return lowering.call(QUANTIZE_INT, input=as_words(lowering, lowering.node("self")), **arguments(lowering.out))
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT, Operand.N)),
+        sources=("quantize_s32_s8.c",),
+        struct="cortado_quantize_int_t",
+        fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        scale = 2.0 ** draw(st.floats(-12, 24))
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        most = min(int(300 * scale) + 1, INT32_MAX)
+        given = sampling.codes(draw(sampling.SEEDS), sizes, -most, most, torch.int32)
+        return {"input": given, **arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
+
+    return draw_case()
+
+
+QUANTIZE_INT = Operator(
+    name="cortado::quantize_int",
+    summary="whole numbers of 16 or 32 bits as real numbers",
+    arguments="Tensor input, int low, int high, int multiplier, int shift, int zero_point",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: a .pte takes real numbers",
+    samples=samples,
+)
+
+QUANTIZE_INT_PATTERN = Pattern(aten=(aten.to.dtype,), match=match, lower=lower)

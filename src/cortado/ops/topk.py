@@ -1,0 +1,181 @@
+"""out = the positions of the k largest codes along the last dimension, or of the smallest, the best first.
+
+Of equal codes the one that comes first is the better. The values of topk, sort, max and min are picked by these
+positions (pick.py).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.facts import VALUE
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import (
+    ONE_ROW,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Plain,
+    Quantization,
+    Rewrite,
+    Role,
+    Rows,
+)
+from cortado.ops._float import add_permute, replace_result
+from cortado.ops.pick import PICKED
+
+aten = torch.ops.aten
+
+
+def reference(*, input: Tensor, k: int, largest: bool) -> Tensor:
+    codes = input.to(torch.int64)
+    order = torch.sort(-codes if largest else codes, dim=-1, stable=True).indices
+    return order[..., :k].to(torch.int32).contiguous()
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("input")[:-1], call["k"])
+
+
+# ---- from aten -----------------------------------------------------------------------------------------------
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest) -> Tensor")
+
+
+def _best(self: Tensor, k: int, largest: bool) -> Tensor:
+    return torch.sort(self, dim=-1, descending=largest, stable=True).indices[..., :k].contiguous()
+
+
+def _no_best(self: Tensor, k: int, largest: bool) -> Tensor:
+    return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
+
+
+_LIBRARY.impl("best_positions", _best, "CompositeExplicitAutograd")
+_LIBRARY.impl("best_positions", _no_best, "Meta")
+BEST = torch.ops.cortado.best_positions.default
+
+
+@dataclass(frozen=True)
+class _Along:
+    """A call that looks along one dimension of a tensor, as one that looks along the last."""
+
+    like: Node
+    source: Node
+    dim: int
+
+    @property
+    def order(self) -> list[int]:
+        rank = len(shape(self.source))
+        return [*(dim for dim in range(rank) if dim != self.dim % rank), self.dim % rank]
+
+    def moved(self) -> Node:
+        return add_permute(self.like, self.source, self.order)
+
+    def back(self, found: Node) -> Node:
+        return add_permute(self.like, found, [self.order.index(dim) for dim in range(len(self.order))])
+
+
+def _replace(bound: Bound, k: int, largest: bool) -> None:
+    """Both results of a sort: positions, and the values that are there."""
+    along = _Along(bound.node, bound["self"], int(bound["dim"]))
+    source = along.moved()
+    best = add_call(bound.node, BEST, source, k, largest)
+    replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
+    replace_result(bound.node, 1, along.back(best))
+
+
+def topk_to_best(bound: Bound) -> None:
+    if bound["sorted"] and shape(bound["self"]):
+        _replace(bound, int(bound["k"]), bool(bound["largest"]))
+
+
+def sort_to_best(bound: Bound) -> None:
+    if shape(bound["self"]):
+        _replace(bound, shape(bound["self"])[bound["dim"]], bool(bound["descending"]))
+
+
+def argsort_to_best(bound: Bound) -> Node | None:
+    if not shape(bound["self"]):
+        return None
+    along = _Along(bound.node, bound["self"], int(bound["dim"]))
+    size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
+    return along.back(add_call(bound.node, BEST, along.moved(), size, descending))
+
+
+def refuse(bound: Bound) -> Reject:
+    """What the rewrites left alone."""
+    value = VALUE.must(bound["self"])
+    if value.dim() and not bound.get("sorted", True):
+        return Reject("leaves the order of its results open (sorted=False); supported is sorted=True")
+    return Reject("of a single number has no dimension to look along")
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION}, Plain())
+
+
+def lower(lowering: Lowering) -> Node:
+    bound = lowering.bound
+    return lowering.call(TOPK, input=lowering.node("self"), k=int(bound["k"]), largest=bool(bound["largest"]))
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    largest, channels = int(call["largest"]), call.shape("input")[-1]
+    arguments = (Row(0), Words(Operand.OUT), Operand.N, channels, call["k"], largest)
+    return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",))
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        channels = draw(sampling.CHANNELS)
+        sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), channels)
+        return {
+            "input": sampling.codes(draw(sampling.SEEDS), sizes),
+            "k": draw(st.integers(1, channels)),
+            "largest": draw(st.booleans()),
+        }
+
+    return draw_case()
+
+
+TOPK = Operator(
+    name="cortado::topk",
+    summary="the positions of the largest values, or of the smallest, along a dimension, in their order",
+    arguments="Tensor input, int k, bool largest",
+    reference=reference,
+    shape=output_shape,
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    dtype=torch.int32,
+    places=frozenset({Place.C}),
+    constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
+    samples=samples,
+)
+
+BEST_PATTERN = Pattern(aten=(BEST,), match=match, lower=lower)
+REFUSED_PATTERN = Pattern(
+    aten=(aten.topk.default, aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable),
+    match=refuse,
+    lower=lower,
+)
+TOPK_REWRITE = Rewrite(aten=(aten.topk.default,), rewrite=topk_to_best)
+SORT_REWRITE = Rewrite(aten=(aten.sort.default, aten.sort.stable), rewrite=sort_to_best)
+ARGSORT_REWRITE = Rewrite(aten=(aten.argsort.default, aten.argsort.stable), rewrite=argsort_to_best)

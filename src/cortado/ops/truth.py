@@ -1,0 +1,60 @@
+"""Truth values at the border of a model: 0 and 1 as booleans (a view of the same bytes), or as whole numbers."""
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
+from cortado.ir.graph import Bound
+from cortado.ir.op import Lowering, Operator, Pattern, Place, Plain, Quantization, Role
+from cortado.ops.activation import TRUTH, all_codes, table
+from cortado.ops.widen import WIDEN
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+for _name, _kind in (("as_truth", torch.bool), ("as_whole", torch.int64)):
+    _LIBRARY.define(f"{_name}(Tensor self) -> Tensor")
+    _LIBRARY.impl(_name, lambda self, kind=_kind: self.to(kind), "CompositeExplicitAutograd")
+    _LIBRARY.impl(_name, lambda self, kind=_kind: torch.empty_like(self, dtype=kind), "Meta")
+AS_TRUTH = torch.ops.cortado.as_truth.default
+AS_WHOLE = torch.ops.cortado.as_whole.default
+
+
+def reference(*, input: Tensor) -> Tensor:
+    return input.contiguous().view(torch.bool)
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return Quantization({"self": Role.ACTIVATION}, Plain())
+
+
+def _codes(lowering: Lowering) -> Node:
+    """Codes of 0 and 1."""
+    source, known = lowering.node("self"), lowering.q("self")
+    if known == TRUTH:
+        return source
+    return table(lowering, source, (all_codes() != known.zero_point).to(torch.int8))
+
+
+def lower(lowering: Lowering) -> Node:
+    return lowering.call(TRUTH_VIEW, input=_codes(lowering))
+
+
+def lower_whole(lowering: Lowering) -> Node:
+    return lowering.call(WIDEN, input=_codes(lowering), bytes=1, sign=1)
+
+
+TRUTH_VIEW = Operator(
+    name="cortado::truth",
+    summary="truth values as an output of the model: no kernel, no copy",
+    arguments="Tensor input",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=None,
+    view=True,
+    dtype=torch.bool,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: a .pte gives real numbers",
+)
+
+AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower)
+AS_WHOLE_PATTERN = Pattern(aten=(AS_WHOLE,), match=match, lower=lower_whole)

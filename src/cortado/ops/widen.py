@@ -1,0 +1,61 @@
+"""out = x, as 32 bits: whole numbers of 8 or 16 bits, and truth values, in the type that ids and comparisons have."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.facts import dtype
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Place
+
+_WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
+
+
+def reference(*, input: Tensor, bytes: int, sign: int) -> Tensor:
+    return input.to(torch.int32).contiguous()
+
+
+def as_words(lowering: Lowering, node: Node) -> Node:
+    """Whole numbers of any type as int32."""
+    if dtype(node) in (torch.int32, torch.int64):
+        return node
+    size, sign = _WIDTHS[dtype(node)]
+    return lowering.call(WIDEN, input=node, bytes=size, sign=sign)
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    arguments = (Row(0), Words(Operand.OUT), Operand.N, call["bytes"], call["sign"])
+    return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",))
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kind = draw(st.sampled_from(list(_WIDTHS)))
+        size, sign = _WIDTHS[kind]
+        low, high = (0, 1) if kind == torch.bool else (torch.iinfo(kind).min, torch.iinfo(kind).max)
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        return {"input": sampling.codes(draw(sampling.SEEDS), sizes, low, high, kind), "bytes": size, "sign": sign}
+
+    return draw_case()
+
+
+WIDEN = Operator(
+    name="cortado::widen",
+    summary="whole numbers of 8 or 16 bits as 32",
+    arguments="Tensor input, int bytes, int sign",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    dtype=torch.int32,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: a .pte takes real numbers",
+    samples=samples,
+)
