@@ -256,7 +256,6 @@ HINT = "ExecuTorch has float kernels for this"
     [
         (lambda self, x: F.cosine_similarity(x, x * 2 + 1), "aten.", False),
         (lambda self, x: torch.tril(x), "aten.tril", False),
-        (lambda self, x: F.scaled_dot_product_attention(x, x, x, is_causal=True), "aten.scaled_dot_product", False),
         (lambda self, x: x.cumsum(-1), "aten.cumsum", True),
         (lambda self, x: x.std(-1), "aten.std", True),
         (lambda self, x: torch.einsum("bi,bj->bij", x, x), "aten.einsum", True),

@@ -36,11 +36,6 @@ class Attention(nn.Module):
         return y
 
 
-class Masked(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
-
-
 MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "layer norm": (nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16)), (1, 5, 16)),
     "layer norm over two dimensions": (nn.LayerNorm([3, 4]), (2, 3, 4)),
@@ -95,12 +90,6 @@ def test_a_transformer_layer_on_boards(target: str, tmp_path: Path) -> None:
     compiled = api.prepare(model, batches[0], batches, name="model").compile(from_target_string(target))
     samples = [[batch[0].numpy()] for batch in batches[:2]]
     assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
-
-
-def test_a_causal_mask_is_refused() -> None:
-    x = torch.randn(1, 4, 8)
-    with pytest.raises(CortadoError, match="scaled_dot_product_attention"):
-        api.prepare(Masked(), (x,), [(x,)], name="masked").compile(M4)
 
 
 # ---- groups of very different spread ---------------------------------------------------------------------------

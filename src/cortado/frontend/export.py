@@ -30,6 +30,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
+from cortado.frontend.masks import hide_masked
 from cortado.frontend.observers import SETTLED, SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
@@ -188,17 +189,13 @@ def first_line(error: BaseException) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-_REMEDIES = {
-    "NaN": "check the checkpoint",
-    # Six below the smallest score: exp(-6) is less than one step of a softmax's int8 output.
-    "infinity": "check the checkpoint. In a mask that is added to scores before a softmax, write -(their largest - "
-    "their smallest value + 6) for -inf: what is masked comes out as zero, and a number further off costs accuracy",
-}
-
-
 def _state(model: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
+
+
+def _what(name: str, value: Tensor) -> str:
+    return f"{'parameter' if isinstance(value, torch.nn.Parameter) else 'buffer'} '{name}'"
 
 
 def _drop_unused(module: GraphModule) -> None:
@@ -215,16 +212,35 @@ def _drop_unused(module: GraphModule) -> None:
 def _check_state(model: torch.nn.Module) -> None:
     """Parameters and buffers must be finite float32 numbers, or integers."""
     for name, value in _state(model):
-        what = f"{'parameter' if isinstance(value, torch.nn.Parameter) else 'buffer'} '{name}'"
+        what = _what(name, value)
         check_values(what, value)
         if _is_other_float(value):
             raise CortadoError(
                 f"{what} is {_name(value.dtype)}, expected float32; convert the model with model.float(), and its "
                 "inputs with x.float()"
             )
-        if value.is_floating_point() and not bool(torch.isfinite(value.detach()).all()):
-            kind = "NaN" if bool(value.detach().isnan().any()) else "infinity"
-            raise CortadoError(f"{what} holds {kind}, expected finite numbers; {_REMEDIES[kind]}")
+        if value.is_floating_point() and bool(value.detach().isnan().any()):
+            raise CortadoError(f"{what} holds NaN, expected finite numbers; check the checkpoint")
+
+
+def _infinite(module: GraphModule) -> str | None:
+    """A parameter or buffer that holds infinity."""
+    for name, value in _state(module):
+        if value.is_floating_point() and bool(value.detach().isinf().any()):
+            return _what(name, value)
+    return None
+
+
+def _check_finite(module: GraphModule, infinite: str | None) -> None:
+    """Once the graph is canonical, a mask is part of the softmax behind it; nothing else may hold infinity."""
+    for node in module.graph.nodes if infinite is not None else ():
+        data = constant_data(node) if node.op == "get_attr" and node.users else torch.zeros(())
+        if data.is_floating_point() and bool(data.isinf().any()):
+            raise CortadoError(
+                f"{infinite} holds infinity, expected finite numbers; check the checkpoint. It is read by "
+                f"{describe(next(iter(node.users)))}; in a mask that is added to scores, -inf may stand where a "
+                "softmax reads the sum"
+            )
 
 
 def _check_outputs(program: ExportedProgram) -> None:
@@ -306,8 +322,10 @@ def quantize(
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
     module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
+    infinite = _infinite(module)
     with captured.eager.blamed("the example inputs", example_inputs):
         canonicalize(module, example_inputs)
+    _check_finite(module, infinite)
     layers = give_biases(module) if how.bias_correction else {}
     with torch.no_grad(), _right_kernels(module):
         if not any(_same(example_inputs, batch) for batch in batches):
@@ -361,7 +379,9 @@ def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     as_deployed(module)
+    infinite = _infinite(module)
     canonicalize(module, example_inputs)
+    _check_finite(module, infinite)
     with torch.no_grad(), _right_kernels(module):
         captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
     return prepare_graph(module, example_inputs)
@@ -398,6 +418,7 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
 
 def _prepare(module: GraphModule) -> GraphModule:
     prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=SETTLED))
+    hide_masked(prepared)
     return prepared
 
 

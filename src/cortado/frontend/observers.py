@@ -41,10 +41,13 @@ class RangeObserver(MinMaxObserver):
         self.usual = usual  # the ends of the range that this tensor has unless it fills a small part of it only
         self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
         self.seen: list[Seen] = []
+        self.hidden: dict[str, torch.Tensor] = {}  # by tensor: which of its values nobody reads
         self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
         x = x_orig.detach()
+        if self.place in self.hidden:
+            x = x[~self.hidden[self.place]]
         if x.numel() == 0:
             return x_orig
         low, high = torch.aminmax(x)

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
+from cortado.base.numerics import INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
@@ -24,6 +24,7 @@ from cortado.ops.activation import UNIT_INTERVAL
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
 SUM_BITS = 12
+BEYOND = 256  # no two codes are this far apart
 LARGEST_ROW = 1023  # the sum then stays below 2^29, and no shift of a kernel reaches 32
 
 # exp(-2^k) as Q31 for k = -2 .. 4: one factor for each higher bit of the argument.
@@ -72,11 +73,17 @@ def exponentials(multiplier: int, shift: int, diff_min: int) -> Tensor:
     )
 
 
-def sum_of_exponentials(input: Tensor, multiplier: int, shift: int, diff_min: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(differences to the largest, exponentials, their sum with 12 integer bits) along the last dimension."""
+def sum_of_exponentials(
+    input: Tensor, multiplier: int, shift: int, diff_min: int, masked: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(differences to the largest, exponentials, their sum with 12 integer bits) along the last dimension.
+
+    What is masked is further below the largest of the others than any code can be."""
     x = input.to(torch.int64)
-    below = x.amax(-1, keepdim=True) - x
-    table = torch.zeros(256, dtype=torch.int64)
+    if masked is not None:
+        x = torch.where(masked, INT8_MIN - BEYOND, x)
+    below = (x.amax(-1, keepdim=True) - x).clamp(max=BEYOND)
+    table = torch.zeros(BEYOND + 1, dtype=torch.int64)
     known = exponentials(multiplier, shift, diff_min)
     table[: len(known)] = known
     values = table[below]
@@ -110,8 +117,9 @@ def reference(
     input_multiplier: int,
     input_shift: int,
     diff_min: int,
+    masked: Tensor | None = None,
 ) -> Tensor:
-    below, values, total = sum_of_exponentials(input, input_multiplier, input_shift, diff_min)
+    below, values, total = sum_of_exponentials(input, input_multiplier, input_shift, diff_min, masked)
     headroom = leading_zeros(total)
     scale = _reciprocal((total << headroom) - 2**31)
     codes = divide_by_power_of_two(_mul_high(scale, values), SUM_BITS - headroom + 23) + output_zero_point

@@ -420,6 +420,18 @@ void cortado_softmax_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *ou
 void cortado_softmax_table_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 void cortado_softmax_table_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
+/* Softmax over those of a row's `length` values whose bit in `mask` is 0; the others give -128. Row r has the mask of
+ * row r % mask_rows, which begins with a byte of its own, lowest bits first; it leaves at least one value. `softmax`
+ * makes a row of them: cortado_softmax_table_s8 or a variant. May be in place. */
+typedef struct {
+    int32_t length, mask_rows, diff_min;
+    const uint8_t *mask;
+    const int32_t *exp_table; /* as softmax's */
+} cortado_masked_softmax_t;
+
+void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows,
+                               void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
+
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */
 typedef struct {

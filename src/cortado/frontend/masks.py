@@ -1,0 +1,31 @@
+"""Scores that a mask takes out of a softmax: nobody reads them, so they have no part in the range of the others."""
+
+import torch
+from torch.fx import GraphModule, Node
+
+from cortado.frontend.observers import RangeObserver
+from cortado.ir.graph import bind, is_call, shape, sole_user
+from cortado.ops._float import constant_data
+from cortado.ops.masked_softmax import SOFTMAX_MASKED
+
+_VIEWS = (torch.ops.aten.reshape.default, torch.ops.aten.view.default)
+
+
+def hide_masked(prepared: GraphModule) -> None:
+    """Tells the observers of masked scores which values are masked, back to the call that makes the scores."""
+    for node in list(prepared.graph.nodes):
+        if is_call(node, SOFTMAX_MASKED):
+            bound = bind(node)
+            _hide(prepared, bound["input"], constant_data(bound["mask"]).expand(shape(node)))
+
+
+def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
+    """`reader` is what nobody but the softmax reads: an observer, or a view, and what is before it alike."""
+    while sole_user(reader) is not None:
+        observer = prepared.get_submodule(str(reader.target)) if reader.op == "call_module" else None
+        if isinstance(observer, RangeObserver):
+            source = reader.all_input_nodes[0]
+            observer.hidden[source.name] = mask.reshape(shape(source))
+        elif not is_call(reader, *_VIEWS):
+            return
+        reader = reader.all_input_nodes[0]
