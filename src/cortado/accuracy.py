@@ -8,7 +8,7 @@ import torch
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.export import FloatRun
-from cortado.plan.lowered import LoweredGraph, run_reference
+from cortado.plan.lowered import LoweredGraph, after, run_reference
 
 Tensor = torch.Tensor
 
@@ -24,14 +24,15 @@ class Kept:
     findings: tuple[Finding, ...]
 
 
-def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun]) -> Kept:
+def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int | None = None) -> Kept:
     """`runs` are calibration inputs, at least one, with the float model's outputs; how many are looked at depends on
-    the size of the network."""
+    the size of the network. Of a model with state they are steps of sequences, of that length or one."""
     size = sum(math.prod(value.shape) for value in graph.values.values())
-    first = run_reference(graph, runs[0].inputs)
+    values = first = run_reference(graph, runs[0].inputs)
     found = [[first[name] for name in graph.outputs]]
-    for run in runs[1 : 1 + WORK // max(size, 1)]:
-        values = run_reference(graph, run.inputs)
+    for number, run in enumerate(runs[1 : 1 + WORK // max(size, 1)], start=1):
+        state = None if sequence is not None and number % sequence == 0 else after(graph, values)
+        values = run_reference(graph, run.inputs, state)
         found.append([values[name] for name in graph.outputs])
     findings = []
     for position, name in enumerate(graph.outputs):

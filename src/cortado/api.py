@@ -138,16 +138,18 @@ class Compiled:
         write_folder(path, files, self.report)
         return Artifact.open(path, trust=True)
 
-    def run(self, *inputs: Tensor | ArrayType, on: str | None = None) -> Checked:
+    def run(self, *inputs: Tensor | ArrayType, on: str | None = None, sequence: int | None = None) -> Checked:
         """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.
 
-        Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned.
+        Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned. With
+        state, samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
+        `sequence` it begins anew after so many steps.
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.report.prefix)
-            return artifact.run(artifact.samples(arrays, names), on)
+            return artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
 
     def evaluate(
         self,
@@ -159,13 +161,14 @@ class Compiled:
         board_samples: int = 0,
         limit: int | None = None,
         reconstruction: bool = False,
+        sequence: int | None = None,
         progress: Progress = lambda phase: None,
     ) -> Evaluation:
         """Scores the C kernels on this machine against labels, the float `model`, or both.
 
         The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or
         what gives (input, label) pairs, such as torch's datasets and loaders. With `reconstruction` a sample's score is
-        how far the output is from the input, and labels are 0 (normal) and 1 (an anomaly).
+        how far the output is from the input, and labels are 0 (normal) and 1 (an anomaly). `sequence` is that of `run`.
         """
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.report.prefix)
@@ -177,6 +180,7 @@ class Compiled:
                 floats=None if model is None else float_model(artifact, model, example),
                 top_k=top_k,
                 board_samples=board_samples,
+                sequence=sequence,
                 progress=lambda phase, done=0, total=0: progress(phase),
             )
 
@@ -222,7 +226,7 @@ class Model:
         assert reported is not None
         runs = self._runs(options)
         with clock.phase("check"):
-            kept = check_outputs(reported, runs)
+            kept = check_outputs(reported, runs, self.quantized.how.sequence)
         report = build_report(
             name=self.name,
             target=target,
@@ -256,7 +260,12 @@ class Model:
     def _used(self, options: Options) -> Options:
         """The model was calibrated before: with the options of then."""
         how = self.quantized.how
-        return replace(options, calibration_method=how.calibration_method, bias_correction=how.bias_correction)
+        return replace(
+            options,
+            calibration_method=how.calibration_method,
+            bias_correction=how.bias_correction,
+            sequence=how.sequence,
+        )
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
         """Calibration inputs as the compiled model reads them, with the float model's outputs."""
@@ -305,7 +314,8 @@ class Model:
             bundle = emit_c(planned)
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
-            size = runner.code_bytes(bundle, runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes))
+            info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
+            size = runner.code_bytes(bundle, info)
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
 

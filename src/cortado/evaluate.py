@@ -21,6 +21,7 @@ from cortado.run.runner import HOST
 
 ROUNDING = 1e-9  # 0.92 - 0.9 is a little more than 0.02
 REFERENCE_SAMPLES = 2  # whose codes are also computed by the exact reference, which takes its time
+REFERENCE_STEPS = 16  # the same of a model with state: the first ones
 
 
 # ---- the result ----------------------------------------------------------------------------------------------------
@@ -157,23 +158,30 @@ def evaluate(
     floats: FloatModel | None = None,
     top_k: int | None = None,
     board_samples: int = 0,
+    sequence: int | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Runs all samples on this machine, a few of them also on the target's board, and scores what they give."""
+    """Runs all samples on this machine, a few of them also on the target's board, and scores what they give.
+
+    Samples of a model with state are steps, of one sequence or of several that are `sequence` long.
+    """
     artifact.check_bundle()
     artifact.check_trust()
+    artifact.check_sequence(sequence)
     scores = data.scores
     _check_possible(data, floats, scores, top_k)
     feeds = _feeds(artifact, data.samples, progress)
     before = _cpu_seconds()
-    codes = artifact.execute(feeds, HOST, progress=partial(progress, HOST, total=len(feeds))).samples
+    running = partial(progress, HOST, total=len(feeds))
+    codes = artifact.execute(feeds, HOST, sequence=sequence, progress=running).samples
     seconds = _cpu_seconds() - before
-    compared = [_compare_reference(artifact, data.samples, codes, progress)]
+    compared = [_compare_reference(artifact, data.samples, codes, sequence, progress)]
     if board_samples > 0:
-        compared.append(_compare_board(artifact, feeds, codes, board_samples, progress))
+        chosen = _chosen(artifact, board_samples, len(feeds))
+        compared.append(_compare_board(artifact, feeds, codes, chosen, sequence, progress))
     made = [artifact.real(sample) for sample in codes]
     inputs = [float_inputs(artifact, sample) for sample in data.samples]
-    wanted = None if floats is None else float_outputs(artifact, floats, inputs, progress)
+    wanted = None if floats is None else float_outputs(artifact, floats, inputs, progress, sequence)
     scored = score(artifact, data, made, wanted, top_k)
     return Evaluation(**vars(scored), samples=len(data.samples), compared=tuple(compared), cpu_seconds=seconds)
 
@@ -235,20 +243,35 @@ def _spread(count: int, total: int) -> list[int]:
     return sorted({int(position) for position in np.linspace(0, total - 1, min(count, total))})
 
 
-def _compare_reference(artifact: Artifact, samples: Samples, codes: Samples, progress: Progress) -> Compared:
-    chosen = _spread(REFERENCE_SAMPLES, len(samples))
+def _chosen(artifact: Artifact, count: int, total: int) -> list[int]:
+    """Samples that are run at another place too; of a model with state the first ones, for each needs all before it."""
+    return list(range(min(count, total))) if artifact.report.state else _spread(count, total)
+
+
+def _compare_reference(
+    artifact: Artifact, samples: Samples, codes: Samples, sequence: int | None, progress: Progress
+) -> Compared:
+    chosen = _chosen(artifact, REFERENCE_STEPS if artifact.report.state else REFERENCE_SAMPLES, len(samples))
     picked = [samples[i] for i in chosen]
-    expected = artifact.reference(picked, partial(progress, "reference", total=len(chosen))).expected
+    running = partial(progress, "reference", total=len(chosen))
+    expected = artifact.reference(picked, running, sequence=sequence).expected
     problem = _difference("this machine", "the reference's", [codes[i] for i in chosen], expected, chosen)
     return Compared("reference", len(chosen), problem)
 
 
-def _compare_board(artifact: Artifact, feeds: Samples, codes: Samples, count: int, progress: Progress) -> Compared:
-    chosen = _spread(count, len(feeds))
+def _compare_board(
+    artifact: Artifact,
+    feeds: Samples,
+    codes: Samples,
+    chosen: Sequence[int],
+    sequence: int | None,
+    progress: Progress,
+) -> Compared:
     name = artifact.info.target.machine.value
     progress(name, 0, len(chosen))
+    running = partial(progress, name, total=len(chosen))
     try:
-        made = artifact.execute([feeds[i] for i in chosen], progress=partial(progress, name, total=len(chosen))).samples
+        made = artifact.execute([feeds[i] for i in chosen], sequence=sequence, progress=running).samples
     except BoardFaultError as fault:
         return Compared(name, len(chosen), f"{name}: {fault}")
     return Compared(name, len(chosen), _difference(name, "this machine's", made, [codes[i] for i in chosen], chosen))

@@ -58,10 +58,24 @@ def float_inputs(artifact: Artifact, sample: Sequence[ArrayType]) -> list[Tensor
 
 
 def float_outputs(
-    artifact: Artifact, floats: FloatModel, samples: Sequence[Inputs], progress: Progress = silent
+    artifact: Artifact,
+    floats: FloatModel,
+    samples: Sequence[Inputs],
+    progress: Progress = silent,
+    sequence: int | None = None,
 ) -> Samples:
-    """What the float model gives for each sample; one whose outputs are not the artifact's is refused."""
+    """What the float model gives for each sample; one whose outputs are not the artifact's is refused. With state, they
+    are steps of one sequence, or of several that are `sequence` long."""
     outputs: Samples = []
+    if artifact.report.state:
+        length = sequence or max(len(samples), 1)
+        for number, sample in enumerate(samples):
+            if number % length == 0:
+                progress("float model", number, len(samples))
+                floats.reset()
+            outputs.append([value.numpy() for value in floats.outputs(sample)])
+            _check_shapes(artifact, outputs[0])
+        return outputs
     runs = _Batches(floats, batched=_takes_single_samples(artifact))
     for start in range(0, len(samples), BATCH):
         progress("float model", start, len(samples))

@@ -55,6 +55,7 @@ class Options:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     calibration_method: CalibrationMethod = CalibrationMethod.MSE
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
+    sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
     strict: bool = False  # warnings are errors
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
@@ -89,6 +90,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not isinstance(value, int):
                 raise CortadoError(f"{name}={value!r} is no number of bytes; expected an int, or None for no limit")
+        if self.sequence is not None and (not isinstance(self.sequence, int) or self.sequence < 1):
+            raise CortadoError(f"sequence={self.sequence!r} is no number of steps; expected 1 or more, or None")
         if self.chip is not None and not isinstance(self.chip, Chip):
             raise CortadoError(f"chip={self.chip!r} is no Chip; expected one of cortado.base.chips.find_chip(name)")
 

@@ -114,27 +114,36 @@ def validate(
     floats: FloatModel | None = None,
     labels: ArrayType | None = None,
     per_layer: bool = False,
+    sequence: int | None = None,
     progress: Progress = silent,
 ) -> Validation:
-    """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own)."""
+    """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own).
+
+    Samples of a model with state are steps, of one sequence or of several that are `sequence` long; its layers are
+    compared where a sequence begins.
+    """
     artifact.check_bundle()
+    artifact.check_sequence(sequence)
     data = Dataset([list(sample) for sample in samples], labels, scores_of(artifact))
     check_labels(labels, data.scores)
     runs = _runs(artifact, targets)
-    reference = artifact.reference(samples, partial(progress, "reference", total=len(samples)))
-    compared = None if floats is None else _Compared(artifact, floats)
+    reference = artifact.reference(samples, partial(progress, "reference", total=len(samples)), sequence=sequence)
+    compared = None if floats is None else _Compared(artifact, floats, sequence)
     if compared is not None:
         compared.add(samples, progress)
     made = [artifact.real(sample) for sample in reference.expected]
     places = [Place("reference", "exact integers", fidelity=None if compared is None else compared.fidelity(made))]
     for run in runs:
         progress(run.name, 0, len(samples))
-        places.append(_place(run, samples, reference, compared, progress))
+        places.append(_place(run, samples, reference, compared, sequence, progress))
     layers: list[Layer] = []
     if per_layer:
         faulted = {place.name for place in places if place.fault is not None}
         traced = [run for run in runs if run.on != EXECUTORCH and run.name not in faulted]
-        layers = _layers(artifact, samples, reference.feeds, traced, compared, progress)
+        length = sequence or len(samples)
+        looked = [number for number in range(len(samples)) if not artifact.report.state or number % length == 0]
+        pairs = {number: (samples[number], reference.feeds[number]) for number in looked}
+        layers = _layers(artifact, pairs, traced, compared, progress)
     wanted = None if compared is None else compared.outputs
     return Validation(len(samples), tuple(places), tuple(layers), score(artifact, data, made, wanted))
 
@@ -160,15 +169,20 @@ def _single(targets: Sequence[CortexMTargetConfig]) -> list[CortexMTargetConfig]
 
 
 def _place(
-    run: _Run, samples: Sequence[Sample], reference: Reference, compared: "_Compared | None", progress: Progress
+    run: _Run,
+    samples: Sequence[Sample],
+    reference: Reference,
+    compared: "_Compared | None",
+    sequence: int | None,
+    progress: Progress,
 ) -> Place:
     """One place. A fault of the firmware is a finding like any other."""
     try:
         if run.on == EXECUTORCH:
-            checked = run.artifact.run_on_executorch(samples, reference)
+            checked = run.artifact.run_on_executorch(samples, reference, sequence=sequence)
         else:
             counted = partial(progress, run.name, total=len(samples))
-            made = run.artifact.execute(reference.feeds, run.on, progress=counted)
+            made = run.artifact.execute(reference.feeds, run.on, sequence=sequence, progress=counted)
             checked = run.artifact.checked(made, reference.expected)
     except BoardFaultError as fault:
         return Place(run.name, run.what, fault=str(fault), exact=0)
@@ -184,8 +198,7 @@ def _place(
 
 def _layers(
     artifact: Artifact,
-    samples: Sequence[Sample],
-    feeds: Sequence[Sample],
+    samples: Mapping[int, tuple[Sample, Sample]],  # by number, with what the bundle is fed
     runs: Sequence[_Run],
     compared: "_Compared | None",
     progress: Progress,
@@ -193,8 +206,8 @@ def _layers(
     """Every kernel's output, in the order of the network; one sample after the other, for they may be large."""
     steps = artifact.report.layers
     differing = {step.name: dict.fromkeys((run.name for run in runs), 0) for step in steps}
-    for number, (sample, feed) in enumerate(zip(samples, feeds, strict=True)):
-        progress("layers", number, len(samples))
+    for done, (number, (sample, feed)) in enumerate(samples.items()):
+        progress("layers", done, len(samples))
         values = {name: value.numpy() for name, value in artifact.values(sample).items()}
         if compared is not None:
             compared.add_layers(number, values)
@@ -222,13 +235,14 @@ class _Compared:
 
     artifact: Artifact
     floats: FloatModel
+    sequence: int | None = None
     inputs: list[list[Tensor]] = field(default_factory=list)
     outputs: list[list[ArrayType]] = field(default_factory=list)
     errors: dict[str, dict[tuple[int, ...], Error]] = field(default_factory=dict)  # by layer and order of dimensions
 
     def add(self, samples: Sequence[Sample], progress: Progress) -> None:
         self.inputs += [float_inputs(self.artifact, sample) for sample in samples]
-        self.outputs += float_outputs(self.artifact, self.floats, self.inputs, progress)
+        self.outputs += float_outputs(self.artifact, self.floats, self.inputs, progress, self.sequence)
 
     def fidelity(self, outputs: Sequence[Sample]) -> Fidelity:
         error = Error()

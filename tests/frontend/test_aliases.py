@@ -3,13 +3,10 @@
 The oracle is the model itself, run eagerly: the graph must give the same, or be refused with a reason.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.canonical import canonicalize
@@ -94,28 +91,3 @@ def test_what_can_not_be_served_is_refused(name: str) -> None:
     program, reason = REFUSED[name]
     with pytest.raises(CortadoError, match=reason):
         lower(Function(program), [SHAPE])
-
-
-class State(nn.Module):
-    """Writes into a buffer through another name of it."""
-
-    kept: Tensor
-
-    def __init__(self, name: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.name = name
-        self.register_buffer("kept", torch.ones(8))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.name(self.kept).add_(1.0)
-        return x + self.kept
-
-
-@pytest.mark.parametrize(
-    "name", [lambda y: y.chunk(2)[1], lambda y: y.type_as(y), lambda y: functional.dropout(y, 0.5, False)]
-)
-def test_state_is_refused_and_left_as_it_was(name: Callable[[Tensor], Tensor]) -> None:
-    model = State(name)
-    with pytest.raises(CortadoError, match="changes 'kept', which would have to last"):
-        lower(model, [SHAPE])
-    assert torch.equal(model.kept, torch.ones(8))

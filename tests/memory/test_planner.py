@@ -50,6 +50,30 @@ def test_random_problems() -> None:
     check_random_problems(range(300))
 
 
+def test_what_persists_lies_at_the_bottom_and_costs_its_own_bytes_only() -> None:
+    for seed in range(120):
+        problem = random_problem(seed)
+        overlaid = {name for overlay in problem.overlays for name in (overlay.out, overlay.inp)}
+        free = [number for number, b in enumerate(problem.buffers) if b.name not in overlaid][:3]
+        if not free:
+            continue
+        buffers = list(problem.buffers)
+        for number in free:
+            buffers[number] = replace(buffers[number], persists=True)
+        lasting = Problem(tuple(buffers), problem.overlays)
+        plan = planner.plan(lasting, seconds=0.2)
+        validate(lasting, plan)
+        assert lower_bound(lasting) <= plan.lower_bound <= plan.peak, seed
+        # Nothing else may share a byte with it, ever: as if it lived all the time.
+        ends = max(b.end for b in problem.buffers)
+        alive = Problem(
+            tuple(replace(b, start=(0, 0), end=ends, persists=False) if b.persists else b for b in buffers),
+            problem.overlays,
+        )
+        assert plan.peak >= lower_bound(alive), seed
+        assert read_csv(write_csv(lasting)).buffers == lasting.buffers
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_five_thousand_random_problems(part: int) -> None:

@@ -38,6 +38,7 @@ def test_the_validator_agrees_with_sets_of_bytes_on_any_offsets() -> None:
     assert 100 < sum(verdicts) < 500
 
 
+LASTING = Problem((Buffer("a", 20, (0, 0), (1, 0)), Buffer("b", 32, (5, 0), (6, 0), persists=True)))
 OVERLAID = Problem(live_together(32, 32), (Overlay("a", "b", 16),))
 
 
@@ -47,6 +48,8 @@ OVERLAID = Problem(live_together(32, 32), (Overlay("a", "b", 16),))
         (PAIR, Plan({"a": 0, "b": 16}, 48, 48, True), r"'a' at 0\.\.32 and 'b' at 16\.\.48 share bytes .* no overlay"),
         (OVERLAID, Plan({"a": 16, "b": 16}, 48, 48, True), "'a' must start at least 16 bytes before 'b'"),
         (OVERLAID, Plan({"a": 16, "b": 0}, 48, 48, True), "'a' must start at least 16 bytes before 'b'"),
+        (LASTING, Plan({"a": 16, "b": 0}, 36, 36, True), "'b' persists, expected it apart from all others"),
+        (LASTING, Plan({"a": 0, "b": 32}, 64, 64, True), "'b' persists, expected .* below those that don't"),
         (PAIR, Plan({"a": 0, "b": 40}, 72, 64, False), "'b' lies at offset 40: expected a multiple of 16"),
         (PAIR, Plan({"a": -32, "b": 0}, 32, 32, True), "'a' lies at offset -32"),
         (PAIR, Plan({"a": 0}, 32, 32, True), "'b' has no offset"),
@@ -70,11 +73,11 @@ def test_the_validator_shares_no_code_with_the_solver() -> None:
     tree = ast.parse((MEMORY / "validate.py").read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     called: set[str] = set()
-    for name in ("validate", "_validate_pair"):
+    for name in ("validate", "_validate_pair", "_validate_lasting"):
         calls = (node for node in ast.walk(functions[name]) if isinstance(node, ast.Call))
         called |= {call.func.id for call in calls if isinstance(call.func, ast.Name)}
     own = called - set(dir(builtins))
-    assert own == {"_validate_pair", "CortadoError"}
+    assert own == {"_validate_pair", "_validate_lasting", "CortadoError"}
     imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
     assert imported <= {"itertools", "cortado.base.errors", "cortado.memory.problem"}
 

@@ -22,6 +22,7 @@ from cortado.artifact.report import (
     Report,
     ScheduleReport,
     SearchReport,
+    StateReport,
     TensorReport,
 )
 from cortado.base.chips import Chip
@@ -35,7 +36,7 @@ from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
 from cortado.options import Optimize, Options
-from cortado.plan.lowered import LoweredGraph, Value
+from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
 
@@ -85,6 +86,7 @@ def build_report(
         layers=() if c is None else _layers(c.planned.program),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
+        state=tuple(_state(graph, state, None if c is None else c.planned) for state in graph.state),
         bundle_missing=tuple(bundle_missing),
         pte=None if pte is None else PteReport(bytes=len(pte.data), arena_bytes=pte.arena_bytes),
         pte_missing=tuple(pte_missing),
@@ -135,6 +137,7 @@ def _options(options: Options) -> OptionsReport:
         allow_float=options.allow_float,
         calibration_method=options.calibration_method,
         bias_correction=options.bias_correction,
+        sequence=options.sequence,
     )
 
 
@@ -212,6 +215,20 @@ def _tensor(tensor: Tensor) -> TensorReport:
         dtype=_dtype(tensor),
         scale=None if tensor.qparams is None else tensor.qparams.scale,
         zero_point=None if tensor.qparams is None else tensor.qparams.zero_point,
+    )
+
+
+def _state(graph: LoweredGraph, state: State, planned: Planned | None) -> StateReport:
+    value = graph.values[state.name]
+    return StateReport(
+        name=state.buffer,
+        node=state.name,
+        shape=value.shape,
+        dtype=DType(str(value.dtype).removeprefix("torch.")),
+        scale=None if value.qparams is None else value.qparams.scale,
+        zero_point=None if value.qparams is None else value.qparams.zero_point,
+        offset=None if planned is None else planned.plan.offsets[state.name],
+        bytes=value.bytes,
     )
 
 

@@ -108,6 +108,8 @@ def compare(report: Report, reference: Path) -> None:
         calls = {call["name"]: call for call in record["calls"]}
         if len(record["inputs"]) != len(report.inputs) or len(record["outputs"]) != len(report.outputs):
             raise _Different("the number of inputs or outputs")
+        if [one.node for one in report.state] != [one["name"] for one in record.get("state", ())]:
+            raise _Different("what lasts from call to call")
         for tensor, name in zip(report.inputs, record["inputs"], strict=True):
             _compare_tensor(tensor, name, record["values"], bool(report.bundle_missing))
             if tensor.name != name or list(tensor.layout) != _permutation(calls, name, tensor.node, tensor):

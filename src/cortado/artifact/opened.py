@@ -141,7 +141,18 @@ class Artifact:
             inputs=ports(report.inputs),
             outputs=ports(report.outputs),
             row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
+            state=bool(report.state),
         )
+
+    def check_sequence(self, sequence: int | None) -> None:
+        """A length of sequences is for models with state, whose samples are steps."""
+        if sequence is not None and not self.report.state:
+            raise CortadoError(
+                f"a length of sequences was given (--sequence {sequence}), and {self.folder} has no state: each sample "
+                "stands for itself; leave it out"
+            )
+        if sequence is not None and sequence < 1:
+            raise CortadoError(f"--sequence {sequence} is no number of steps; expected 1 or more")
 
     def for_target(self, target: CortexMTargetConfig) -> "Artifact":
         """The same files, to be built for this target; one that they were not compiled for is refused."""
@@ -217,8 +228,12 @@ class Artifact:
         check_stores: bool = False,
         timed: bool = False,
         flags: Sequence[str] = (),
+        sequence: int | None = None,
     ) -> Checked:
         """Runs float (or already quantized int8) samples, beside the reference.
+
+        Samples of a model with state are steps, in order: of one sequence, or of several that are `sequence` steps
+        long. State has its initial values where a sequence begins, and so at the first sample of every run.
 
         With `check_stores`, an emulated board also compares every store with what its step may write; with `timed`, the
         core's cycles are modelled for each step of the first sample. `flags` are added to the compiler's
@@ -229,13 +244,15 @@ class Artifact:
                 raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report.inputs)}")
             for position, value in enumerate(sample):
                 self.check_input(position, value, f"input {position} of sample {number}")
+        self.check_sequence(sequence)
         if on == EXECUTORCH:
-            return self.run_on_executorch(samples)
+            return self.run_on_executorch(samples, sequence=sequence)
         self.check_bundle()
-        feeds, expected = self._recorded(samples) or self.reference(samples)[:2]
+        feeds, expected = self._recorded(samples) or self.reference(samples, sequence=sequence)[:2]
         stores = self.store_rules() if check_stores else None
         steps = self._steps() if timed else None
-        return self.checked(self.execute(feeds, on, stores=stores, timed=steps, flags=flags), expected)
+        made = self.execute(feeds, on, stores=stores, timed=steps, flags=flags, sequence=sequence)
+        return self.checked(made, expected)
 
     def _steps(self) -> StoreRules | None:
         """By whose steps cycles are counted. A model of an earlier version runs without."""
@@ -256,12 +273,23 @@ class Artifact:
         stores: StoreRules | None = None,
         timed: StoreRules | None = None,
         flags: Sequence[str] = (),
+        sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> RunResult:
         """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran."""
         if on == HOST:
-            return self._run_on_host(feeds, flags, progress)
-        return run_bundle(self.folder, self.info, feeds, on, stores=stores, timed=timed, flags=flags, progress=progress)
+            return self._run_on_host(feeds, flags, sequence, progress)
+        return run_bundle(
+            self.folder,
+            self.info,
+            feeds,
+            on,
+            stores=stores,
+            timed=timed,
+            flags=flags,
+            sequence=sequence,
+            progress=progress,
+        )
 
     def check_bundle(self) -> None:
         """Raises if the model has calls that keep it from being a C bundle."""
@@ -272,7 +300,13 @@ class Artifact:
                 f"`cortado run {self.folder} --on executorch`):\n  {reasons}"
             )
 
-    def run_on_executorch(self, samples: Sequence[Sequence[ArrayType]], reference: Reference | None = None) -> Checked:
+    def run_on_executorch(
+        self,
+        samples: Sequence[Sequence[ArrayType]],
+        reference: Reference | None = None,
+        *,
+        sequence: int | None = None,
+    ) -> Checked:
         """The .pte on ExecuTorch's own runtime, with its float inputs and outputs.
 
         `reference` is that of these samples, if it is known: a .pte without float operators is held to it.
@@ -287,16 +321,20 @@ class Artifact:
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
         else:
-            values = [self.values(sample, self.pte_graph) for sample in feeds]
-            expected = [[one[name].numpy() for name in self.pte_graph.outputs] for one in values]
+            runs = self._runs(feeds, self.pte_graph, sequence)
+            expected = [[one[name].numpy() for name in self.pte_graph.outputs] for one in runs]
         tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report.float_operators else (0.0, 0)
-        found = run_pte(self.folder / f"{self.report.prefix}.pte", feeds, temp_bytes=temp)
+        length = sequence or max(len(feeds), 1)
+        sequences = [feeds[start : start + length] for start in range(0, len(feeds), length)]
+        path = self.folder / f"{self.report.prefix}.pte"  # its state is reset by loading it again
+        found = [outputs for steps in sequences for outputs in run_pte(path, steps, temp_bytes=temp)]
         return Checked(RunResult(EXECUTORCH, found), expected, values=found, real=True, tolerance=tolerance)
 
     def _run_on_host(
         self,
         feeds: Sequence[Sequence[ArrayType]],
         flags: Sequence[str],
+        sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> RunResult:
         self.check_trust()
@@ -304,7 +342,9 @@ class Artifact:
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), emit_c(self._portable).files)
-            return run_bundle(Path(temporary), self.info, feeds, HOST, flags=flags, progress=progress)
+            return run_bundle(
+                Path(temporary), self.info, feeds, HOST, flags=flags, sequence=sequence, progress=progress
+            )
 
     @cached_property
     def _portable(self) -> "Planned":
@@ -371,9 +411,21 @@ class Artifact:
 
     def values(self, sample: Sequence[ArrayType], graph: "LoweredGraph | None" = None) -> dict[str, "torch.Tensor"]:
         """Every value of the lowered graph for one sample, computed by the exact integer reference."""
-        from cortado.plan.lowered import run_reference
+        return next(self._runs([sample], self.graph if graph is None else graph, None))
 
-        return run_reference(self.graph if graph is None else graph, self._tensors(sample))
+    def _runs(
+        self, samples: Sequence[Sequence[ArrayType]], graph: "LoweredGraph", sequence: int | None
+    ) -> Iterator[dict[str, "torch.Tensor"]]:
+        """Every value of the lowered graph for each sample; state goes from one to the next."""
+        from cortado.plan.lowered import after, run_reference
+
+        state = None
+        for number, sample in enumerate(samples):
+            if sequence is not None and number % sequence == 0:
+                state = None
+            values = run_reference(graph, self._tensors(sample), state)
+            state = after(graph, values)
+            yield values
 
     def _tensors(self, sample: Sequence[ArrayType]) -> list["torch.Tensor"]:
         import torch
@@ -408,12 +460,15 @@ class Artifact:
         return [[array for array in feed if array is not None]], [[array for array in expected if array is not None]]
 
     def reference(
-        self, samples: Sequence[Sequence[ArrayType]], progress: Callable[[int], None] = lambda done: None
+        self,
+        samples: Sequence[Sequence[ArrayType]],
+        progress: Callable[[int], None] = lambda done: None,
+        *,
+        sequence: int | None = None,
     ) -> Reference:
         found = Reference([], [], [])
-        for number, sample in enumerate(samples):
+        for number, values in enumerate(self._runs(samples, self.graph, sequence)):
             progress(number)
-            values = self.values(sample)
             found.feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
             found.expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])
             found.outputs.append([values[name].numpy() for name in self.graph.outputs])

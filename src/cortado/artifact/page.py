@@ -88,6 +88,9 @@ def _summary(report: Report) -> str:
         least = f"no plan of these stages can need less than {memory.lower_bound_bytes:,}"
         proof = "no plan of these stages needs less" if memory.optimal else least
         rows.append(("RAM: the arena, inputs and outputs included", memory.arena_bytes, proof))
+    for one in report.state:
+        where = "" if one.offset is None else f"from byte {one.offset:,} of the arena on"
+        rows.append((f"state: {one.name}", one.bytes, where))
     if flash is not None:
         rows.append(("flash: constants", flash.weights_bytes, ""))
     if flash is not None and flash.code_bytes is not None:

@@ -63,6 +63,7 @@ class OptionsReport:
     allow_float: bool = key("whether the .pte may hold float operators")
     calibration_method: CalibrationMethod = key("how ranges were chosen", default=CalibrationMethod.MINMAX)
     bias_correction: bool = key("whether biases make up for rounding", default=False)
+    sequence: Size | None = key("calibration inputs after which state started anew; null: never", default=None)
 
 
 @json_class
@@ -165,6 +166,20 @@ class TensorReport:
 
 
 @json_class
+class StateReport:
+    """A buffer of the model that lasts from call to call."""
+
+    name: str = key("the buffer's name in the model")
+    node: NodeName = key("the value of the lowered graph that holds what the last call left behind")
+    shape: tuple[Size, ...] = key("its sizes")
+    dtype: DType = key("the type of its values")
+    scale: Scale | None = key("real value = scale * (code - zero_point)")
+    zero_point: ZeroPoint | None = key("the code of 0")
+    offset: Count | None = key("where it lies in the C bundle's arena; null without a C bundle")
+    bytes: Count = key("its size")
+
+
+@json_class
 class ChipReport:
     """The chip that the model was compiled for, as its maker describes it."""
 
@@ -209,6 +224,7 @@ class Report:
     layers: tuple[LayerReport, ...] = key("the kernels in the order in which they run")
     inputs: tuple[TensorReport, ...] = key("what the model reads")
     outputs: tuple[TensorReport, ...] = key("what it gives")
+    state: tuple[StateReport, ...] = key("what lasts from call to call: the first bytes of the arena", default=())
     bundle_missing: tuple[str, ...] = key("why there is no C bundle; empty if there is one")
     pte: PteReport | None = key("the .pte, if there is one")
     pte_missing: tuple[str, ...] = key("why there is no .pte; empty if there is one")

@@ -111,6 +111,7 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the "
         "default)",
     )
+    _sequence_argument(parser, "the calibration data")
     parser.add_argument(
         "--strict",
         action="store_true",
@@ -170,6 +171,7 @@ def run_arguments(commands: Any) -> None:
         metavar="Y.npy",
         help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
     )
+    _sequence_argument(parser, "the input")
     _chip_argument(parser)
     _trust_argument(parser)
 
@@ -192,6 +194,16 @@ def _chip_argument(parser: argparse.ArgumentParser) -> None:
         "--chip",
         metavar="CHIP",
         help="a chip or board of `cortado chips`: cycles as milliseconds at its clock (default: that of `compile`)",
+    )
+
+
+def _sequence_argument(parser: argparse.ArgumentParser, data: str) -> None:
+    parser.add_argument(
+        "--sequence",
+        type=_count,
+        metavar="N",
+        help=f"of a model with state (docs/state.md): {data} holds the steps of sequences of N steps each, behind each "
+        "other along the first dimension, and state starts anew after every N of them (default: all are one sequence)",
     )
 
 
@@ -222,6 +234,7 @@ def validate_arguments(commands: Any) -> None:
         "several inputs, or .npy (default: one calibration input)",
     )
     _labels_argument(parser)
+    _sequence_argument(parser, "the data")
     parser.add_argument(
         "--per-layer",
         "--per_layer",
@@ -259,6 +272,7 @@ def evaluate_arguments(commands: Any) -> None:
         help="the model rebuilds its input: a sample's score is how far the output is from it, and labels are 0 for "
         "normal samples, 1 for others",
     )
+    _sequence_argument(parser, "the data")
     parser.add_argument("--limit", type=_count, metavar="N", help="only the first N samples")
     parser.add_argument("--top-k", type=_count, metavar="K", help="also how often the right class is among the best K")
     parser.add_argument(

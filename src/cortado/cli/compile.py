@@ -141,6 +141,7 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         linear=LinearWeights(arguments.linear),
         calibration_method=CalibrationMethod(arguments.calibration_method),
         bias_correction=arguments.bias_correction,
+        sequence=arguments.sequence,
         strict=arguments.strict,
         bundleio=arguments.bundleio,
         etrecord=arguments.etrecord,
@@ -225,6 +226,9 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
         ("RAM", f"{memory.arena_bytes:,} bytes of arena, inputs and outputs included ({optimal})"),
         ("flash", f"{flash.weights_bytes:,} bytes of constants + {_code(report.target, flash.code_bytes)}"),
     ]
+    if report.state:
+        size, names = sum(one.bytes for one in report.state), ", ".join(one.name for one in report.state)
+        rows.insert(2, ("state", f"{size:,} bytes of the arena last from call to call: {names}"))
     return rows if report.chip is None else [*rows, ("chip", _chip(report.chip, memory, flash))]
 
 

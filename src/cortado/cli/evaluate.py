@@ -71,6 +71,7 @@ def _evaluated(
         floats=None if spec is None else load_float_model(artifact, spec),
         top_k=arguments.top_k,
         board_samples=arguments.board_samples,
+        sequence=arguments.sequence,
         progress=progress,
     )
     return found, thresholds

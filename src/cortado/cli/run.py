@@ -57,7 +57,7 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     samples = _samples(arguments, artifact)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
-    checked = artifact.run(samples, on, timed=board is not None)
+    checked = artifact.run(samples, on, timed=board is not None, sequence=arguments.sequence)
     work = checked.result.work
     timing = None if work is None else time_of(work, artifact.info.target, on, clock)
     names = [tensor.name for tensor in artifact.report.outputs]

@@ -84,6 +84,7 @@ def _validated(
         floats=None if spec is None else load_float_model(artifact, spec),
         labels=data.labels,
         per_layer=arguments.per_layer,
+        sequence=arguments.sequence,
         progress=progress,
     )
     return found, thresholds

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the model on samples: the input is their number, then the bytes of each input of each sample; the bytes of the
- * outputs leave in the same order. At the end it tells the most stack that any run used, where the port knows the stack.
+ * Runs the model on samples: the input is their number and the length of a sequence (0: all samples are one), then the
+ * bytes of each input of each sample; the bytes of the outputs leave in the same order. A model with state is reset where
+ * a sequence begins. At the end it tells the most stack that any run used, where the port knows the stack.
  */
 #include "harness.h"
 
@@ -103,14 +104,19 @@ static void run_sample(const cortado_harness_model_t *model, uint32_t sample) {
 
 int main(void) {
     const cortado_harness_model_t *model = &cortado_harness_model;
-    uint32_t count = 0;
+    uint32_t header[2] = {0, 0}; /* samples, and steps of a sequence */
     uint32_t sample;
+    uint32_t step = 0;
 
-    if (cortado_port_read(&count, sizeof count) != 0) {
+    if (cortado_port_read(header, sizeof header) != 0) {
         stop(EXIT_INPUT, "there is no input", 0);
     }
-    for (sample = 0; sample < count; ++sample) {
+    for (sample = 0; sample < header[0]; ++sample) {
+        if (step == 0 && model->reset != NULL) {
+            model->reset(model->arena);
+        }
         run_sample(model, sample);
+        step = step + 1 == header[1] ? 0 : step + 1;
     }
     if (cortado_port_stack_limit() != NULL) {
         cortado_port_send_number(CORTADO_RECORD_STACK, stack_bytes);

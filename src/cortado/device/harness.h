@@ -17,8 +17,8 @@ typedef struct {
     const size_t *output_bytes; /* [outputs] */
     void *(*input)(void *arena, int i);
     const void *(*output)(const void *arena, int i);
-    int (*run)(void *arena); /* 0 = fine; NULL: the only input comes row by row, and `run` is these three */
-    void (*reset)(void *arena);
+    int (*run)(void *arena); /* 0 = fine; NULL: the only input comes row by row, and `run` is row and push */
+    void (*reset)(void *arena); /* before every input that comes row by row; where state begins anew; else NULL */
     int8_t *(*row)(void *arena);
     int (*push)(void *arena); /* 1 = the outputs are there */
     size_t row_bytes;

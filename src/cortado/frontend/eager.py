@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils import _pytree as pytree
@@ -33,12 +33,37 @@ STEPS = 3.0
 FEW = 0.02
 
 
-class Eager:
-    """A copy of the user's module in evaluation mode. It gets copies of its inputs: forward may write into them."""
+_Buffers: TypeAlias = list[dict[str, Tensor | None]]  # of each module
 
-    def __init__(self, model: torch.nn.Module) -> None:
+
+def _detached(module: torch.nn.Module) -> dict[str, Tensor | None]:
+    return {name: None if value is None else value.detach() for name, value in module._buffers.items()}
+
+
+class Eager:
+    """A copy of the user's module in evaluation mode. It gets copies of its inputs: forward may write into them.
+
+    Buffers that forward changes last from call to call, as they do in the module, until `reset`.
+    """
+
+    def __init__(self, model: torch.nn.Module, *, lasting: bool = True) -> None:
         with evaluation(model):
             self._model = _copied(model)
+        self._lasting = lasting  # whether any do
+        self._initial = self._buffers()
+
+    def reset(self) -> None:
+        """All buffers as they were."""
+        self._restore(self._initial)
+
+    def _buffers(self) -> _Buffers:
+        """Copies, in which what shares memory still does."""
+        modules = self._model.modules() if self._lasting else ()
+        return copy.deepcopy([_detached(module) for module in modules])
+
+    def _restore(self, saved: _Buffers) -> None:
+        for module, buffers in zip(self._model.modules(), copy.deepcopy(saved), strict=False):
+            module._buffers.update(buffers)
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         with torch.no_grad(), RightKernels():
@@ -48,18 +73,21 @@ class Eager:
     def check(self, where: str, inputs: Sequence[Tensor], found: Any, suspects: Sequence[str]) -> None:
         """Refuses a graph that gives other outputs than the module; `suspects` are its calls that may be why."""
         outputs = [value for value in pytree.tree_leaves(found) if isinstance(value, Tensor)]
+        before = self._buffers()
         wanted = self._run(where, inputs)
-        difference = _first_difference(wanted, outputs, None)
-        if difference is None:
+        if _first_difference(wanted, outputs, None) is None:
             return
+        after = self._buffers()
+        self._restore(before)
         again = _first_difference(wanted, self._run(where, inputs), None)
         if again is not None:
             raise CortadoError(
                 f"the model gives other outputs every time it is run: on {where} {again.text('a second run')}; a "
-                "compiled model does the same for the same input: take out what is drawn at random or counted from "
-                "call to call (dropout with training=True, torch.rand)"
+                "compiled model does the same for the same input: take out what is drawn at random (dropout with "
+                "training=True, torch.rand), and make a buffer (register_buffer) of what lasts from call to call"
             )
-        difference = _first_difference(wanted, outputs, self._moves(inputs, wanted))
+        difference = _first_difference(wanted, outputs, self._moves(inputs, wanted, before))
+        self._restore(after)
         if difference is None:
             return
         raise CortadoError(
@@ -102,11 +130,12 @@ class Eager:
             text = " ".join(str(error).split())
             raise CortadoError(f"the model itself fails on {where}: {type(error).__name__}: {text}") from error
 
-    def _moves(self, inputs: Sequence[Tensor], wanted: Sequence[Tensor]) -> list[Tensor]:
+    def _moves(self, inputs: Sequence[Tensor], wanted: Sequence[Tensor], buffers: _Buffers) -> list[Tensor]:
         """How far each value of the outputs moves when the inputs change by what float32 rounds away."""
         moves = [torch.zeros(value.shape, dtype=torch.float64) for value in wanted]
         for probe in range(PROBES):
             rng = torch.Generator().manual_seed(probe)
+            self._restore(buffers)
             for move, before, after in zip(moves, wanted, self([_shaken(x, rng) for x in inputs]), strict=True):
                 step = (after.double() - before.double()).abs().nan_to_num(nan=math.inf)
                 torch.maximum(move, torch.where(_equal(before, after), 0.0, step), out=move)
@@ -114,8 +143,8 @@ class Eager:
 
 
 def _copied(model: torch.nn.Module) -> torch.nn.Module:
-    """Attributes that forward sets stay out of the user's module (parameters and buffers it can't change: a graph that
-    writes into them is refused). Where a module can't be copied, as with a tensor that has a gradient, it is used."""
+    """Attributes that forward sets, buffers too, stay out of the user's module (parameters it can't change: a graph
+    that writes into them is refused). Where it can't be copied, as with a tensor that has a gradient, it is used."""
     with contextlib.suppress(Exception):
         return copy.deepcopy(model)
     return model

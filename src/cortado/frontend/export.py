@@ -27,7 +27,7 @@ from cortado.base.findings import Finding
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
-from cortado.frontend.captured import check_graph, check_model, check_values, rename_state, user_lines
+from cortado.frontend.captured import assigned_inputs, check_graph, check_model, check_values, rename_state, user_lines
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.masks import hide_masked
@@ -37,8 +37,10 @@ from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
+from cortado.frontend.state import StateBuffer, Stream, as_codes, holders, keep_needed, lift_state, tie_state
 from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
+from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ops._float import constant_data
 from cortado.options import DEFAULTS, CalibrationMethod, Options
@@ -63,6 +65,7 @@ class Captured:
 
     module: GraphModule
     eager: Eager
+    state: tuple[StateBuffer, ...] = ()  # buffers that forward changes: the last inputs and outputs of the graph
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class Quantized:
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
-        return lift(_copy(self.converted), self.example_inputs)
+        state = [STATE.must(node).initial for node in holders(self.converted.graph)]
+        return lift(_copy(self.converted), (*self.example_inputs, *state))
 
 
 def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
@@ -118,7 +122,7 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     model = evaluating(given)
     check_modules(model)
     try:
-        with _quiet(), evaluation(model), user_lines():
+        with _quiet(), evaluation(model), user_lines(), assigned_inputs():
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         _check_state(model)
@@ -130,7 +134,8 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     check_calls(module)
     _drop_unused(module)
     _check_state(module)
-    return Captured(module, Eager(model))
+    state = lift_state(module, inputs)
+    return Captured(module, Eager(model, lasting=bool(state)), state)
 
 
 @contextlib.contextmanager
@@ -324,23 +329,32 @@ def quantize(
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = _infinite(module)
     with captured.eager.blamed("the example inputs", example_inputs):
-        canonicalize(module, example_inputs)
+        state = _canonical(captured, example_inputs)
     _check_finite(module, infinite)
+    stream = Stream(state, how.sequence)
+    if how.sequence is not None and not state:
+        raise CortadoError(NO_STATE)
     layers = give_biases(module) if how.bias_correction else {}
+    fed: list[Inputs] = []  # what each step reads, state included
     with torch.no_grad(), _right_kernels(module):
         if not any(_same(example_inputs, batch) for batch in batches):
             with captured.eager.blamed("the example inputs", example_inputs):
-                found = module(*example_inputs)
-            captured.eager.check("the example inputs", example_inputs, found, writes)
+                found = pytree.tree_leaves(module(*stream.inputs(0, example_inputs)))
+            captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
         prepared = _prepare(module)
         float_model = Means(prepared, layers)
         for number, batch in enumerate(batches):
+            if stream.begins(number):
+                captured.eager.reset()
+            fed.append(stream.inputs(number, batch))
             with captured.eager.blamed(f"calibration batch {number}", batch):
-                outputs = float_model.run_sample(number, batch)
+                found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
+            outputs = stream.outputs(found)
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
             if number < CHECKED:
-                checked.append(FloatRun(batch, tuple(pytree.tree_leaves(outputs))))
+                checked.append(FloatRun(batch, tuple(outputs)))
         share(prepared, how.calibration_method)
+        tie_state(prepared)
         settled = settle(prepared, how.calibration_method, len(batches))
         for node in prepared.graph.nodes:
             if node.op == "call_module":
@@ -349,7 +363,8 @@ def quantize(
         if how.bias_correction:
             usual = [number for number in range(len(batches)) if number not in settled.odd]
             chosen = usual[: samples_to_correct(module.graph, layers)]
-            correct_biases(converted, float_model, {number: batches[number] for number in chosen})
+            correct_biases(converted, float_model, {number: fed[number] for number in chosen})
+        as_codes(converted)
     return Quantized(
         converted=converted,
         example_inputs=tuple(example_inputs),
@@ -359,8 +374,32 @@ def quantize(
     )
 
 
+NO_STATE = (
+    "a length of sequences was given (--sequence), and the model has no state: no buffer that forward changes lasts "
+    "from call to call; leave it out"
+)
+
+
+def _canonical(captured: Captured, example_inputs: Sequence[Tensor]) -> tuple[StateBuffer, ...]:
+    """Brings the captured graph into the form that is known, and tells what of its state is needed."""
+    initial = [one.initial for one in captured.state]
+    canonicalize(captured.module, (*example_inputs, *initial))
+    return keep_needed(captured.module, captured.state)
+
+
+def _no_state(captured: Captured, what: str) -> None:
+    if captured.state:
+        names = ", ".join(f"'{one.name}'" for one in captured.state)
+        raise CortadoError(
+            f"{captured.state[0].where} changes {names}, which would have to last until the next call; {what} can't "
+            "have state so far: give the float model, which Cortado quantizes itself, or pass it in as an input and "
+            "return it as an output"
+        )
+
+
 def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
     """A model that came quantized, with its own scales; it must compute what the model does on the data there is."""
+    _no_state(captured, "a model that came quantized")
     module = take(captured.module, example_inputs)
     returned = pytree.tree_leaves(output_node(module.graph).args)
     steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned]
@@ -376,6 +415,7 @@ def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence
 
 def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
     """The model with fake quantization in it, to be trained."""
+    _no_state(captured, "a model that is trained with quantization")
     module = captured.module
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     as_deployed(module)
@@ -430,21 +470,28 @@ class FloatModel:
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """What the module itself gives for one sample."""
+        """What the module itself gives for one sample, after all since the last `reset`."""
         return self._eager(inputs)
+
+    def reset(self) -> None:
+        """State as it is before the first call."""
+        self._eager.reset()
 
     @cached_property
     def _graph(self) -> GraphModule:
         captured = capture(self._model, self._example_inputs)
         if is_quantized(captured.module):
             return take(captured.module, self._example_inputs)
-        return _prepare(canonicalize(captured.module, self._example_inputs))  # the observers in it only look
+        _canonical(captured, self._example_inputs)
+        return _prepare(captured.module)  # the observers in it only look
 
     def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Every node's value by name, for one sample: nodes are the twins of the lowered graph's calls."""
+        """Every node's value by name, for one sample: nodes are the twins of the lowered graph's calls. State has its
+        initial values."""
         interpreter = torch.fx.Interpreter(self._graph, garbage_collect_values=False)
+        state = [STATE.must(node).initial for node in holders(self._graph.graph)]
         with torch.no_grad(), _right_kernels(self._graph):
-            interpreter.run(*inputs)
+            interpreter.run(*inputs, *state)
         return {node.name: value for node, value in interpreter.env.items() if isinstance(value, Tensor)}
 
 

@@ -42,6 +42,7 @@ class RangeObserver(MinMaxObserver):
         self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
         self.seen: list[Seen] = []
         self.hidden: dict[str, torch.Tensor] = {}  # by tensor: which of its values nobody reads
+        self.needed = (0.0, 0.0)  # values that any range has, whatever is usual: the first that state has
         self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
@@ -63,8 +64,11 @@ class RangeObserver(MinMaxObserver):
 
     def set_range(self, low: float, high: float) -> None:
         """What calibration makes of all that was seen."""
-        self.min_val.fill_(low)
-        self.max_val.fill_(high)
+        self.min_val.fill_(min(low, self.needed[0]))
+        self.max_val.fill_(max(high, self.needed[1]))
+
+    def need(self, values: tuple[float, float]) -> None:
+        self.needed = min(values[0], self.needed[0]), max(values[1], self.needed[1])
 
     def follow(self, leader: ObserverBase) -> None:
         """From now on the parameters of another tensor; what was seen here only says how many codes are used."""

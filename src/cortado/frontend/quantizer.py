@@ -14,6 +14,7 @@ from torchao.quantization.pt2e.quantizer import (
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spec
+from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
 from cortado.ir.facts import Fact
 from cortado.ir.graph import Bound, bind, sole_user
@@ -43,6 +44,8 @@ class CortexMQuantizer(Quantizer):
 
     def annotate(self, model: GraphModule) -> GraphModule:
         annotator = _Annotator(self.scheme)
+        for node in (*holders(model.graph), *results(model.graph)):
+            annotator.observe_input(node)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:
@@ -159,12 +162,12 @@ class _Annotator:
         output = replace(output)
         entrance = output if self.scheme.entrance is None else _Group(self.scheme.entrance)
         for operand in operands:
-            self._observe_input(operand)
+            self.observe_input(operand)
             self.groups[operand, node] = entrance
         return output
 
-    def _observe_input(self, operand: Node) -> None:
-        """An input of the model is quantized once, whatever parameters a join wants it in."""
+    def observe_input(self, operand: Node) -> None:
+        """An input of the model is quantized once, whatever parameters a join wants it in; so is state."""
         if operand.op == "placeholder" and operand not in self.outputs:
             self.groups[operand] = self._group_of(operand)
             self.inputs[operand] = {}

@@ -121,7 +121,8 @@ class _Observer(Interpreter):
             if other.op == "get_attr" and place.storage in storages:
                 raise CortadoError(
                     f"{describe(node)} changes '{other.target}', which would have to last until the next call; "
-                    "a compiled model keeps no state: pass it in as an input and return it as an output"
+                    "cortado.compile keeps such state, a quantizer by itself does not: pass it in as an input and "
+                    "return it as an output"
                 )
 
 

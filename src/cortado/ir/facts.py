@@ -12,6 +12,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class Lasting:
+    """A buffer of the model that calls change, and what it starts with: real numbers; once quantized, codes."""
+
+    buffer: str
+    initial: torch.Tensor
+
+
+@dataclass(frozen=True)
 class Fact(Generic[T]):
     """Something that may be known of a node."""
 
@@ -52,6 +60,7 @@ TWIN: Fact[str] = Fact("cortado_twin")  # the node of the float graph whose valu
 CONSTANT: Fact[str] = Fact("cortado_constant")  # of a placeholder: its name in the state dict
 TRAINED: Fact[bool] = Fact("cortado_trained")  # of a call: it has parameters of the user's model
 USER_INPUT: Fact[bool] = Fact("cortado_input")  # of a placeholder: an input of the model, not a constant
+STATE: Fact[Lasting] = Fact("cortado_state")  # of a placeholder: what the last run of the graph left behind
 
 # ---- torch's -------------------------------------------------------------------------------------------------
 
@@ -62,6 +71,7 @@ TORCH_FN: Fact[Any] = Fact("torch_fn")
 DEBUG_HANDLE: Fact[int] = Fact("debug_handle")
 SOURCE_FN: Fact[Any] = Fact("source_fn_stack")
 FROM_NODE: Fact[Any] = Fact("from_node")
+INITIALIZED: Fact[bool] = Fact("et_init_buffer")  # ExecuTorch's: a buffer's values are written into the file
 
 
 def qparams(node: Node) -> QParams | None:

@@ -11,7 +11,7 @@ from cortado.memory.problem import ALIGN, Buffer, Overlay, Plan, Problem, fault_
 # CSV in and out
 _STAGED = ("id", "lower_stage", "lower_pos", "upper_stage", "upper_pos", "size")
 _PLAIN = ("id", "lower", "upper", "size")
-_OPTIONAL = ("align", "alignment", "overlay_of", "lead", "offset")
+_OPTIONAL = ("align", "alignment", "persists", "overlay_of", "lead", "offset")
 _PLAIN_ALIGN = 1
 """Files with lifetimes on a one-level clock come from elsewhere, where buffers without an alignment have none."""
 
@@ -19,6 +19,8 @@ _PLAIN_ALIGN = 1
 def write_csv(problem: Problem, plan: Plan | None = None) -> str:
     """The problem, with the offsets of a plan if there is one, as CSV text that `read_csv` reads back."""
     columns = [*_STAGED, "align"]
+    if any(buffer.persists for buffer in problem.buffers):
+        columns.append("persists")
     if problem.overlays:
         columns += ["overlay_of", "lead"]
     if plan is not None:
@@ -29,6 +31,8 @@ def write_csv(problem: Problem, plan: Plan | None = None) -> str:
     for buffer in problem.buffers:
         times = zip(_STAGED[1:5], (*buffer.start, *buffer.end), strict=True)
         row: dict[str, str | int] = {"id": buffer.name, **dict(times), "size": buffer.size, "align": buffer.align}
+        if "persists" in columns:
+            row["persists"] = int(buffer.persists)
         if plan is not None:
             row["offset"] = plan.offsets[buffer.name]
         for overlay in problem.overlays:
@@ -135,7 +139,8 @@ def _read_buffer(row: _Row) -> Buffer:
     align = _PLAIN_ALIGN if plain else ALIGN
     if row.text(align_column):
         align = row.integer(align_column)
-    buffer = Buffer(row.text("id"), row.integer("size"), start, end, align)
+    persists = bool(row.text("persists")) and bool(row.integer("persists"))
+    buffer = Buffer(row.text("id"), row.integer("size"), start, end, align, persists)
     if fault := fault_of(buffer):
         column = {"name": "id", "end": "upper" if plain else "upper_stage", "align": align_column}
         raise row.error(column.get(fault[0], fault[0]), fault[1])

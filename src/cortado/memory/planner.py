@@ -1,6 +1,7 @@
-"""From a problem to a plan: parts that never live together are planned apart."""
+"""From a problem to a plan: parts that never live together are planned apart, and what persists below all else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cortado.memory.bounds import Model, bound_of
 from cortado.memory.problem import Buffer, Effort, Plan, Problem, Spent, Time
@@ -10,7 +11,9 @@ from cortado.memory.search import QUICK_WORK, WORK_PER_SECOND, Budget, solve
 # The two questions
 def lower_bound(problem: Problem) -> int:
     """Bytes that every plan of this problem needs. Proven, not always reachable."""
-    return max((bound_of(Model(part, problem.overlays)) for part in _time_parts(problem.buffers)), default=0)
+    passing = [buffer for buffer in problem.buffers if not buffer.persists]
+    above = max((bound_of(Model(part, problem.overlays)) for part in _time_parts(passing)), default=0)
+    return _with_bottom(problem.buffers, above)
 
 
 def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -> Plan:
@@ -18,6 +21,46 @@ def plan(problem: Problem, seconds: float = 2.0, effort: Effort = Effort.FULL) -
 
     `seconds` is turned into a fixed amount of work, so that a slow or busy machine finds the same plan as a fast one.
     """
+    offsets = _bottom(problem.buffers)
+    if not offsets:
+        return _plan(problem, seconds, effort)
+    passing = tuple(buffer for buffer in problem.buffers if buffer.name not in offsets)
+    above = _plan(Problem(passing, problem.overlays), seconds, effort)
+    top = max(offsets[buffer.name] + buffer.size for buffer in problem.buffers if buffer.persists)
+    floor = _aligned(top, max((buffer.align for buffer in passing), default=1))
+    offsets |= {name: floor + offset for name, offset in above.offsets.items()}
+    peak = floor + above.peak if above.peak else top
+    proven = _with_bottom(problem.buffers, above.lower_bound)
+    return replace(above, offsets=offsets, peak=peak, lower_bound=proven, optimal=peak == proven)
+
+
+def _bottom(buffers: Iterable[Buffer]) -> dict[str, int]:
+    """Offsets of what persists: one behind the other, the largest alignment first."""
+    offsets: dict[str, int] = {}
+    end = 0
+    for buffer in sorted((b for b in buffers if b.persists), key=lambda b: -b.align):
+        offsets[buffer.name] = _aligned(end, buffer.align)
+        end = offsets[buffer.name] + buffer.size
+    return offsets
+
+
+def _with_bottom(buffers: Sequence[Buffer], above: int) -> int:
+    """What is needed for all, if what doesn't persist needs `above` bytes. Where alignments differ, gaps don't count:
+    in another order of the buffers there might be none."""
+    lasting = [buffer for buffer in buffers if buffer.persists]
+    uniform = len({buffer.align for buffer in buffers if buffer.size}) == 1
+    sizes = [_aligned(buffer.size, buffer.align) if uniform else buffer.size for buffer in lasting]
+    if above or not lasting:
+        return sum(sizes) + above
+    return sum(sizes) - max(size - buffer.size for size, buffer in zip(sizes, lasting, strict=True))
+
+
+def _aligned(offset: int, align: int) -> int:
+    return offset + -offset % align
+
+
+def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
+    """Of a problem in which nothing persists."""
     models = [Model(part, problem.overlays) for part in _time_parts(problem.buffers)]
     bounds = [bound_of(model, effort is Effort.FULL) for model in models]
     proven = goal = max(bounds, default=0)

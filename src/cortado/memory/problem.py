@@ -17,13 +17,18 @@ ALIGN = 16
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """`size` bytes that hold data in the half-open interval [start, end) and begin at a multiple of `align`."""
+    """`size` bytes that hold data in the half-open interval [start, end) and begin at a multiple of `align`.
+
+    One that `persists` holds them from run to run too: it shares no byte with any other, whatever their lifetimes, and
+    lies below all that doesn't, so that the first bytes of the arena are the ones to keep.
+    """
 
     name: str
     size: int
     start: Time
     end: Time
     align: int = ALIGN
+    persists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,9 @@ class Problem:
                 raise CortadoError(f"two buffers are called '{buffer.name}': give each buffer its own name")
             names.add(buffer.name)
         pairs: set[tuple[str, str]] = set()
+        persistent = {buffer.name for buffer in self.buffers if buffer.persists}
         for overlay in self.overlays:
-            _check_overlay(overlay, names)
+            _check_overlay(overlay, names, persistent)
             if (overlay.out, overlay.inp) in pairs:
                 raise CortadoError(
                     f"'{overlay.out}' is laid over '{overlay.inp}' twice: keep the overlay with the lower lead"
@@ -80,8 +86,8 @@ def fault_of(buffer: Buffer) -> tuple[str, str] | None:
     return None
 
 
-def _check_overlay(overlay: Overlay, names: set[str]) -> None:
-    """Refuse an overlay of something unknown, or of a buffer over itself."""
+def _check_overlay(overlay: Overlay, names: set[str], persistent: set[str]) -> None:
+    """Refuse an overlay of something unknown, of a buffer over itself, or of what is to last."""
     for name in (overlay.out, overlay.inp):
         if name not in names:
             raise CortadoError(
@@ -89,6 +95,12 @@ def _check_overlay(overlay: Overlay, names: set[str]) -> None:
             )
     if overlay.out == overlay.inp:
         raise CortadoError(f"'{overlay.out}' is laid over itself: an overlay needs two different buffers")
+    for name in (overlay.out, overlay.inp):
+        if name in persistent:
+            raise CortadoError(
+                f"the overlay of '{overlay.out}' over '{overlay.inp}' names '{name}', which persists: nothing may lie "
+                "over it"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ def validate(problem: Problem, plan: Plan) -> None:
 def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> None:
     """Two buffers may not share a byte while both live, unless an overlay allows it."""
     a, b = plan.offsets[one.name], plan.offsets[other.name]
+    if one.persists or other.persists:
+        _validate_lasting(plan, one, other)
+        return
     apart_in_time = one.end <= other.start or other.end <= one.start
     apart_in_memory = a + one.size <= b or b + other.size <= a or one.size == 0 or other.size == 0
     if apart_in_time or apart_in_memory:
@@ -49,3 +52,16 @@ def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> 
         f"buffers '{one.name}' at {a}..{a + one.size} and '{other.name}' at {b}..{b + other.size} share bytes "
         f"while both live, from {max(one.start, other.start)} to {min(one.end, other.end)}, {reason}"
     )
+
+
+def _validate_lasting(plan: Plan, one: Buffer, other: Buffer) -> None:
+    """What persists shares no byte with anything, at any time, and lies below what doesn't."""
+    low, high = sorted((one, other), key=lambda buffer: (plan.offsets[buffer.name], buffer.size))
+    a, b = plan.offsets[low.name], plan.offsets[high.name]
+    apart = a + low.size <= b or low.size == 0 or high.size == 0
+    if not apart or (high.persists and not low.persists):
+        lasting = high if high.persists else low
+        raise CortadoError(
+            f"buffers '{low.name}' at {a}..{a + low.size} and '{high.name}' at {b}..{b + high.size}: '{lasting.name}' "
+            "persists, expected it apart from all others and below those that don't persist"
+        )

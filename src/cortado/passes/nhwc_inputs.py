@@ -6,7 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from cortado.base.numerics import QParams
-from cortado.ir.facts import QPARAMS, VALUE
+from cortado.ir.facts import QPARAMS, STATE, VALUE
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
 from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN
 from cortado.passes.base import ContextPass
@@ -27,7 +27,7 @@ class NhwcInputs(ContextPass):
 
     def run(self, module: GraphModule) -> bool:
         nodes = user_inputs(self.program)
-        images = [node for node in nodes if len(shape(node)) == 4]
+        images = [node for node in nodes if len(shape(node)) == 4 and not STATE.known(node)]
         for node in images:
             _take_nhwc(node)
         values, kwargs = self.program.example_inputs or ((), {})

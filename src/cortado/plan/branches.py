@@ -74,8 +74,8 @@ class _Forks:
         for index, step in enumerate(self.steps):
             for name in _sources(step):
                 found[name] = found.get(name, 0) | 1 << index
-        for tensor in self.program.outputs:
-            found[tensor.buffer] = found.get(tensor.buffer, 0) | 1 << len(self.steps)
+        for name in self.program.leaving:
+            found[name] = found.get(name, 0) | 1 << len(self.steps)
         return found
 
     @cached_property
@@ -107,8 +107,7 @@ class _Forks:
 
     @property
     def start(self) -> _Begin:
-        pushed = self.program.pushed
-        inputs = {tensor.buffer for tensor in self.program.inputs if pushed is None} & self.readers.keys()
+        inputs = set(self.program.entering) & self.readers.keys()
         live = sum(self.program.buffers[name].size for name in inputs)
         ready = tuple(index for index, waits in enumerate(self.waits) if not waits)
         return _Begin(0, 0, 0, 0, live, 0, None, ready)

@@ -6,7 +6,7 @@ The emulated boards compare every store of the unmodified release build with thi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cortado.plan.planned import Planned
+from cortado.plan.planned import Planned, moved
 from cortado.plan.program import PUSHED_ROWS, Stage, Step, Walk
 from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
 
@@ -36,6 +36,8 @@ def row_calls(planned: Planned) -> list[RowCall]:
                     ranges += _counters(planned, stage, run.calls[number : number + 2])
                 calls.append(RowCall(base + position, tuple(ranges)))
         base += len(stage.steps)
+    if calls and planned.program.state:
+        calls[-1] = RowCall(calls[-1].step, (*calls[-1].ranges, *_kept_ranges(planned)))
     return calls
 
 
@@ -50,6 +52,12 @@ def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) 
     if [position for position, _ in calls[1:]] == [0]:
         noted.append(_range(planned, counters_name(stage.steps[0]), COUNTER_BYTES * len(stage.steps)))
     return noted
+
+
+def _kept_ranges(planned: Planned) -> list[Range]:
+    """What is written when the last call is over: what lasts from run to run."""
+    places = [kept.tensor.buffer for kept in moved(planned)]
+    return [_range(planned, name, planned.program.buffers[name].size) for name in places]
 
 
 def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -> Range:

@@ -17,7 +17,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError
 from cortado.base.names import is_node_name, printable
 from cortado.base.numerics import QParams
-from cortado.ir.facts import TWIN, VALUE, dtype, qparams
+from cortado.ir.facts import STATE, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import constant_names, module_path, outputs, shape, user_inputs
 from cortado.ir.op import Call, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
@@ -68,6 +68,16 @@ class LoweredCall:
 
 
 @dataclass(frozen=True)
+class State:
+    """A buffer of the model that lasts from one run of the graph to the next."""
+
+    buffer: str  # its name in the model
+    name: str  # the value that a run reads
+    source: str  # the value that takes its place when the run is over
+    initial: Tensor  # what the first run reads
+
+
+@dataclass(frozen=True)
 class LoweredGraph:
     """Inputs, constants, calls in order, outputs: enough to run the exact reference or to build a bundle anywhere."""
 
@@ -75,7 +85,13 @@ class LoweredGraph:
     constants: Mapping[str, Tensor]
     calls: tuple[LoweredCall, ...]
     outputs: tuple[str, ...]
-    values: Mapping[str, Value]  # of inputs and calls, but for float calls that give several tensors
+    values: Mapping[str, Value]  # of inputs, state and calls, but for float calls that give several tensors
+    state: tuple[State, ...] = ()
+
+    @cached_property
+    def results(self) -> frozenset[str]:
+        """What is looked at when a run is over: outputs, and what state becomes."""
+        return frozenset((*self.outputs, *(state.source for state in self.state)))
 
     @cached_property
     def by_name(self) -> dict[str, LoweredCall]:
@@ -113,7 +129,9 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     """The plain form of a lowered ExportedProgram."""
     graph = program.graph_module.graph
     calls = []
-    values = {node.name: _value(node) for node in user_inputs(program)}
+    entering, returned = user_inputs(program), outputs(program)
+    lasting = [node for node in entering if STATE.known(node)]
+    values = {node.name: _value(node) for node in entering}
     twins = {name: name for name in values}
     for node in graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
@@ -127,12 +145,17 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
             calls.append(LoweredCall(node.name, name, arguments, module_path(node) or "", twins[node.name]))
             if isinstance(VALUE.must(node), Tensor):
                 values[node.name] = _value(node)
+    given = len(returned) - len(lasting)
     return LoweredGraph(
-        inputs=tuple(node.name for node in user_inputs(program)),
+        inputs=tuple(node.name for node in entering if node not in lasting),
         constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
         calls=tuple(calls),
-        outputs=tuple(node.name for node in outputs(program)),
+        outputs=tuple(node.name for node in returned[:given]),
         values=values,
+        state=tuple(
+            State(STATE.must(node).buffer, node.name, source.name, STATE.must(node).initial)
+            for node, source in zip(lasting, returned[given:], strict=True)
+        ),
     )
 
 
@@ -146,10 +169,16 @@ def _map(value: Any, kind: type, change: Any) -> Any:
     return change(value) if isinstance(value, kind) else value
 
 
-def run_reference(graph: LoweredGraph, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
-    """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors)."""
+def run_reference(
+    graph: LoweredGraph, inputs: Sequence[Tensor], state: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Every call's value, exactly; a float call's is what torch computes (a tuple where it gives several tensors).
+
+    `state` is what the last run left behind (`after`); None: there was none, and state has its initial values.
+    """
+    before = {one.name: one.initial for one in graph.state} if state is None else state
     given = {name: _as_read(value, graph.values[name].dtype) for name, value in zip(graph.inputs, inputs, strict=True)}
-    values: dict[str, Any] = {**graph.constants, **given}
+    values: dict[str, Any] = {**graph.constants, **before, **given}
     operators = registry().operators
     for call in graph.calls:
         arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
@@ -165,12 +194,19 @@ def _as_read(value: Tensor, dtype: torch.dtype) -> Tensor:
     return value if value.is_floating_point() else value.to(dtype)
 
 
+def after(graph: LoweredGraph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What the next run reads of state, by the values of the last."""
+    return {one.name: values[one.source] for one in graph.state}
+
+
 def reference_outputs(graph: LoweredGraph, inputs: Sequence[Tensor]) -> list[Tensor]:
     values = run_reference(graph, inputs)
     return [values[name] for name in graph.outputs]
 
 
 # ---- the file ------------------------------------------------------------------------------------------------
+
+CONSTANT = "constant."  # before the names of constants
 
 
 def _encode(value: Any) -> Any:
@@ -229,7 +265,10 @@ def to_bytes(graph: LoweredGraph) -> bytes:
         for name, value in graph.values.items()
     }
     record = {"version": 1, "inputs": graph.inputs, "calls": calls, "outputs": graph.outputs, "values": values}
-    arrays = {f"constant.{name}": data.numpy() for name, data in graph.constants.items()}
+    arrays = {f"{CONSTANT}{name}": data.numpy() for name, data in graph.constants.items()}
+    if graph.state:
+        record["state"] = [{"buffer": one.buffer, "name": one.name, "source": one.source} for one in graph.state]
+        arrays |= {f"state.{one.name}": one.initial.numpy() for one in graph.state}
     return npz_bytes({"graph": np.frombuffer(json.dumps(record).encode(), dtype=np.uint8), **arrays})
 
 
@@ -237,7 +276,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             record = json.loads(file["graph"].tobytes())
-            arrays = {key.removeprefix("constant."): file[key] for key in file.files if key != "graph"}
+            arrays = {key: torch.from_numpy(file[key]) for key in file.files if key != "graph"}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise CortadoError(f"the reference file can't be read ({error}); compile the model again") from error
     calls = [
@@ -258,8 +297,15 @@ def from_bytes(data: bytes) -> LoweredGraph:
         )
         for name, value in record["values"].items()
     }
-    constants = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    strange = [name for name in (*record["inputs"], *(call.name for call in calls)) if not is_node_name(name)]
+    state = [
+        State(printable(one["buffer"]), one["name"], one["source"], arrays[f"state.{one['name']}"])
+        for one in record.get("state", ())
+    ]
+    constants = {name.removeprefix(CONSTANT): data for name, data in arrays.items() if name.startswith(CONSTANT)}
+    named = (*record["inputs"], *(one.name for one in state), *(call.name for call in calls))
+    strange = [name for name in named if not is_node_name(name)]
     if strange:
         raise CortadoError(f"{strange[0]!r} can't name a node")
-    return LoweredGraph(tuple(record["inputs"]), constants, tuple(calls), tuple(record["outputs"]), values)
+    return LoweredGraph(
+        tuple(record["inputs"]), constants, tuple(calls), tuple(record["outputs"]), values, tuple(state)
+    )

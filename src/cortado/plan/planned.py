@@ -1,11 +1,11 @@
 """A planned program: its stages, its memory problem and its plan."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cortado.memory.problem import Buffer, Overlay, Plan, Problem, Spent
-from cortado.plan.program import Program
+from cortado.plan.program import Kept, Program
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
 
@@ -21,6 +21,7 @@ class Planned:
     problem: Problem
     plan: Plan
     checked: Plan  # of the checks build: see guarded
+    in_place: Mapping[str, str]  # buffers that lie where state does, and that of the state: see written_in_place
     spent: Mapping[str, Spent]  # what looking for the order of branches, the stages and the offsets cost
 
     def ring_rows(self, buffer: str, height: int) -> int:
@@ -55,8 +56,46 @@ def guarded(problem: Problem) -> Problem:
     return Problem(tuple(wide))
 
 
-def memory_problem(program: Program, runs: Sequence[StageRun], uses: Uses) -> Problem:
-    """Whole tensors live from stage to stage; rings and scratch within theirs."""
+def written_in_place(program: Program) -> dict[str, str]:
+    """New values of state that are made where the old ones lie, by the buffers of both.
+
+    Nobody may read an old value any more: no step of the stage that makes the new one or of a later one, and no other
+    state that gets the old one at the end.
+    """
+    read: dict[str, int] = {}
+    made: dict[str, int] = {}
+    for number, stage in enumerate(program.stages):
+        for step in stage.steps:
+            made[step.output] = number
+            read |= {port.source: number for port in step.inputs if isinstance(port.source, str)}
+    found: dict[str, str] = {}
+    for kept in program.state:
+        old, new = kept.tensor.buffer, kept.source
+        passed_on = any(other.source == old for other in program.state)
+        if new in made and new not in found and not passed_on and read.get(old, -1) < made[new]:
+            found[new] = old
+    return found
+
+
+def moved(planned: Planned) -> list[Kept]:
+    """State whose new values lie elsewhere, and are copied when all steps are done."""
+    return [kept for kept in planned.program.state if _lies(planned, kept.source) != kept.tensor.buffer]
+
+
+def _lies(planned: Planned, buffer: str) -> str:
+    return planned.in_place.get(buffer, buffer)
+
+
+def with_state(plan: Plan, in_place: Mapping[str, str]) -> Plan:
+    """The plan with the places of what lies where state does."""
+    return replace(plan, offsets={**plan.offsets, **{new: plan.offsets[old] for new, old in in_place.items()}})
+
+
+def memory_problem(
+    program: Program, runs: Sequence[StageRun], uses: Uses, in_place: Collection[str] = frozenset()
+) -> Problem:
+    """Whole tensors live from stage to stage; rings and scratch within theirs. What lies where state does is no buffer
+    of the problem."""
     starts, position = [], 0
     for stage in program.stages:
         starts.append(position)
@@ -68,11 +107,13 @@ def memory_problem(program: Program, runs: Sequence[StageRun], uses: Uses) -> Pr
     buffers: list[Buffer] = []
     overlays: list[Overlay] = []
     rings = {name for run in runs for name in run.rings}
+    lasting = {kept.tensor.buffer for kept in program.state}
     for number, (stage, run) in enumerate(zip(program.stages, runs, strict=True)):
         buffers += stage_buffers(number, stage.steps, run)
         overlays += overlays_of(run)
     for name, made in uses.made.items():
-        if name not in rings:
+        if name not in rings and name not in in_place:
             start, end = (stage_of(made), 0), (stage_of(uses.last[name]) + 1, 0)
-            buffers.append(Buffer(name, program.buffers[name].size, start, end, ALIGNMENT))
-    return Problem(tuple(buffers), tuple(overlays))
+            size = program.buffers[name].size
+            buffers.append(Buffer(name, size, start, end, ALIGNMENT, persists=name in lasting))
+    return Problem(tuple(buffers), tuple(overlay for overlay in overlays if overlay.out not in in_place))

@@ -14,7 +14,7 @@ from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.options import Border
-from cortado.plan.lowered import LoweredCall, LoweredGraph
+from cortado.plan.lowered import LoweredCall, LoweredGraph, State
 
 PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
 
@@ -136,8 +136,18 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A tensor that lasts from run to run, and gets what `source` holds when a run is over."""
+
+    name: str  # that of the model's buffer
+    tensor: Tensor
+    source: str  # a buffer
+    initial: Array
+
+
+@dataclass(frozen=True)
 class Program:
-    """A whole network: buffers, stages in order, inputs and outputs."""
+    """A whole network: buffers, stages in order, inputs and outputs, and what lasts from run to run."""
 
     name: str
     target: CortexMTargetConfig
@@ -146,6 +156,19 @@ class Program:
     stages: tuple[Stage, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    state: tuple[Kept, ...] = ()  # in an order in which no source is overwritten before it is read
+
+    @property
+    def entering(self) -> tuple[str, ...]:
+        """The buffers that hold something before the first step; of an input that comes row by row, none."""
+        inputs = self.inputs if self.pushed is None else ()
+        return (*(tensor.buffer for tensor in inputs), *(kept.tensor.buffer for kept in self.state))
+
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """The buffers that hold something after the last step."""
+        kept = [name for one in self.state for name in (one.tensor.buffer, one.source)]
+        return (*(tensor.buffer for tensor in self.outputs), *kept)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -183,20 +206,40 @@ class _Builder:
 
     def build(self) -> Program:
         inputs = [self._input(name) for name in self.graph.inputs]
+        for state in self.graph.state:
+            self.place[state.name] = self._buffer(state.name)
         for call in self.graph.calls:
             if call.name not in self.place:
                 self._add(call)
         results = [self._output(name, position) for position, name in enumerate(self.graph.outputs)]
         return Program(
-            self.name, self.target, self.cores, self.buffers, tuple(self.stages), tuple(inputs), tuple(results)
+            name=self.name,
+            target=self.target,
+            cores=self.cores,
+            buffers=self.buffers,
+            stages=tuple(self.stages),
+            inputs=tuple(inputs),
+            outputs=tuple(results),
+            state=_in_order([self._kept(state) for state in self.graph.state]),
         )
+
+    def _kept(self, state: State) -> Kept:
+        source = self.place.get(state.source)
+        if not isinstance(source, str):
+            raise CortadoError(
+                f"the buffer '{state.buffer}' is the same after every call, expected one that depends on an input or "
+                "on its own last value; write it as a constant"
+            )
+        value = self.graph.values[state.name]
+        tensor = self._tensor(state.buffer, state.name, tuple(range(len(value.shape))))
+        return Kept(state.buffer, tensor, source, Array(state.initial.numpy()))
 
     def _input(self, name: str) -> Tensor:
         """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it.
         An input of whole numbers has no quantize."""
         chain: list[LoweredCall] = []
         last = name
-        while self.border is Border.INT8 and last not in self.graph.outputs:
+        while self.border is Border.INT8 and last not in self.graph.results:
             users = self.graph.users.get(last, [])
             wanted = TRANSPOSE if chain or not self.graph.values[name].dtype.is_floating_point else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
@@ -251,10 +294,17 @@ class _Builder:
         """A dequantize in front of a graph output, or a change of layout in front of such a dequantize only."""
         users = self.graph.users.get(call.name, [])
         if call.operator == DEQUANTIZE.name:
-            return not users
-        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.outputs:
+            return not users and not self._overwritten(call)
+        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.results:
             return False
         return all(user.operator == DEQUANTIZE.name and self._leaves(user) for user in users)
+
+    def _overwritten(self, call: LoweredCall) -> bool:
+        """Whether an output would lie where state does: when the run is over, that holds its next value."""
+        name = call.name
+        while name in self.graph.by_name and name not in self.place:
+            name = self.graph.by_name[name].refs("input")[0]
+        return self.place[name] in {state.name for state in self.graph.state}
 
     def _source(self, name: str) -> str | Array:
         return self.place[name] if name in self.place else Array(self.graph.constants[name].numpy())
@@ -292,6 +342,22 @@ class _Builder:
         by_row = rule is not None and rule.stride != 0
         _, height, row_bytes = _geometry(sizes, dtype.itemsize, by_row)
         return Port(self._source(name), height, row_bytes, rule or ONE_ROW)
+
+
+def _in_order(state: list[Kept]) -> tuple[Kept, ...]:
+    """What is the source of another is overwritten behind it."""
+    left, ordered = list(state), []
+    while left:
+        free = [one for one in left if all(one.tensor.buffer != other.source or one is other for other in left)]
+        if not free:
+            names = ", ".join(f"'{one.name}'" for one in left)
+            raise CortadoError(
+                f"the buffers {names} exchange their values, expected an order in which each can be written; keep them "
+                "in one buffer and turn that (torch.roll)"
+            )
+        ordered += free
+        left = [one for one in left if one not in free]
+    return tuple(ordered)
 
 
 def _walk(rows: Rows | None) -> Walk:

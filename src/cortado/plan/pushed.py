@@ -33,6 +33,9 @@ def program_of(
 
 def with_pushed_input(program: Program) -> Program:
     """The program with its input as the first step; refused with the reason where the input has no rows."""
+    if program.state:
+        names = ", ".join(f"'{kept.name}'" for kept in program.state)
+        raise CortadoError(f"{program.name} has state ({names}), and its inputs come whole. {_WITHOUT}")
     tensor = _only(program)
     rows, row_bytes = _rows(program, tensor)
     step = Step(

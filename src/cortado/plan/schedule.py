@@ -1,6 +1,6 @@
 """Which steps run together, row by row, and where their buffers lie: from a Program to a planned Program."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.plan import branches
 from cortado.plan.choose import choose
-from cortado.plan.planned import Alternative, Planned, guarded, memory_problem
+from cortado.plan.planned import Alternative, Planned, guarded, memory_problem, with_state, written_in_place
 from cortado.plan.program import Program, Stage
 from cortado.plan.segments import (
     STAGES_WORK,
@@ -30,6 +30,7 @@ class _Found:
 
     program: Program
     runs: tuple[StageRun, ...]
+    in_place: Mapping[str, str]
     problem: Problem
     plan: Plan
 
@@ -80,12 +81,13 @@ class Schedules:
         for search in searches:
             tallies.append(Tally(bound))
             segments = choose(search, optimize, kernel_instructions(search.program), tallies[-1])
-            staged, problem = _staged(search, segments)
-            for one in _forms(staged, problem):
+            staged = _staged(search, segments)
+            runs, in_place = tuple(segment.run for segment in segments), written_in_place(staged)
+            for one in _forms(staged, memory_problem(staged, runs, search.uses, in_place)):
                 if best is None or lower_bound(one) < best.plan.peak:
                     plan = self.known.plan(one)
                     if best is None or plan.peak < best.plan.peak:
-                        best = _Found(staged, tuple(segment.run for segment in segments), one, plan)
+                        best = _Found(staged, runs, in_place, one, plan)
         assert best is not None
         return self._planned(best, tallies)
 
@@ -101,8 +103,9 @@ class Schedules:
             program=best.program,
             runs=best.runs,
             problem=best.problem,
-            plan=best.plan,
-            checked=checked,
+            plan=with_state(best.plan, best.in_place),
+            checked=with_state(checked, best.in_place),
+            in_place=best.in_place,
             spent={"orders": self.orders.spent, "stages": stages, "offsets": best.plan.spent},
         )
 
@@ -126,8 +129,8 @@ def _forms(program: Program, problem: Problem) -> list[Problem]:
     return [problem, replace(problem, buffers=tuple(longer))]
 
 
-def _staged(search: Segments, segments: Sequence[Segment]) -> tuple[Program, Problem]:
-    """The program in these stages and the memory problem they pose."""
+def _staged(search: Segments, segments: Sequence[Segment]) -> Program:
+    """The program in these stages."""
     runs = [segment.run for segment in segments]
     rings = {name: rows for run in runs for name, rows in run.rings.items()}
     buffers = {
@@ -135,5 +138,4 @@ def _staged(search: Segments, segments: Sequence[Segment]) -> tuple[Program, Pro
         for name, buffer in search.program.buffers.items()
     }
     stages = tuple(Stage(segment.steps) for segment in segments)
-    staged = replace(search.program, stages=stages, buffers=buffers)
-    return staged, memory_problem(staged, runs, search.uses)
+    return replace(search.program, stages=stages, buffers=buffers)

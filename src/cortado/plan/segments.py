@@ -52,19 +52,17 @@ class Uses:
 
     @staticmethod
     def of(program: Program, steps: Sequence[Step]) -> "Uses":
-        whole = [] if program.pushed is not None else [tensor.buffer for tensor in program.inputs]
-        made, last = dict.fromkeys(whole, -1), dict.fromkeys(whole, -1)
+        made, last = dict.fromkeys(program.entering, -1), dict.fromkeys(program.entering, -1)
         for index, step in enumerate(steps):
             made[step.output] = index
             last.setdefault(step.output, index)
             for port in step.inputs:
                 if isinstance(port.source, str):
                     last[port.source] = index
-        for tensor in program.outputs:
-            last[tensor.buffer] = len(steps)
+        last |= dict.fromkeys(program.leaving, len(steps))
         if program.pushed is not None:  # how many rows came is asked after the last, too
             made[PUSHED_ROWS], last[PUSHED_ROWS] = 0, len(steps)
-        return Uses(made, last, {**made, **{name: -1 - position for position, name in enumerate(whole)}})
+        return Uses(made, last, {**made, **{name: -1 - position for position, name in enumerate(program.entering)}})
 
 
 Shape = tuple[tuple[tuple[int, Time, Time], ...], tuple[tuple[int, int, int], ...]]

@@ -13,9 +13,9 @@ from cortado.run.records import read_records
 from cortado.run.watch import Watch
 
 
-def _samples(inputs: bytes, count: int) -> bytes:
+def _samples(inputs: bytes, count: int, sequence: int) -> bytes:
     """What the harness takes."""
-    return count.to_bytes(4, "little") + inputs
+    return count.to_bytes(4, "little") + sequence.to_bytes(4, "little") + inputs
 
 
 def run_harness(
@@ -24,12 +24,16 @@ def run_harness(
     inputs: bytes,
     count: int,
     *,
+    sequence: int = 0,
     timeout: float = DEFAULT_TIMEOUT,
     plugin: Watch | None = None,
     arguments: Sequence[str] = (),
 ) -> BoardResult:
-    """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board."""
-    return run_elf(elf, board, _samples(inputs, count), timeout, plugin, arguments=arguments)
+    """Runs the model of an ELF file of `build_firmware` on `count` samples in one boot of the board.
+
+    A model with state is reset before the first, and where `sequence` is not 0 after every so many.
+    """
+    return run_elf(elf, board, _samples(inputs, count, sequence), timeout, plugin, arguments=arguments)
 
 
 def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: int) -> int:
@@ -39,12 +43,18 @@ def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: in
     return max(room, 0) // (input_bytes + said)
 
 
-def run_host(program: Path, inputs: bytes, count: int, *, timeout: float = DEFAULT_TIMEOUT) -> BoardResult:
+def run_host(
+    program: Path, inputs: bytes, count: int, *, sequence: int = 0, timeout: float = DEFAULT_TIMEOUT
+) -> BoardResult:
     """Runs the model of a program of `build_host` on `count` samples on this machine."""
     start = time.monotonic()
     try:
         done = subprocess.run(
-            [str(program.resolve())], input=_samples(inputs, count), capture_output=True, timeout=timeout, check=False
+            [str(program.resolve())],
+            input=_samples(inputs, count, sequence),
+            capture_output=True,
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise CortadoError(f"{program.name} did not finish within {timeout:g} s on this machine") from None

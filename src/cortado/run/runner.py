@@ -71,12 +71,14 @@ class BundleInfo:
     inputs: tuple[IO, ...]
     outputs: tuple[IO, ...]
     row_bytes: int = 0  # of the input, if it comes row by row
+    state: bool = False  # its samples are steps of sequences
 
     @property
     def entries(self) -> tuple[str, ...]:
         """The functions that firmware calls, without those for other forms of inputs and outputs."""
         verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
-        return tuple(f"{self.name}_{verb}" for verb in verbs)
+        reset = ("reset",) if self.state else ()
+        return tuple(f"{self.name}_{verb}" for verb in (*verbs, *reset))
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ def bundle_includes(folder: Path) -> list[Path]:
 def harness_source(info: BundleInfo) -> str:
     """The glue between a bundle and the harness that feeds it files."""
     name = info.name
+    reset = f"{name}_reset" if info.state else "NULL"
 
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
@@ -195,7 +198,7 @@ def harness_source(info: BundleInfo) -> str:
         run = f"NULL, output, NULL, {name}_reset, {name}_row, {name}_push, {info.row_bytes}"
     else:
         accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
-        run = f"input, output, {name}_run, NULL, NULL, NULL, 0"
+        run = f"input, output, {name}_run, {reset}, NULL, NULL, 0"
     return f"""#include "harness.h"
 #include "{name}.h"
 
@@ -322,18 +325,20 @@ def run_bundle(
     stores: StoreRules | None = None,
     timed: StoreRules | None = None,
     timeout: float | None = None,
+    sequence: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> RunResult:
     """Runs every sample, as many in one boot as the board has room for; on this machine, on all its cores.
 
-    `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With `stores`, every store on the
-    emulated board is compared with the rules; the first stray one is an error. With `timed`, the cycles of the first
-    sample are modelled, for each step of the rules. `progress` is told how many samples are done.
+    `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With state, samples are steps of
+    sequences, each `sequence` long, or all of them one: none is taken apart. With `stores`, every store on the emulated
+    board is compared with the rules; the first stray one is an error. With `timed`, the cycles of the first sample are
+    modelled, for each step of the rules. `progress` is told how many samples are done.
     """
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     if board is None:
-        return _run_on_cores(program, info, samples, timeout, progress)
+        return _run_on_cores(program, info, samples, timeout, sequence, progress)
     machine, watch = find_board(board), Watch(count=True) if count else None
     rules = stores or timed
     if rules is not None:
@@ -341,11 +346,15 @@ def run_bundle(
         watch = rules.watch(image, count=count, stores=stores is not None, timed=timed is not None)
     sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
     most = max(samples_per_boot(program, machine, *sizes), 1)
+    if info.state:
+        most = _whole_sequences(most, sequence or len(samples), board)
     boots = []
     for start in range(0, len(samples), most):
         group = samples[start : start + most]
         limit = _timeout(timeout, len(group))
-        done = run_harness(program, machine, _feed(group), len(group), timeout=limit, plugin=watch)
+        done = run_harness(
+            program, machine, _feed(group), len(group), sequence=sequence or 0, timeout=limit, plugin=watch
+        )
         if stores is not None and done.stores is not None:
             stores.check(done.stores)
         boots.append(done)
@@ -353,6 +362,16 @@ def run_bundle(
     result = _result(board, boots, info, len(samples))
     flow = boots[0].flow if boots else None
     return result if flow is None else replace(result, work=_work(program, flow, core_of(info.target, board)))
+
+
+def _whole_sequences(most: int, length: int, board: Machine) -> int:
+    """Of the samples that a boot has room for, those of whole sequences: state is lost with the board's memory."""
+    if most < length:
+        raise CortadoError(
+            f"a sequence of {length} steps does not fit {board.value}, which has room for the inputs and outputs of "
+            f"{most}; give it shorter ones (--sequence {most}), or fewer samples"
+        )
+    return most - most % length
 
 
 def core_of(target: CortexMTargetConfig, board: Machine) -> CortexM:
@@ -370,15 +389,20 @@ def _run_on_cores(
     info: BundleInfo,
     samples: Sequence[Sequence[ArrayType]],
     timeout: float | None,
+    sequence: int | None,
     progress: Callable[[int], None],
 ) -> RunResult:
     """One process after the other on each core of this machine, with a group of samples for each."""
     cores = len(os.sched_getaffinity(0))
     size = max(min(GROUP, -(-len(samples) // cores)), 1)
+    if info.state:  # whole sequences
+        length = sequence or max(len(samples), 1)
+        size = -(-size // length) * length
     groups = [samples[start : start + size] for start in range(0, len(samples), size)]
 
     def run(group: Sequence[Sequence[ArrayType]]) -> Said:
-        return run_host(program, _feed(group), len(group), timeout=_timeout(timeout, len(group))).said
+        limit = _timeout(timeout, len(group))
+        return run_host(program, _feed(group), len(group), sequence=sequence or 0, timeout=limit).said
 
     outputs: list[list[ArrayType]] = []
     traces = []

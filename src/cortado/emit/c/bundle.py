@@ -10,6 +10,7 @@ from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text
 from cortado.emit.c.readme import readme_text
 from cortado.emit.c.source import FLOAT_SOURCES, Source
+from cortado.emit.c.state import state_in_c
 from cortado.emit.c.tables import build_tables
 from cortado.plan.planned import Planned
 
@@ -29,11 +30,12 @@ def emit_c(planned: Planned) -> Bundle:
     name = c_identifier(planned.program.name)
     layers = Layers(name, frozenset(planned.program.cores))
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
+    state = state_in_c(planned, layers.arrays)
     sources = sorted({"cortado_run.c", *FLOAT_SOURCES, *layers.sources})
     arrays = layers.arrays
     files = {
         f"{name}.h": header_text(planned),
-        f"{name}.c": Source(planned, layers, tables).text(),
+        f"{name}.c": Source(planned, layers, tables, state).text(),
         f"{name}_data.h": arrays.header(),
         f"{name}_data.c": arrays.source(),
         "CMakeLists.txt": cmake_text(name, sources),

@@ -9,6 +9,7 @@ from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.data import c_type, float_text
 from cortado.emit.c.rows import rows_facts, rows_functions
+from cortado.emit.c.state import state_facts, state_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
@@ -70,7 +71,7 @@ extern "C" {{
 #endif
 
 {_facts(planned, upper)}
-{_functions(planned.program)}
+{state_functions(planned)}{_functions(planned.program)}
 #ifdef __cplusplus
 }}
 #endif
@@ -101,7 +102,7 @@ def _facts(planned: Planned, upper: str) -> str:
 #define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
-{rows_facts(planned)}{_MEANING}
+{rows_facts(planned)}{state_facts(planned)}{_MEANING}
 
 {tensors}
 """

@@ -87,7 +87,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         name = self.name
         if self.program.pushed is not None:
             return self._running_rows()
-        return _paragraph(
+        return self._state() + _paragraph(
             f"`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its "
             "inputs. It returns 0; or 1, having done nothing, if the arena is NULL or not aligned to "
             f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that there "
@@ -105,6 +105,17 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"input. The last `{name}_push` takes the longest: it runs what needs all rows. Nothing is allocated, and "
             "no C library is needed but memcpy, memset and memmove."
         )
+
+    def _state(self) -> str:
+        if not self.program.state:
+            return ""
+        buffers = ", ".join(f"`{plain(one.name)}`" for one in self.program.state)
+        text = _paragraph(
+            f"This network has state ({buffers}) in the first `{self.upper}_STATE_BYTES` bytes of the arena, which "
+            f"have to last from run to run. Call `{self.name}_reset(arena)` before the first `{self.name}_run`, and "
+            "wherever a new sequence begins."
+        )
+        return f"{text}\n\n"
 
     def _tables(self) -> str:
         work = "run" if self.program.pushed is None else "push"

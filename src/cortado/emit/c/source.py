@@ -11,6 +11,7 @@ from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.rows import quantize_row_text, rows_text
+from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
 from cortado.emit.c.text import guarded, listed
 from cortado.plan.planned import Planned
@@ -28,6 +29,7 @@ class Source:
     planned: Planned
     layers: Layers
     tables: Tables
+    state: StateInC
 
     @property
     def program(self) -> Program:
@@ -48,7 +50,7 @@ class Source:
     def _head(self) -> str:
         return f"""{banner(self.program, "the network as tables, and what runs them")}
 #include "{self.name}.h"
-{"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}
+{"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
 #include "cortado_run.h"
 #include "{self.name}_data.h"
 
@@ -131,7 +133,7 @@ static const cortado_program_t program = {{
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         return f"""/* ---- the network ---- */
 
-{self._accessor("input", self.program.inputs, const="")}
+{self.state.functions}{self._accessor("input", self.program.inputs, const="")}
 int {self.name}_run(void *arena)
 {{
     cortado_state_t state[{longest}]; /* of the longest stage */
@@ -142,7 +144,7 @@ int {self.name}_run(void *arena)
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }}
-#ifdef CORTADO_PROFILE
+{self.state.keep}#ifdef CORTADO_PROFILE
     {self.name}_profile({self.upper}_STEPS);
 #endif
     return 0;

@@ -9,19 +9,33 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ExportGraphSignature
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.ir.facts import DEBUG_HANDLE, MODULE_STACK, SOURCE_FN, STACK_TRACE, TORCH_FN, VALUE, dtype
-from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape
+from cortado.ir.facts import (
+    DEBUG_HANDLE,
+    INITIALIZED,
+    MODULE_STACK,
+    SOURCE_FN,
+    STACK_TRACE,
+    STATE,
+    TORCH_FN,
+    VALUE,
+    dtype,
+)
+from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
 from cortado.ir.op import Operator, operator_of, overload, shaped_call
 from cortado.ir.portable import FLOAT, is_float
 from cortado.ir.portable import operands as float_operands
+from cortado.ops.reshape import VIEW
+from cortado.ops.slice import SLICE
 
 METHOD = "forward"
+WRITE_BACK = "aten::copy_"  # what ExecuTorch adds for each buffer that lasts from call to call
 
 
 UNEVEN_SCRATCH = (
@@ -37,6 +51,7 @@ def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
     for node in program.graph_module.graph.nodes:
         builder.copy(node)
     limits = (*builder.limits, *([UNEVEN_SCRATCH] if builder.uneven_scratch else []))
+    builder.calls += [WRITE_BACK] * len(state_inputs(program))
     return Edge(_edge_program(program, builder.module), tuple(builder.calls), builder.scratch, limits)
 
 
@@ -71,6 +86,8 @@ class _EdgeBuilder:
         if is_float(node):
             self._copy_float(node)
             return
+        if node.op == "output":
+            self._own_state(node)
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is None:
             self.new[node] = self.module.graph.node_copy(node, lambda n: self.new[n])
@@ -83,6 +100,20 @@ class _EdgeBuilder:
         self.new[node] = add(operator, **arguments) if write is None else write(arguments, add, self.target)
         if shape(self.new[node]) != shape(node):
             raise CortadoError(f"{describe(node)} has shape {shape(node)}, and in the .pte {shape(self.new[node])}")
+
+    def _own_state(self, output: Node) -> None:
+        """State that gets what another buffer held gets a copy of it: that buffer may be written to before."""
+        returned: Any = output.args[0]
+        state = [node for node in output.graph.nodes if node.op == "placeholder" and STATE.known(node)]
+        for result in returned[len(returned) - len(state) :]:
+            source = result
+            while source.op == "call_function" and operator_of(source.target) is VIEW:
+                source = source.all_input_nodes[0]
+            if source in state:
+                sizes = shape(result) or (1,)
+                flat = self._add(result, VIEW, self=self.new[result], size=list(sizes))
+                whole = self._add(result, SLICE, self=flat, dim=0, start=0, end=sizes[0], step=1)
+                self.new[result] = self._add(result, VIEW, self=whole, size=list(shape(result)))
 
     def _copy_float(self, node: Node) -> None:
         """A float call as the calls of portable kernels that ExecuTorch makes of it."""
@@ -178,6 +209,11 @@ class Signature(ExportGraphSignature):
         return super().inputs_to_buffers
 
 
+def state_inputs(program: ExportedProgram) -> list[Node]:
+    """The inputs that stand for state; their new values are the last outputs, in the same order."""
+    return [node for node in user_inputs(program) if STATE.known(node)]
+
+
 def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> ExportedProgram:
     from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 
@@ -188,19 +224,67 @@ def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> Exp
     returned = output_node(module.graph).args[0]
     for spec, node in zip(signature.output_specs, returned, strict=True):  # type: ignore[arg-type]
         spec.arg = type(spec.arg)(name=node.name)  # type: ignore[call-arg]
+    state = {STATE.must(node).buffer: node for node in state_inputs(program)}
+    if state:
+        _write_back(module, signature, state)
     for number, node in enumerate(module.graph.nodes, start=1):
         DEBUG_HANDLE.note(node, number)
     return ExportedProgram(
         root=module,
         graph=module.graph,
         graph_signature=signature,
-        state_dict=_plain_constants(program, module),
+        state_dict=_plain_constants(program, module) | {key: STATE.must(state[key]).initial for key in state},
         range_constraints={},
-        module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
+        module_call_graph=_without_state(program, len(state)),
+        example_inputs=_user_example(program, len(state)),
         constants=dict(program.constants),
         verifiers=[EXIREdgeDialectVerifier(class_only=True)],
     )
+
+
+def _write_back(module: torch.fx.GraphModule, signature: Signature, state: Mapping[str, Node]) -> None:
+    """State as torch.export writes it down: buffers with initial values, and first among the outputs what becomes of
+    them."""
+    names = {node.name: buffer for buffer, node in state.items()}
+    signature.input_specs[:] = [
+        InputSpec(InputKind.BUFFER, spec.arg, names[spec.arg.name], persistent=True) if spec.arg.name in names else spec
+        for spec in signature.input_specs
+    ]
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and node.name in names:
+            INITIALIZED.note(node, True)
+    given = len(signature.output_specs) - len(state)
+    specs = signature.output_specs
+    mutations = [
+        OutputSpec(OutputKind.BUFFER_MUTATION, spec.arg, buffer)
+        for spec, buffer in zip(specs[given:], state, strict=True)
+    ]
+    signature.output_specs[:] = [*mutations, *specs[:given]]
+    output = output_node(module.graph)
+    returned: Any = output.args[0]
+    output.args = ((*returned[given:], *returned[:given]),)
+
+
+def _without_state(program: ExportedProgram, count: int) -> list[ModuleCallEntry]:
+    """How the method is called: with the user's inputs and outputs alone."""
+    if not count:
+        return program.module_call_graph
+    given = len(outputs(program)) - count
+    signature = ModuleCallSignature(
+        inputs=[],
+        outputs=[],
+        in_spec=pytree.tree_structure(_user_example(program, count)),
+        out_spec=pytree.tree_structure(tuple(0 for _ in range(given)) if given > 1 else 0),
+    )
+    return [ModuleCallEntry(fqn="", signature=signature)]
+
+
+def _user_example(program: ExportedProgram, count: int) -> Any:
+    """The example without what stands for state, which comes last."""
+    if not count or program.example_inputs is None:
+        return program.example_inputs
+    args, kwargs = program.example_inputs
+    return tuple(args[:-count]), kwargs
 
 
 def _plain_constants(program: ExportedProgram, module: torch.fx.GraphModule) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.emit.pte.edge import edge_manager, to_edge
+from cortado.emit.pte.edge import edge_manager, state_inputs, to_edge
 from cortado.emit.pte.planning import planning_pass
 from cortado.emit.pte.tools import make_etrecord
 from cortado.emit.pte.values import calls_of, check_calls, serialize, share_values
@@ -57,7 +58,7 @@ def emit_pte(
     share_values(method)
     check_calls(edge.calls, method)
     return Pte(
-        data=serialize(finished.executorch_program),
+        data=serialize(finished.executorch_program, finished._emitter_output.mutable_data),
         arena_bytes=sum(method.non_const_buffer_sizes),
         scratch_bytes=edge.scratch_bytes,
         portable_operators=tuple(sorted({name for name in calls_of(method) if not name.startswith("cortex_m::")})),
@@ -72,23 +73,28 @@ def _to_executorch(edge: ExportedProgram, text: str) -> Any:
     from executorch.exir import ExecutorchBackendConfig
 
     manager = edge_manager(edge, {METADATA_METHOD: text})
-    return manager.to_executorch(
-        ExecutorchBackendConfig(
-            memory_planning_pass=planning_pass(),
-            extract_delegate_segments=False,
+    with warnings.catch_warnings():
+        # Told of every buffer that is written to, whether or not its initial values go into the file.
+        warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
+        return manager.to_executorch(
+            ExecutorchBackendConfig(
+                memory_planning_pass=planning_pass(),
+                extract_delegate_segments=False,
+            )
         )
-    )
 
 
 def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any]) -> dict[str, Any]:
     from cortado import __version__
 
+    state = state_inputs(program)
+    given = len(outputs(program)) - len(state)
     text = metadata_text(
         target=target.target_string,
         version=__version__,
         layout=LAYOUT,
-        inputs=tuple(_input_qparams(node) for node in user_inputs(program)),
-        outputs=tuple(_output_qparams(node) for node in outputs(program)),
+        inputs=tuple(_input_qparams(node) for node in user_inputs(program) if node not in state),
+        outputs=tuple(_output_qparams(node) for node in outputs(program)[:given]),
     )
     return {**metadata, **json.loads(text)}
 

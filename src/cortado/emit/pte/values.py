@@ -84,9 +84,9 @@ def check_calls(calls: Sequence[str], method: Any) -> None:
         )
 
 
-def serialize(program: Any) -> bytes:
+def serialize(program: Any, initial: Any = None) -> bytes:
+    """The bytes of a program; `initial` are the buffers' values, which the runtime copies when it loads a method."""
     from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
 
-    return bytes(
-        serialize_pte_binary(PTEFile(program=program), segment_alignment=ALIGNMENT, constant_tensor_alignment=ALIGNMENT)
-    )
+    file = PTEFile(program=program, mutable_data=initial)
+    return bytes(serialize_pte_binary(file, segment_alignment=ALIGNMENT, constant_tensor_alignment=ALIGNMENT))

@@ -1,0 +1,126 @@
+"""What lasts from run to run, in C: MODEL_reset, which gives it its initial values, and what takes its place at the end
+of a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cortado.base.names import c_identifier, identifier_part, plain
+from cortado.emit.c.data import Arrays, Reader
+from cortado.emit.c.tables import at
+from cortado.emit.c.text import LONGEST_TITLE, comment
+from cortado.plan.planned import GUARD_BYTES, Planned, moved
+from cortado.plan.program import Kept
+
+
+@dataclass(frozen=True)
+class StateInC:
+    """The pieces of MODEL.c that are about state; all are empty where there is none."""
+
+    include: str = ""
+    functions: str = ""
+    keep: str = ""  # the line of MODEL_run
+
+
+def state_in_c(planned: Planned, arrays: Arrays) -> StateInC:
+    """`arrays` collects the initial values; where they are all the same, there is no need of an array."""
+    if not planned.program.state:
+        return StateInC()
+    name = c_identifier(planned.program.name)
+    resets = [_reset(planned, kept, arrays) for kept in planned.program.state]
+    moves = [_keep(planned, kept) for kept in moved(planned)]
+    keep = f"""/* When all steps are done, and nobody reads the last values any more, the new ones take their place. */
+static void keep_state(uint8_t *base)
+{{
+{_lines(moves)}
+}}
+
+"""
+    return StateInC(
+        include="\n#include <string.h>\n",
+        functions=f"""/* ---- state: what lasts from run to run ---- */
+
+void {name}_reset(void *arena)
+{{
+    uint8_t *base = (uint8_t *)arena;
+    if (arena == NULL || (uintptr_t)arena % {name.upper()}_ARENA_ALIGN != 0) {{
+        return;
+    }}
+{_lines(resets)}
+}}
+
+{keep if moves else ""}""",
+        keep="    keep_state((uint8_t *)arena);\n" if moves else "",
+    )
+
+
+def _lines(calls: Sequence[str]) -> str:
+    return "\n".join(f"    {call}" for call in calls)
+
+
+def _reset(planned: Planned, kept: Kept, arrays: Arrays) -> str:
+    data = kept.initial.data
+    place, what = f"base + {at(planned, kept.tensor.buffer)}", comment(plain(kept.name)[:LONGEST_TITLE])
+    if data.dtype == np.int8 and (data == data.flat[0]).all():
+        return f"memset({place}, {int(data.flat[0]) & 0xFF}, {data.nbytes}u); {what}"
+    reader = Reader(step=kept.tensor.node, label=plain(kept.name), field="initial values", kernel=RESET)
+    array = arrays.add(kept.initial, f"{identifier_part(kept.name) or 'state'}_initial", reader, arrays.every)
+    return f"memcpy({place}, {array}, {data.nbytes}u); {what}"
+
+
+RESET = "the reset of state"
+
+
+def _keep(planned: Planned, kept: Kept) -> str:
+    place, source = at(planned, kept.tensor.buffer), at(planned, kept.source)
+    return f"memcpy(base + {place}, base + {source}, {kept.initial.data.nbytes}u);"
+
+
+def state_facts(planned: Planned) -> str:
+    """The macros of MODEL.h."""
+    if not planned.program.state:
+        return ""
+    upper = c_identifier(planned.program.name).upper()
+    about = comment(
+        f"State: the first {upper}_STATE_BYTES bytes of the arena last from run to run; the rest may be used for "
+        f"anything between two runs. {_listed(planned)}"
+    )
+    return f"""{about}
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define {upper}_STATE_BYTES {_top(planned, GUARD_BYTES)}
+#else
+#define {upper}_STATE_BYTES {_top(planned, 0)}
+#endif
+
+"""
+
+
+def _top(planned: Planned, guard: int) -> int:
+    offsets = planned.checked.offsets if guard else planned.plan.offsets
+    return max(offsets[one.tensor.buffer] + guard + one.initial.data.nbytes for one in planned.program.state)
+
+
+def _listed(planned: Planned) -> str:
+    """In words: every buffer, its place and what its codes mean."""
+    return " ".join(f"{plain(one.name)[:LONGEST_TITLE]}: {_described(planned, one)}." for one in planned.program.state)
+
+
+def _described(planned: Planned, kept: Kept) -> str:
+    tensor, first = kept.tensor, planned.plan.offsets[kept.tensor.buffer]
+    scale = (
+        "" if tensor.qparams is None else f", scale {tensor.qparams.scale:.9g}, zero point {tensor.qparams.zero_point}"
+    )
+    return f"{tensor.dtype} {list(tensor.shape)}, bytes {first} to {first + kept.initial.data.nbytes - 1}{scale}"
+
+
+def state_functions(planned: Planned) -> str:
+    """The declarations of MODEL.h."""
+    if not planned.program.state:
+        return ""
+    name = c_identifier(planned.program.name)
+    about = comment(
+        f"Gives state its initial values: call it before the first {name}_run, and wherever a new sequence begins. "
+        f"It does nothing if the arena is NULL or not aligned to {name.upper()}_ARENA_ALIGN bytes."
+    )
+    return f"{about}\nvoid {name}_reset(void *arena);\n\n"

@@ -1,0 +1,221 @@
+"""Buffers that forward changes: what is kept of them, with which scale, and what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cortado.api import prepare, prepare_qat
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.frontend.export import capture
+from cortado.options import DEFAULTS, Options
+from cortado.passes import CortexMPassManager
+from cortado.plan.lowered import LoweredGraph, after, from_bytes, lowered_graph, run_reference, to_bytes
+from helpers.stateful import STATEFUL, decibels, eager_steps
+
+
+class Buffered(nn.Module):
+    """A function of a step, with float buffers that are given by name."""
+
+    def __init__(self, function: Callable[..., Any], **buffers: Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(self, x)
+
+
+def lowered(model: nn.Module, steps: Tensor, options: Options = DEFAULTS) -> LoweredGraph:
+    quantized = prepare(model, (steps[:1],), steps, name="net", options=options).quantized
+    target = from_target_string("cortex-m4")
+    return lowered_graph(CortexMPassManager(quantized.program(), target_config=target).transform())
+
+
+def run_steps(graph: LoweredGraph, steps: Tensor) -> list[Tensor]:
+    """The reference, step by step."""
+    state, found = None, []
+    for step in steps:
+        values = run_reference(graph, [step[None]], state)
+        state = after(graph, values)
+        found.append([values[name] for name in graph.outputs])
+    return [torch.cat(values) for values in zip(*found, strict=True)]
+
+
+def keep(self: Any, x: Tensor) -> Tensor:
+    self.h = 0.5 * self.h + 0.5 * x
+    return self.h * 2.0
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_state_goes_in_and_comes_out_in_one_scale(name: str) -> None:
+    one = STATEFUL[name]
+    graph = lowered(one.model(), one.steps(64, seed=3))
+    assert tuple(state.buffer for state in graph.state) == one.buffers
+    assert len(graph.inputs) == 1
+    for state in graph.state:
+        value, source = graph.values[state.name], graph.values[state.source]
+        assert (value.shape, value.dtype, value.qparams) == (source.shape, torch.int8, source.qparams)
+        assert value.qparams is not None
+        initial = (state.initial.float() - value.qparams.zero_point) * value.qparams.scale
+        wanted = dict(one.model().named_buffers())[state.buffer]
+        assert float((initial - wanted).abs().max()) <= value.qparams.scale / 2 + 1e-6
+    again = from_bytes(to_bytes(graph))
+    assert [(s.buffer, s.name, s.source) for s in again.state] == [(s.buffer, s.name, s.source) for s in graph.state]
+    steps = one.steps(8)
+    assert all(torch.equal(a, b) for a, b in zip(run_steps(again, steps), run_steps(graph, steps), strict=True))
+
+
+@pytest.mark.parametrize(
+    "name", [lambda y: y.chunk(2, 1)[1], lambda y: y.type_as(y), lambda y: functional.dropout(y, 0.5, False)]
+)
+def test_writes_through_other_names_are_seen_and_the_module_is_left_as_it_was(name: Callable[..., Tensor]) -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        name(self.kept).mul_(0.5).add_(x[:, :1])
+        return x + self.kept
+
+    model = Buffered(forward, kept=torch.ones(1, 8))
+    steps = torch.randn(48, 8, generator=torch.Generator().manual_seed(0))
+    graph = lowered(model, steps)
+    assert torch.equal(model.get_buffer("kept"), torch.ones(1, 8))
+    assert decibels(eager_steps(model, steps)[0], run_steps(graph, steps)[0].numpy()) > 27
+
+
+def test_initial_values_beyond_what_becomes_of_them_keep_a_scale_of_their_own() -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        y = x + self.h
+        self.h = torch.sigmoid(x)
+        return y
+
+    model = Buffered(forward, h=torch.full((1, 8), 5.0))
+    steps = torch.randn(48, 8, generator=torch.Generator().manual_seed(0))
+    graph = lowered(model, steps)
+    value = graph.values[graph.state[0].name].qparams
+    assert value is not None
+    assert value.scale == pytest.approx(5 / 255, rel=0.05)
+    found = run_steps(graph, steps)[0]
+    assert decibels(eager_steps(model, steps)[0][1:], found[1:].numpy()) > 24
+
+
+def test_calibration_is_one_sequence_or_several() -> None:
+    """What builds up over a sequence is only seen in one that is long."""
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        self.sum = self.sum + x
+        return self.sum * 1.0
+
+    steps = torch.ones(64, 8)
+    scales = []
+    for sequence in (None, 8):
+        graph = lowered(Buffered(forward, sum=torch.zeros(1, 8)), steps, Options(sequence=sequence))
+        value = graph.values[graph.state[0].name].qparams
+        assert value is not None
+        scales.append(value.scale)
+    assert scales[0] == pytest.approx(64 / 255, rel=0.05)
+    assert scales[1] == pytest.approx(8 / 255, rel=0.05)
+
+
+def test_an_exported_program_keeps_its_state() -> None:
+    steps = STATEFUL["average"].steps(48)
+    model = STATEFUL["average"].model()
+    graph = lowered(torch.export.export(model, (steps[:1],), strict=False), steps)  # type: ignore[arg-type]
+    assert [state.buffer for state in graph.state] == ["h"]
+    assert decibels(eager_steps(model, steps)[0], run_steps(graph, steps)[0].numpy()) > 23
+
+
+def count(self: Any, x: Tensor) -> Tensor:
+    self.calls += 1
+    return x * self.calls
+
+
+def grow(self: Any, x: Tensor) -> Tensor:
+    self.h = torch.cat([self.h, x], 1)
+    return self.h.sum(1, keepdim=True)
+
+
+def train(self: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        self.weight.mul_(0.5)
+    y: Tensor = x * self.weight
+    return y
+
+
+class Trained(Buffered):
+    def __init__(self) -> None:
+        super().__init__(train)
+        self.weight = nn.Parameter(torch.ones(1, 8))
+
+
+class Shared(Buffered):
+    """Two names of one memory."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda self, x: self.both(x), h=torch.zeros(2, 8))
+        self.register_buffer("part", self.get_buffer("h")[:1])
+
+    def both(self, x: Tensor) -> Tensor:
+        self.get_buffer("h").mul_(0.5)
+        return x + self.get_buffer("part")
+
+
+def swap(self: Any, x: Tensor) -> Tensor:
+    self.a, self.b = self.b, self.a
+    return x + self.a
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (Buffered(count, calls=torch.zeros((), dtype=torch.int64)), r"changes the buffer 'calls', which holds int64"),
+        (Buffered(grow, h=torch.zeros(1, 8)), r"gives the buffer 'h' the shape \[1, 16\], expected that it keeps"),
+        (Trained(), "changes the parameter 'weight'"),
+        (Shared(), "changes 'h', which shares its memory with 'part'"),
+        (Buffered(swap, a=torch.zeros(1, 8), b=torch.ones(1, 8)), "'a', 'b' exchange their values"),
+    ],
+    ids=["integers", "grows", "parameter", "shared", "exchange"],
+)
+def test_what_can_not_be_kept_is_refused_by_name_and_line(model: nn.Module, reason: str) -> None:
+    steps = torch.randn(33, 8)
+    with pytest.raises(CortadoError, match=reason) as caught:
+        prepare(model, (steps[:1],), steps, name="net").compile("cortex-m4")
+    assert __file__ in str(caught.value) or "exchange" in str(caught.value)
+
+
+def test_training_with_quantization_keeps_no_state() -> None:
+    with pytest.raises(CortadoError, match=r"changes 'h', which would have to last .* can't have state so far"):
+        prepare_qat(Buffered(keep, h=torch.zeros(1, 8)), (torch.randn(1, 8),))
+
+
+def test_an_attribute_that_is_no_buffer_is_told_of() -> None:
+    class Attribute(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.h = torch.zeros(1, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.h = 0.5 * self.h + x
+            return self.h * 2.0
+
+    steps = torch.randn(33, 8)
+    with (
+        pytest.warns(UserWarning, match="assigned during export"),
+        pytest.raises(CortadoError, match="register_buffer"),
+    ):
+        prepare(Attribute(), (steps[:1],), steps, name="net")
+
+
+def test_what_no_output_depends_on_is_not_kept() -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen = self.seen + x
+        return x * 2.0
+
+    model = Buffered(forward, calls=torch.zeros((), dtype=torch.int64), seen=torch.zeros(1, 8))
+    captured = capture(model, (torch.randn(1, 8),))
+    assert [state.name for state in captured.state] == ["calls", "seen"]
+    assert lowered(model, torch.randn(33, 8)).state == ()
