@@ -1,22 +1,44 @@
 """Cortado compiles PyTorch models ahead of time for Arm Cortex-M microcontrollers."""
 
 import importlib
+import logging
 from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = ["Compiled", "CortadoError", "Model", "Options", "__version__", "compile", "prepare", "prepare_qat"]
+__all__ = [
+    "Artifact",
+    "Compiled",
+    "CortadoError",
+    "CortadoWarning",
+    "Model",
+    "Options",
+    "__version__",
+    "compile",
+    "load",
+    "prepare",
+    "prepare_qat",
+]
 
 _HOMES = {
-    **dict.fromkeys(("compile", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
+    **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
+    "Artifact": "artifact.opened",
     "Options": "options",
+    "CortadoWarning": "base.errors",
     "CortadoError": "base.errors",
 }
 _MODULES = frozenset({"api", "options"})  # that a user is told of
 
 
+def quiet_libraries() -> None:
+    """Torch's libraries log deprecations and missing GPU code on import, which a user can do nothing about."""
+    for library in ("torch.utils._pytree", "torchao"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+
+
 def __getattr__(name: str) -> Any:
     """`cortado.compile`, `cortado.api` and their like, imported on first use: torch takes seconds."""
+    quiet_libraries()
     if name in _MODULES:
         return importlib.import_module(f"cortado.{name}")
     if name in _HOMES:

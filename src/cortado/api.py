@@ -31,6 +31,7 @@ from cortado.artifact.opened import (
 )
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report, TensorReport
+from cortado.artifact.summary import html_summary, sizes
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
 from cortado.base.findings import Finding
@@ -85,7 +86,7 @@ class Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compiled:
     """One model for one target: artifacts in memory. Without a C bundle (see Options.allow_float) there is a .pte."""
 
@@ -100,6 +101,14 @@ class Compiled:
     options: Options
     report: Report
     first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{value} {what}" for what, value in sizes(self.report))
+        return f"<Compiled {self.name} for {self.target.target_string}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_summary(self.report)
 
     def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
         """The .pte with the example input and the outputs it must give."""
@@ -198,7 +207,7 @@ def _example_file(tensors: Sequence[TensorReport], example: Inputs) -> bytes:
     return npz_bytes({tensor.name: value.detach().numpy() for tensor, value in zip(tensors, example, strict=True)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Model:
     """A model that was captured and quantized once, to be compiled for any number of targets."""
 
@@ -207,6 +216,10 @@ class Model:
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
     progress: Progress
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(str(list(value.shape)) for value in self.quantized.example_inputs)
+        return f"<Model {self.name}: quantized, inputs {shapes}; compile(target) is next>"
 
     def compile(
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
@@ -426,12 +439,20 @@ def compile(
     calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
     name: str | None = None,
     options: Options = DEFAULTS,
+    labels: Sequence[str] | None = None,
+    progress: Progress = lambda phase: None,
 ) -> Compiled:
     """A model for one target: by default the core of the options' chip, or any core. `calibration` are a few typical
     inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has
-    quantized needs none."""
+    quantized needs none. `labels` name the classes; `progress` is told each phase."""
     config = _config(target, options)  # before the seconds that quantization takes
-    return prepare(model, example_inputs, calibration, name, options=options).compile(config, options)
+    prepared = prepare(model, example_inputs, calibration, name, labels, progress, options)
+    return prepared.compile(config, options)
+
+
+def load(folder: str | Path, *, trust: bool = False) -> Artifact:
+    """The compiled model in a folder. With `trust`, one that another installation wrote may run on this machine."""
+    return Artifact.open(Path(folder), trust=trust)
 
 
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:
@@ -445,4 +466,4 @@ def _config(target: str | CortexMTargetConfig | None, options: Options) -> Corte
     return config
 
 
-__all__ = ["Compiled", "Model", "Options", "compile", "prepare", "prepare_qat"]
+__all__ = ["Compiled", "Model", "Options", "compile", "load", "prepare", "prepare_qat"]

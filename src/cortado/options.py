@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from cortado.base.chips import Chip
+from cortado.base.chips import Chip, find_chip
 from cortado.base.errors import CortadoError
 
 
@@ -47,7 +47,10 @@ class InputLayout(Enum):
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile. Budgets are in bytes; None means no limit, or with a chip what it has."""
+    """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
+
+    Budgets are in bytes; None means no limit, or with a chip what it has.
+    """
 
     optimize: Optimize = Optimize.BALANCED
     border: Border = Border.INT8
@@ -82,18 +85,34 @@ class Options:
             "calibration_method": CalibrationMethod,
         }
         for name, kind in kinds.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                known = ", ".join(str(member) for member in kind)
-                raise CortadoError(f"{name}={value!r} is no {kind.__module__}.{kind.__name__}; expected one of {known}")
+            self._set(name, _member(name, getattr(self, name), kind))
         for name in ("ram_budget", "flash_budget"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, int):
-                raise CortadoError(f"{name}={value!r} is no number of bytes; expected an int, or None for no limit")
+            self._set(name, parse_bytes(value) if isinstance(value, str) else value)
+            if value is not None and not isinstance(value, int | str):
+                raise CortadoError(
+                    f"{name}={value!r} is no number of bytes; expected an int, a text such as '256K', or None"
+                )
         if self.sequence is not None and (not isinstance(self.sequence, int) or self.sequence < 1):
             raise CortadoError(f"sequence={self.sequence!r} is no number of steps; expected 1 or more, or None")
+        if isinstance(self.chip, str):
+            self._set("chip", find_chip(self.chip))
         if self.chip is not None and not isinstance(self.chip, Chip):
-            raise CortadoError(f"chip={self.chip!r} is no Chip; expected one of cortado.base.chips.find_chip(name)")
+            raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
+
+    def _set(self, name: str, value: object) -> None:
+        """Texts, as on the command line, become what they stand for while the options are made."""
+        object.__setattr__(self, name, value)
+
+
+def _member(name: str, value: object, kind: type[Enum]) -> Enum:
+    if isinstance(value, kind):
+        return value
+    known = {str(member.value): member for member in kind}
+    if isinstance(value, str) and value in known:
+        return known[value]
+    texts = ", ".join(repr(text) for text in known)
+    raise CortadoError(f"{name}={value!r}: expected one of {texts}, or {kind.__module__}.{kind.__name__}")
 
 
 DEFAULTS = Options()

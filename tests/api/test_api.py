@@ -1,5 +1,6 @@
 """The Python interface."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,11 @@ import torch
 
 import cortado
 from cortado.api import Compiled, Options, prepare
+from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.frontend.export import check_batches
+from cortado.options import Border, Optimize
 from helpers.single import images, small_net
 
 
@@ -81,14 +84,30 @@ def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimize": "ram"}, "optimize='ram' is no cortado.options.Optimize; expected one of Optimize.RAM, "),
-        ({"border": "float"}, "border='float' is no cortado.options.Border; expected one of Border.INT8, "),
-        ({"ram_budget": "4K"}, "ram_budget='4K' is no number of bytes; expected an int"),
+        ({"optimize": "RAM"}, "optimize='RAM': expected one of 'ram', 'balanced', 'time', or cortado.options.Optimize"),
+        ({"border": 8}, "border=8: expected one of 'int8', 'float', or cortado.options.Border"),
+        ({"ram_budget": "4Q"}, "'4Q' is not a size; expected bytes, as in 262144, 256K or 1M"),
+        ({"ram_budget": 4.5}, "ram_budget=4.5 is no number of bytes; expected an int, a text such as '256K'"),
+        ({"chip": 3}, "chip=3 is no chip; expected a name such as 'stm32l4r5'"),
     ],
 )
 def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CortadoError, match=message):
         Options(**options)
+
+
+def test_options_may_be_the_texts_of_the_command_line() -> None:
+    told = Options(optimize="ram", border="float", ram_budget="4K", chip="rp2040")  # type: ignore[arg-type]
+    assert told == Options(optimize=Optimize.RAM, border=Border.FLOAT, ram_budget=4096, chip=find_chip("rp2040"))
+
+
+@pytest.mark.host
+def test_what_is_printed_at_a_prompt_is_short(compiled: Compiled) -> None:
+    assert re.fullmatch(r"<Compiled \w+ for cortex-m4: [\d,]+ bytes RAM, [\d,]+ bytes weights, .*>", repr(compiled))
+    assert compiled._repr_html_().count("<tr>") >= 3
+    run = compiled.run(images()[1][0], on="host")
+    assert repr(run) == "<Checked: 1 sample on host, bit-exact>"
+    assert len(repr(prepare(small_net(), images()[0], images(), name="net"))) < 120
 
 
 def test_a_prepared_model_takes_a_target_by_name() -> None:

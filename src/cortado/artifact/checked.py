@@ -11,7 +11,7 @@ from cortado.run.runner import RunResult
 Samples = list[list[ArrayType]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Checked:
     """A run and what the reference says it must give."""
 
@@ -20,6 +20,12 @@ class Checked:
     values: Samples  # the outputs of each sample as real numbers, in the model's layout
     real: bool = False  # the run gave real numbers itself: the .pte, whose outputs are float
     tolerance: float = 0.0  # as part of an output's largest magnitude; above zero only with float operators
+
+    def __repr__(self) -> str:
+        count = len(self.expected)
+        exact = "bit-exact" if self.bit_exact else f"{self.exact_samples} of them bit-exact"
+        counted = "" if self.result.instructions is None else f", {self.result.instructions:,} instructions"
+        return f"<Checked: {count} sample{'s' if count != 1 else ''} on {self.result.on}, {exact}{counted}>"
 
     @property
     def outputs(self) -> tuple[ArrayType, ...]:

@@ -1,7 +1,6 @@
 """The command line: `cortado compile`, `run`, `validate` and the rest; errors and exit codes."""
 
 import argparse
-import logging
 import os
 import sys
 import traceback
@@ -9,7 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
-from cortado import __version__
+from cortado import __version__, quiet_libraries
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.arguments import (
     add,
@@ -43,8 +42,7 @@ class Exit(IntEnum):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # torch logs deprecations of its own libraries that a user can do nothing about.
-    logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
+    quiet_libraries()
     parser = make_parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "command"):

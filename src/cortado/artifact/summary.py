@@ -1,0 +1,25 @@
+"""A compiled model in a few words: for an interpreter's prompt, and for a notebook."""
+
+from cortado.artifact.report import Report
+from cortado.base.names import html_text
+
+
+def sizes(report: Report) -> list[tuple[str, str]]:
+    """What it takes of a chip: pairs of a name and a size."""
+    found = []
+    if report.memory is not None:
+        found.append(("RAM", f"{report.memory.arena_bytes:,} bytes"))
+    if report.flash is not None:
+        found.append(("weights", f"{report.flash.weights_bytes:,} bytes"))
+        if report.flash.code_bytes is not None:
+            found.append(("code", f"{report.flash.code_bytes:,} bytes"))
+    if report.pte is not None:
+        found.append((".pte", f"{report.pte.bytes:,} bytes"))
+    return found
+
+
+def html_summary(report: Report) -> str:
+    rows = [*sizes(report), *(("warning", finding.text) for finding in report.warnings)]
+    cells = "".join(f"<tr><th>{html_text(what)}</th><td>{html_text(value)}</td></tr>" for what, value in rows)
+    title = f"{html_text(report.model)} for {html_text(report.target)}"
+    return f"<table><caption>{title}</caption>{cells}</table>"
