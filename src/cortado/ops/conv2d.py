@@ -180,7 +180,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
         fields = packed(fields, packing.pack_conv_lanes(*stream.all))
         return Variant("conv1x1_lanes_s8__dsp", ("conv1x1_lanes_s8__dsp.c", *CONV_LANES), fields, scratch, tile=2)
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources, tile = ("conv1x1_s8__scalar_dsp.c", *CONV_TILE), 2 if core is Core.DSP else 4
+        sources, tile = ("conv1x1_s8__scalar_dsp.c", *CONV_TILE), 4 if core is Core.SMALL else 2
         fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
         return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=tile)
     return None
@@ -234,7 +234,7 @@ def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Varia
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
         sources, name = ("conv2d_s8__scalar_dsp.c", *CONV_TILE), f"conv2d_s8__{SUFFIX[core]}"
         fields = packed(fields, packing.pack_conv_tile(*stream.all, core, groups))
-        lean = None if core is Core.DSP else Variant(name, sources, {**fields, "lean": 1}, less)
+        lean = None if core is not Core.SMALL else Variant(name, sources, {**fields, "lean": 1}, less)
         return Variant(name, sources, fields, scratch, lean)
     return None
 

@@ -61,7 +61,7 @@ typedef struct {
     int32_t out_offset, act_min, act_max;
     const int8_t *weights; /* the variant's stream */
     const int8_t *zero;
-    int32_t lean;          /* __scalar: 1 for two pixels at a time instead of four, with half the scratch */
+    int32_t lean;          /* __scalar, small cores: 1 for two pixels at a time instead of four, half the scratch */
 } cortado_conv2d_packed_t;
 
 /* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */
