@@ -35,6 +35,7 @@ from cortado.ops._convolution import (
     weighted_case,
     window,
     window_fields,
+    window_fits,
     without_vectors,
 )
 
@@ -189,7 +190,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
 def _linear_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
     if core is Core.DSP and packing.fits_linear_lanes(stream.weights, stream.bias, stream.shift):
         fields = packed(fields, packing.pack_linear_lanes(*stream.all))
-        return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.c", "linear_pixel_s8__dsp.S"), fields)
+        return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.S",), fields)
     if packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
         fields = packed(fields, packing.pack_linear_group(*stream.all, core))
         return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8__scalar_dsp.c", *LINEAR_GROUP), fields)
@@ -203,7 +204,7 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     groups = call.shape("input")[3] // in_c
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
     stream = Stream.of(common, weights, core)
-    variant = None if stream is None else _window_variant(stream, core, fields)
+    variant = _window_variant(stream, core, fields) if stream is not None and window_fits(fields, np.int16) else None
     return _window_call(variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False))
 
 

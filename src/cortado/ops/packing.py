@@ -188,7 +188,7 @@ def pack_conv_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32,
 
 
 def pack_linear_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of linear_pixel_s8__dsp.S: [out_c, in_c] weights, four channels each, two of them in a halfword."""
+    """The stream of linear_lanes_s8__dsp.S: [out_c, in_c] weights, four channels each, two of them in a halfword."""
     words = _pad(np.stack([bias, multiplier, -shift], axis=1), 0, 4).astype(np.int64).reshape(-1, 4, 3)
     return _joined(_bytes(words[..., 0]), _lanes(_pad(_pad(weights, 1, 4), 0, 4)), _bytes(words[..., 1:]))
 
