@@ -42,7 +42,7 @@ def host_library(small_core: bool = False) -> ctypes.CDLL:
     return ctypes.CDLL(str(build_host(small_core, sanitize=bool(os.environ.get(SANITIZE)))))
 
 
-_NUMBERS = {"int16_t": "<i2", "int32_t": "<i4", "float": "<f4"}
+_NUMBERS = {"int8_t": "<i1", "uint8_t": "<u1", "int16_t": "<i2", "int32_t": "<i4", "float": "<f4"}
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,24 @@ def test_which_layers_have_two_channels_in_a_halfword() -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
+def test_weights_of_minus_128(machine: Machine) -> None:
+    """The largest products there are, in both pixels of a word and beside the least: no lane may run over."""
+    draw, calls, outputs = Draw(19), Calls(), []
+    for depth, pixels in itertools.product((1, 4, 7, 16, 24), (1, 2, 3, 4)):
+        x, weights = draw.rng.choice(np.array([-128, 127], np.int8), (2, pixels, depth)), draw.weights(5, depth)
+        weights[:] = np.where(draw.rng.random(weights.shape) < 0.8, -128, weights)
+        weights[0], x[0, 0] = -128, -128
+        for values in (*x, np.full_like(x[0], -128), np.full_like(x[0], 127)):
+            sums = values.astype(np.int64) @ weights.astype(np.int64).T
+            requant, start = right_shifts_only(draw.requant(sums)), np.zeros(5, np.int32)
+            for kernel, variant in conv1x1_variants(machine, values, weights, start, requant.shift):
+                out, _ = conv1x1(calls, values, weights, None, 0, requant, variant, kernel)
+                outputs.append((out, finished(sums, requant), f"{kernel}{variant.suffix} {pixels}x{depth}"))
+    taken = () if machine.core is Core.SMALL else (f"cortado_conv1x1_s8{machine.block_suffix()}",)
+    check(machine, calls, outputs, "cortado_conv1x1_s8", *taken)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_rounding_of_every_factor(machine: Machine) -> None:
     """Weights of zero: the bias is the sum, so any sum meets any factor. Variants as far as their limit of 2^30."""
     draw, calls, outputs = Draw(2), Calls(), []

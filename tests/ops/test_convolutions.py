@@ -257,6 +257,26 @@ def test_a_product_beyond_32_bits_is_refused() -> None:
         lower(Function(lambda self, x, y: x @ y), [(1, 140_000), (140_000, 1)], batches=1)
 
 
+@pytest.mark.qemu
+@pytest.mark.parametrize(("depth", "kernel"), [(64, "conv1x1_lanes_s8__dsp"), (1100, "conv1x1_s8__dsp")])
+def test_sums_beyond_24_bits_have_a_kernel_of_their_own(depth: int, kernel: str, tmp_path: Path) -> None:
+    """Weights that are all the largest: 1100 of them times 127 * 128 don't fit 24 bits, and the inputs get there."""
+    model = nn.Conv2d(depth, 5, 1)
+    nn.init.constant_(model.weight, 0.5)
+    rng = torch.Generator().manual_seed(0)
+    samples = [
+        (torch.ones(1, depth, 1, 3),),
+        (-torch.ones(1, depth, 1, 3),),
+        (torch.randn(1, depth, 1, 3, generator=rng),),
+    ]
+    compiled = cortado.compile(model, samples[0], "cortex-m4", calibration=samples, name="deep")
+    assert compiled.planned is not None
+    kernels = [k for stage in compiled.planned.program.stages for step in stage.steps for k in step.kernels.values()]
+    assert f"cortado_{kernel}" in {k.call.function for k in kernels}
+    inputs = [[value.numpy() for value in sample] for sample in samples]
+    assert compiled.save(tmp_path / "deep").run(inputs).bit_exact
+
+
 # ---- whole networks ------------------------------------------------------------------------------------------
 
 

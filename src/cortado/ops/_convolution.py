@@ -176,6 +176,15 @@ def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
     }
 
 
+_WINDOW = ("kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w")
+
+
+def window_fits(fields: dict[str, Any], number: type[np.integer[Any]]) -> bool:
+    """Whether the window's numbers fit a packed descriptor, which has less room for them than a portable one."""
+    limits = np.iinfo(number)
+    return all(limits.min <= fields[name] <= limits.max for name in _WINDOW)
+
+
 Numbers = np.ndarray[Any, np.dtype[Any]]
 SUFFIX = {Core.SMALL: "scalar", Core.LONG: "scalar", Core.DSP: "dsp", Core.MVE: "mve", Core.PORTABLE: ""}
 

@@ -35,6 +35,7 @@ from cortado.ops._convolution import (
     weighted_case,
     window,
     window_fields,
+    window_fits,
     without_vectors,
 )
 
@@ -141,9 +142,14 @@ def _common(call: Call) -> dict[str, Any]:
 
 
 # Inner loops: assembly, and the same in C for other machines.
-CONV_TILE = ("conv_tile_s8__scalar_dsp.S", "conv_tile_s8__scalar.c", "conv_expand_s8__dsp.S", "cortado_scratch.c")
-CONV_LANES = ("conv_lanes_s8__dsp.S", "conv_expand_s8__dsp.S", "cortado_scratch.c")
+CONV_EXPAND = ("conv_expand_s8__dsp.S", "cortado_scratch.c")
+CONV_LANES = ("conv_lanes_s8__dsp.S", *CONV_EXPAND)
+CONV_TILE = ("conv_tile_s8__scalar_dsp.S", "conv_tile_s8__scalar.c")
 LINEAR_GROUP = ("linear_group_s8__scalar_dsp.S", "linear_group_s8__scalar.c")
+
+
+def _tile_sources(kernel: str, core: Core) -> tuple[str, ...]:
+    return (kernel, *CONV_TILE, *(CONV_EXPAND if core is Core.DSP else ("cortado_scratch.c",)))
 
 
 def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
@@ -180,7 +186,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
         fields = packed(fields, packing.pack_conv_lanes(*stream.all))
         return Variant("conv1x1_lanes_s8__dsp", ("conv1x1_lanes_s8__dsp.c", *CONV_LANES), fields, scratch, tile=2)
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources, tile = ("conv1x1_s8__scalar_dsp.c", *CONV_TILE), 2 if core is Core.DSP else 4
+        sources, tile = _tile_sources("conv1x1_s8__scalar_dsp.c", core), 4 if core is Core.SMALL else 2
         fields = packed(fields, packing.pack_conv_tile(*stream.all, core))
         return Variant(f"conv1x1_s8__{SUFFIX[core]}", sources, fields, scratch, tile=tile)
     return None
@@ -189,7 +195,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
 def _linear_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
     if core is Core.DSP and packing.fits_linear_lanes(stream.weights, stream.bias, stream.shift):
         fields = packed(fields, packing.pack_linear_lanes(*stream.all))
-        return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.c", "linear_pixel_s8__dsp.S"), fields)
+        return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.S",), fields)
     if packing.fits_linear_group(stream.weights, stream.bias, stream.shift, core):
         fields = packed(fields, packing.pack_linear_group(*stream.all, core))
         return Variant(f"linear_s8__{SUFFIX[core]}", ("linear_s8__scalar_dsp.c", *LINEAR_GROUP), fields)
@@ -203,7 +209,7 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     groups = call.shape("input")[3] // in_c
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
     stream = Stream.of(common, weights, core)
-    variant = None if stream is None else _window_variant(stream, core, fields)
+    variant = _window_variant(stream, core, fields) if stream is not None and window_fits(fields, np.int16) else None
     return _window_call(variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False))
 
 
@@ -232,9 +238,9 @@ def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Varia
         fields = packed(fields, packing.pack_conv_lanes(*stream.all, groups))
         return Variant("conv2d_lanes_s8__dsp", ("conv2d_lanes_s8__dsp.c", *CONV_LANES), fields, scratch)
     if packing.fits_conv_tile(stream.weights, stream.bias, stream.shift, core):
-        sources, name = ("conv2d_s8__scalar_dsp.c", *CONV_TILE), f"conv2d_s8__{SUFFIX[core]}"
+        sources, name = _tile_sources("conv2d_s8__scalar_dsp.c", core), f"conv2d_s8__{SUFFIX[core]}"
         fields = packed(fields, packing.pack_conv_tile(*stream.all, core, groups))
-        lean = None if core is Core.DSP else Variant(name, sources, {**fields, "lean": 1}, less)
+        lean = None if core is not Core.SMALL else Variant(name, sources, {**fields, "lean": 1}, less)
         return Variant(name, sources, fields, scratch, lean)
     return None
 

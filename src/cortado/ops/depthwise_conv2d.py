@@ -34,6 +34,7 @@ from cortado.ops._convolution import (
     weighted_case,
     window,
     window_fields,
+    window_fits,
     without_vectors,
 )
 
@@ -143,7 +144,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         **common,
     }
     stream = Stream.of(common, weights.reshape(kh, kw, out_c), core)
-    variant = _variant(stream, core, fields) if stream is not None and call["depth_multiplier"] == 1 else None
+    fits = stream is not None and call["depth_multiplier"] == 1 and window_fits(fields, np.uint8)
+    variant = _variant(stream, core, fields) if stream is not None and fits else None
     chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),

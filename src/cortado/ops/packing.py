@@ -188,7 +188,7 @@ def pack_conv_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32,
 
 
 def pack_linear_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of linear_pixel_s8__dsp.S: [out_c, in_c] weights, four channels each, two of them in a halfword."""
+    """The stream of linear_lanes_s8__dsp.S: [out_c, in_c] weights, four channels each, two of them in a halfword."""
     words = _pad(np.stack([bias, multiplier, -shift], axis=1), 0, 4).astype(np.int64).reshape(-1, 4, 3)
     return _joined(_bytes(words[..., 0]), _lanes(_pad(_pad(weights, 1, 4), 0, 4)), _bytes(words[..., 1:]))
 
@@ -208,19 +208,19 @@ def _joined(*parts: Int8) -> Int8:
 
 def scratch_conv1x1_tile(in_c: int, pixels: int, core: Core) -> int:
     """Bytes of scratch for conv1x1 `__scalar` and `__dsp`, and conv1x1_lanes `__dsp`, at most `pixels` at a time."""
-    return (8 if pixels > 2 and core is not Core.DSP else 4) * (in_c + 3 & ~3)
+    return (8 if pixels > 2 and core is Core.SMALL else 4) * (in_c + 3 & ~3)
 
 
 def scratch_conv2d_tile(taps: int, depth: int, out_w: int, core: Core, lean: bool = False) -> int:
     """Bytes of scratch for conv2d `__scalar` and `__dsp`, and conv2d_lanes `__dsp`; depth = in_c / groups.
 
-    A lean layer takes two pixels at a time instead of four, as DSP cores always do: they gather windows as bytes first
-    unless every tap is a multiple of 4.
+    Small cores take four pixels at a time, two in a lean layer, others always two. DSP cores gather windows as bytes
+    first unless every tap is a multiple of 4.
     """
     padded = taps * depth + 3 & ~3
     if core is Core.DSP:
         return (5 if depth % 4 else 4) * padded
-    return (8 if out_w > 2 and not lean else 4) * padded
+    return (8 if core is Core.SMALL and out_w > 2 and not lean else 4) * padded
 
 
 def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:

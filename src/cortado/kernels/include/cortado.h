@@ -55,13 +55,13 @@ typedef struct {
 typedef struct {
     int32_t in_w, in_c;
     int32_t out_w, out_c;
-    int32_t kernel_h, kernel_w;
-    int32_t stride_w, pad_left, dilation_w;
     int32_t groups;
-    int32_t out_offset, act_min, act_max;
+    int16_t kernel_h, kernel_w;
+    int16_t stride_w, pad_left, dilation_w;
+    int8_t out_offset, act_min, act_max;
+    int8_t lean;           /* __scalar, small cores: 1 for two pixels at a time instead of four, half the scratch */
     const int8_t *weights; /* the variant's stream */
     const int8_t *zero;
-    int32_t lean;          /* __scalar: 1 for two pixels at a time instead of four, with half the scratch */
 } cortado_conv2d_packed_t;
 
 /* rows: kernel_h pointers, rows[i] is the input row under tap row i, NULL outside the image. */
@@ -90,9 +90,16 @@ typedef struct {
 
 typedef struct {
     int32_t in_c, out_c;
-    int16_t out_offset, act_min, act_max;
+    int8_t out_offset, act_min, act_max;
     const int8_t *weights; /* the variant's stream */
 } cortado_conv1x1_packed_t;
+
+CORTADO_AT(cortado_conv1x1_packed_t, in_c, CORTADO_CONV1X1_IN_C);
+CORTADO_AT(cortado_conv1x1_packed_t, out_c, CORTADO_CONV1X1_IN_C + 4);
+CORTADO_AT(cortado_conv1x1_packed_t, out_offset, CORTADO_CONV1X1_OUT_OFFSET);
+CORTADO_AT(cortado_conv1x1_packed_t, act_min, CORTADO_CONV1X1_OUT_OFFSET + 1);
+CORTADO_AT(cortado_conv1x1_packed_t, act_max, CORTADO_CONV1X1_OUT_OFFSET + 2);
+CORTADO_AT(cortado_conv1x1_packed_t, weights, CORTADO_CONV1X1_WEIGHTS);
 
 void cortado_conv1x1_s8(const cortado_conv1x1_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
 void cortado_conv1x1_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
@@ -138,9 +145,9 @@ typedef struct {
 typedef struct {
     int32_t in_w, in_c;
     int32_t out_w;
-    int16_t kernel_h, kernel_w;
-    int16_t stride_w, pad_left, dilation_w;
-    int16_t out_offset, act_min, act_max;
+    uint8_t kernel_h, kernel_w;
+    uint8_t stride_w, pad_left, dilation_w;
+    int8_t out_offset, act_min, act_max;
     const int8_t *weights; /* the variant's stream */
     const int8_t *zero;
 } cortado_depthwise_packed_t;

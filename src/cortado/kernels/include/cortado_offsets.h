@@ -15,6 +15,11 @@
 /* cortado_mul_t: mul_channel_s8__mve.S reads all seven words at once. */
 #define CORTADO_MUL_A_ZERO 0
 
+/* cortado_conv1x1_packed_t: linear_lanes_s8__dsp.S reads out_c with in_c, and the clamp behind out_offset. */
+#define CORTADO_CONV1X1_IN_C 0
+#define CORTADO_CONV1X1_OUT_OFFSET 8
+#define CORTADO_CONV1X1_WEIGHTS 12
+
 #if !defined(__ASSEMBLER__)
 #include <stddef.h>
 

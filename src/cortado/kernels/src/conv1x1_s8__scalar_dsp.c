@@ -2,16 +2,14 @@
  *
  * 1x1 convolution, a few pixels at a time: see conv_tile_s8__scalar_dsp.h.
  *
- * Tile: 4 pixels x 1 channel, without DSP but with a long multiply 2; with DSP 2 pixels x 1 channel. Scratch: 4 pixels
- * unpacked, 8 bytes per input channel; for up to two pixels, and with DSP, 4.
+ * Tile: 2 pixels x 1 channel, without DSP 2 channels; on small cores 4 pixels x 1 channel. Scratch: 2 pixels unpacked,
+ * 4 bytes per input channel; 8 on small cores for more than two pixels.
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
 #if defined(CORTADO_LANE)
 
-#define MOST 4 /* pixels at a time */
-
-/* Lays out up to four pixels; those that make a group whole are copies of the last one. */
+/* Lays out the pixels of a tile; those that make a group whole are copies of the last one. */
 static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
     const int32_t words = pixels > 2 ? 2 : 1;
@@ -23,8 +21,6 @@ static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t
 
 #else
 #include "conv_window_s8__dsp.h"
-
-#define MOST 2
 
 static void lay_out(const cortado_conv1x1_packed_t *L, const int8_t *in, int32_t pixels, int32_t *x)
 {
@@ -39,7 +35,7 @@ void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_packed_t *L, const in
     const cortado_conv_tile_t tile = {L->weights,    cortado_round4(L->in_c), L->out_c, L->out_c,
                                       L->out_offset, L->act_min,              L->act_max};
     while (pixels > 0) {
-        const int32_t n = cortado_min(pixels, MOST);
+        const int32_t n = cortado_min(pixels, CORTADO_TILE_PIXELS);
         lay_out(L, in, n, scratch);
         cortado_conv_tile(&tile, scratch, n, out);
         pixels -= n;

@@ -21,9 +21,8 @@ void cortado_conv2d_lanes_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t
     for (int32_t group = 0; group < L->groups; group++) {
         const int8_t *next = tile.stream;
         for (int32_t x = 0; x < L->out_w; x += 2) {
-            const int32_t n = cortado_min(L->out_w - x, 2);
-            cortado_conv_windows(&source, x * L->stride_w - L->pad_left, n, size, scratch);
-            next = cortado_conv_lanes_s8__dsp(&tile, scratch, n, out + x * L->out_c);
+            cortado_conv_windows(&source, x * L->stride_w - L->pad_left, L->out_w - x, size, scratch);
+            next = cortado_conv_lanes_s8__dsp(&tile, scratch, L->out_w - x, out + x * L->out_c);
         }
         tile.stream = next;
         source.first += source.depth;

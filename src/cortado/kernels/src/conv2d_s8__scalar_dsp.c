@@ -2,9 +2,9 @@
  *
  * Convolution, a few pixels at a time: see conv_tile_s8__scalar_dsp.h.
  *
- * Tile: 4 pixels (lean: 2) x 1 channel, without DSP but with a long multiply 2; with DSP 2 pixels x 1 channel. Scratch:
- * 4 windows unpacked, 8 bytes per product (lean, and with DSP: 4), with DSP and taps that are no multiple of 4 a window
- * of bytes more.
+ * Tile: 2 pixels x 1 channel, without DSP 2 channels; on small cores 4 pixels (lean: 2) x 1 channel. Scratch: 2 windows
+ * unpacked, 4 bytes per product, with DSP and taps that are no multiple of 4 a window of bytes more; on small cores 4
+ * windows, 8 bytes per product (lean: 4).
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
@@ -73,11 +73,7 @@ void CORTADO_ISA(cortado_conv2d_s8)(const cortado_conv2d_packed_t *L, const int8
                                     void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
-#if defined(CORTADO_LANE)
-    const int32_t together = L->lean != 0 ? 2 : 4;
-#else
-    const int32_t together = 2;
-#endif
+    const int32_t together = L->lean != 0 ? 2 : CORTADO_TILE_PIXELS;
     source_t source = {L, rows, 0, L->in_c / L->groups};
     const int32_t size = L->kernel_h * L->kernel_w * source.depth;
     cortado_conv_tile_t tile = {L->weights,    cortado_round4(size), channels, L->out_c,

@@ -4,57 +4,51 @@
  *
  *   int32_t *cortado_conv_expand_s8__dsp(int32_t *to, const int8_t *x, int32_t n)
  *
- * Tile: 1 pixel x 16 bytes. Scratch: none of its own; `to` is the kernel's.
+ * Tile: 1 pixel x 8 bytes. Scratch: none of its own; `to` is the kernel's.
  *
  * Of each four bytes x[k .. k + 3], the words (x[k], x[k + 2]) and (x[k + 1], x[k + 3]), in every second word: those
  * between are the other pixel's. Bytes past the last of n are zeros, and not read. Returns where the next ones go.
  *
- *   r0 to   r1 x   r2 bytes left   r3, r4, r12, lr four bytes each, then two of them as halfwords
+ *   r0 to   r1 x   r2 bytes left   r3, r12 four bytes each, then two of them as halfwords, as r4 is
  */
 #include "cortado_asm.h"
 
 #if defined(__thumb__) && defined(__ARM_FEATURE_DSP)
 
-    /* Four bytes to two words; \odd is lost. */
-    .macro widen bytes, odd, at
-    sxtb16  \odd, \bytes
-    str     \odd, [r0, #\at]
+    /* Four bytes to two words. */
+    .macro widen bytes, at
+    sxtb16  r4, \bytes
+    str     r4, [r0, #\at]
     sxtb16  \bytes, \bytes, ror #8
     str     \bytes, [r0, #\at + 8]
     .endm
 
     function cortado_conv_expand_s8__dsp
-    push    {r4, r5, lr}
-    subs    r2, r2, #16
+    push    {r4, lr}
+    subs    r2, r2, #8
     blt     .Lexpand_few
-    /* One turn: sixteen bytes to eight words. */
-.Lexpand_sixteen:
+    /* One turn: eight bytes to four words. */
+.Lexpand_eight:
     ldr     r12, [r1, #4]
-    ldr     r4, [r1, #8]
-    ldr     lr, [r1, #12]
-    ldr     r3, [r1], #16
-    widen   r3, r5, 0
-    widen   r12, r5, 16
-    widen   r4, r5, 32
-    widen   lr, r5, 48
-    adds    r0, r0, #64
-    subs    r2, r2, #16
-    bge     .Lexpand_sixteen
+    ldr     r3, [r1], #8
+    widen   r3, 0
+    widen   r12, 16
+    adds    r0, r0, #32
+    subs    r2, r2, #8
+    bge     .Lexpand_eight
 .Lexpand_few:
-    adds    r2, r2, #16
+    adds    r2, r2, #8
     beq     .Lexpand_return
-    subs    r2, r2, #4
+    cmp     r2, #4
     blt     .Lexpand_last
-    /* One turn: four bytes to two words. */
-.Lexpand_four:
     ldr     r3, [r1], #4
-    widen   r3, r5, 0
-    adds    r0, r0, #16
     subs    r2, r2, #4
-    bge     .Lexpand_four
+    /* Here also from below, with the last four, of which the first 1 to 3 were bytes. */
+.Lexpand_four:
+    widen   r3, 0
+    adds    r0, r0, #16
+    cbz     r2, .Lexpand_return
 .Lexpand_last:
-    adds    r2, r2, #4
-    beq     .Lexpand_return
     movs    r3, #0
     /* One turn: one of the last 1 to 3 bytes, from the last to the first. */
 .Lexpand_byte:
@@ -62,10 +56,9 @@
     ldrb    r4, [r1, r2]
     orr     r3, r4, r3, lsl #8
     bne     .Lexpand_byte
-    widen   r3, r5, 0
-    adds    r0, r0, #16
+    b       .Lexpand_four
 .Lexpand_return:
-    pop     {r4, r5, pc}
+    pop     {r4, pc}
     .size   cortado_conv_expand_s8__dsp, . - cortado_conv_expand_s8__dsp
 
 #endif

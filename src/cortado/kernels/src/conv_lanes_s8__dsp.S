@@ -34,7 +34,7 @@
 /* Frame. */
 #define LAST 0   /* the end of the channels of the first pixel, less 4 */
 #define CLAMP 4  /* 0 if all of int8 is allowed */
-#define STEP 8   /* to the second pixel, 0 if there is none: its inputs are the first one's */
+#define STEP 8   /* to the second pixel, 0 if there is only one: its inputs are the first one's */
 #define OUT 12
 #define X 16
 #define ENTRY 20 /* where the first turn over the products begins */
@@ -46,7 +46,7 @@
 
 /* Two products of both pixels and all four channels; 54 bytes of code. */
 #define STEPS_BYTES 54
-#define TURN 16 /* products of a turn */
+#define TURN 8 /* products of a turn */
     .macro products
     ldr.w   lr, [r1, #4]
     ldr.w   r12, [r1], #8
@@ -67,12 +67,12 @@
 /* Two channels of both pixels: their sums apart and doubled, then scaled. */
     .macro scale_pair a0, a1, b0, b1
     ldm     r1!, {r0, r2, r3, lr}
-    sub     \b0, \b0, \a0
-    sub     \b1, \b1, \a1
-    lsl     \a0, \a0, #1
-    lsl     \a1, \a1, #1
-    asr     \b0, \b0, #7
-    asr     \b1, \b1, #7
+    subs    \b0, \b0, \a0
+    subs    \b1, \b1, \a1
+    lsls    \a0, \a0, #1
+    lsls    \a1, \a1, #1
+    asrs    \b0, \b0, #7
+    asrs    \b1, \b1, #7
     scale_right \a0, r0, r2
     scale_right \a1, r0, r2
     scale_right \b0, r3, lr
@@ -86,9 +86,9 @@
     add     r12, r0, #TILE_STRIDE
     ldm     r12, {r4-r7}
     strd    r5, r6, [sp, #OFFSET]
-    cmp     r2, #2
-    it      ne
-    movne   r4, #0
+    cmp     r2, #1
+    it      eq
+    moveq   r4, #0
     subs    r5, r7, r6
     subs    r5, r5, #255
     strd    r5, r4, [sp, #CLAMP]
@@ -122,7 +122,7 @@
     mov     r11, r10
     ldr     pc, [sp, #ENTRY]
     .p2align 2
-    /* One turn: sixteen products of both pixels and all four channels. */
+    /* One turn: eight products of both pixels and all four channels. */
 .Llanes_products:
     .rept TURN / 2
     products

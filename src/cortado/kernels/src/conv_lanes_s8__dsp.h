@@ -9,7 +9,7 @@
 #include "conv_tile_s8__scalar_dsp.h"
 
 #if !defined(__ASSEMBLER__)
-/* Returns the stream after the last channel. */
+/* The first two of `pixels`, or the only one. Returns the stream after the last channel. */
 const int8_t *cortado_conv_lanes_s8__dsp(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out);
 #endif
 

@@ -2,7 +2,7 @@
  *
  * conv_tile_s8__scalar_dsp.S in C, for machines that it has no code for: the same sums from the same stream.
  *
- * Tile: 2 or 4 pixels; 1 channel at a time, without CORTADO_SMALL_CORE 2. Scratch: none of its own.
+ * Tile: 2 pixels, with CORTADO_SMALL_CORE 4 too; 1 channel at a time, without it 2. Scratch: none of its own.
  */
 #include "conv_tile_s8__scalar_dsp.h"
 
@@ -74,11 +74,13 @@ const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *T, c
     return tile(T, x, 1, pixels, out);
 }
 
+#if CORTADO_TILE_PIXELS == 4
 const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
                                                  int8_t *out)
 {
     return tile(T, x, 2, pixels, out);
 }
+#endif
 
 #else
 typedef int cortado_conv_tile_is_assembly; /* an empty translation unit is not C */

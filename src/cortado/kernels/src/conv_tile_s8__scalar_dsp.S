@@ -4,8 +4,10 @@
  *
  *   const int8_t *cortado_conv_tile2_s8(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out)
  *   const int8_t *cortado_conv_tile4_s8(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out)
+ *                 small cores only
  *
- * Tile: 2 or 4 pixels; 1 channel at a time, on long cores 2. Scratch: none of its own; x is the kernel's.
+ * Tile: 2 pixels, on small cores 4 too; 1 channel at a time, on long cores 2. Scratch: none of its own; x is the
+ * kernel's.
  *
  * The stream, from T->stream on, in the order in which it is read (d = T->depth, a multiple of 4):
  *
@@ -226,52 +228,33 @@
 
 /* ---- long and DSP: what they share ---------------------------------------------------------------------------- */
 
-/* Two or four sums, r4 on, to one channel of their pixels; its factors are next in the stream, r1. A last pixel that is
- * none goes where the one before it went (its inputs are the same): \step is 0 then. Leaves the next out in r2.
+/* The sums of both pixels, r4 and r5, to one channel; its factors are next in the stream, r1. A last pixel that is none
+ * goes where the one before it went (its inputs are the same): \step is 0 then. Leaves the next out in r2.
  *
- *   r0 right shift   r2 out   r3 stride   r8 multiplier, then step   r9 shift word   r10 offset   r11 low   r12 high
+ *   r0 right shift   r2 out   r3 step   r8 multiplier   r9 shift word   r10 offset   r11 low   r12 high
  */
-    .macro store_channel count, layer, step, out
+    .macro store_channel layer, step, out
     ldrd    r8, r9, [r1], #8
     ldr     r2, [sp, #\layer]
-    add     r2, r2, #TILE_STRIDE
-    ldm     r2, {r3, r10, r11, r12}
+    add     r2, r2, #TILE_STRIDE + 4
+    ldm     r2, {r10, r11, r12}
     ubfx    r0, r9, #8, #5
     scale   r4
     scale   r5
-    .if \count == 4
-    scale   r6
-    scale   r7
-    .endif
     sub     lr, r12, r11
-    ldrd    r8, r2, [sp, #\step]
+    ldrd    r3, r2, [sp, #\step]
     /* No clamp is the common one: [-128, 127] is one instruction for each output. */
     cmp     lr, #255
     bne     .Lclamp_\@
     ssat    r4, #8, r4
     ssat    r5, #8, r5
-    .if \count == 4
-    ssat    r6, #8, r6
-    ssat    r7, #8, r7
-    .endif
     b       .Lstore_\@
 .Lclamp_\@:
     limit   r4
     limit   r5
-    .if \count == 4
-    limit   r6
-    limit   r7
-    .endif
 .Lstore_\@:
     strb    r4, [r2]
-    .if \count == 4
     strb    r5, [r2, r3]
-    strb    r6, [r2, r3, lsl #1]
-    add     r8, r8, r3, lsl #1
-    strb    r7, [r2, r8]
-    .else
-    strb    r5, [r2, r8]
-    .endif
     adds    r2, r2, #1
     str     r2, [sp, #\out]
     .endm
@@ -338,7 +321,7 @@
     products2 r3
     cmp     r0, lr
     bne     .Ltile2_products
-    store_channel 2, LAYER, STEP, OUT
+    store_channel LAYER, STEP, OUT
     ldr     r0, [sp, #OUT_END]
     cmp     r2, r0
     bne     .Ltile2_channel
@@ -349,187 +332,116 @@
 
 #else
 
-/* ---- long: two pixels in the lanes of a 64-bit sum, two channels at a time
- * --------------------------------------------
+/* ---- long: two pixels in the 16-bit lanes of a word, two channels at a time -----------------------------------------
+ *
+ * Long multiplies that add take four to seven cycles on the Cortex-M3, a plain one takes one: as on small cores, two
+ * products of both pixels fit the lanes of a word, which is added to a total, and its upper lane to a second one. A
+ * lane lies in [-2 * 127 * 128, 2 * 128 * 128], whatever the weights: with LEAST more in both, neither is negative or
+ * runs over. What that adds to the upper lanes, for every two products, is taken from them beforehand.
  *
  * While products are added:
- *   r0 x   r1 stream   r2, r3 words of x: pixels 0 and 1, pixels 2 and 3   r12 one weight   lr end of the run
- *   r4:r5, r6:r7 sums of the first channel, of pixels 0 and 1 and of 2 and 3   r8:r9, r10:r11 of the second
+ *   r0 x   r1 stream   r2, r3 words of x of two products   r8, r10 their weights of the first channel, r9, r11 of the
+ *   second   r12 both products in their lanes   lr end of x
+ *   r4, r5 total and upper lanes of the first channel   r6, r7 of the second
  */
 
 /* Frame. */
-#define SUMS 0     /* of two channels, four words each */
-#define X_END 32
-#define SECOND 36  /* whether this is the second channel */
-#define OUT_END 40 /* the end of the channels of the first pixel; read with SECOND */
-#define LAYER 44   /* T, as it was passed */
-#define X 48       /* as it was passed */
-#define STEP 52    /* to the last pixel, where `pixels` was passed */
-#define OUT 56     /* as it was passed; read with STEP */
-#define RUN 252    /* products whose lower lane fits in any case; a multiple of 4 */
+#define OUT_END 0 /* the end of the channels of the first pixel */
+#define X_END 4
+#define FOUR 8    /* whether four products come before the eights */
+#define MORE 12   /* what the products of a channel add to its upper lanes too much */
+#define LAYER 16  /* T, as it was passed */
+#define X 20      /* as it was passed */
+#define STEP 24   /* to the last pixel, where `pixels` was passed */
+#define OUT 28    /* as it was passed; read with STEP */
+#define LEAST 0x7F00
 
-    /* Fills the frame. r1 stream then. */
-    .macro enter count
+    /* Two products of one channel, added up. */
+    .macro collect first, second, total, upper
+    mul     r12, r2, \first
+    mla     r12, r3, \second, r12
+    add     \total, \total, r12
+    add     r12, r12, #(LEAST << 16) + LEAST
+    add     \upper, \upper, r12, lsr #16
+    .endm
+
+    /* Two products of two channels, from product \k of the turn on. */
+    .macro products k
+    ldr     r2, [r0, #4 * \k]
+    ldr     r3, [r0, #4 * \k + 4]
+    ldrsb   r8, [r1, #2 * \k]
+    ldrsb   r9, [r1, #2 * \k + 1]
+    ldrsb   r10, [r1, #2 * \k + 2]
+    ldrsb   r11, [r1, #2 * \k + 3]
+    collect r8, r10, r4, r5
+    collect r9, r11, r6, r7
+    .endm
+
+    function CORTADO_ISA(cortado_conv_tile2_s8)
     push    {r0-r11, lr}
-    sub     sp, sp, #44
+    sub     sp, sp, #16
     ldr     r4, [r0, #TILE_STRIDE]
-    cmp     r2, #\count
+    cmp     r2, #2
     it      ne
     movne   r4, #0
     str     r4, [sp, #STEP]
     ldr     r4, [r0, #TILE_CHANNELS]
     add     r4, r4, r3
-    ldr     r5, [r0, #TILE_DEPTH]
-    .if \count == 4
-    add     r5, r1, r5, lsl #3
-    .else
-    add     r5, r1, r5, lsl #2
-    .endif
-    str     r5, [sp, #X_END]
     str     r4, [sp, #OUT_END]
+    ldr     r4, [r0, #TILE_DEPTH]
+    mov     r5, #LEAST / 2
+    muls    r5, r4, r5
+    str     r5, [sp, #MORE]
+    add     r5, r1, r4, lsl #2
+    and     r4, r4, #4
+    strd    r5, r4, [sp, #X_END]
     ldr     r1, [r0, #TILE_STREAM]
-    .endm
-
-    /* All sums start at their channel's bias. */
-    .macro start
-    ldrd    r4, r6, [r1], #8
-    ldr     r0, [sp, #X]
-    mov     r5, r4
-    mov     r7, r6
-    strd    r4, r5, [sp, #SUMS]
-    strd    r4, r5, [sp, #SUMS + 8]
-    strd    r6, r7, [sp, #SUMS + 16]
-    strd    r6, r7, [sp, #SUMS + 24]
-    .endm
-
-    /* lr = end of the next run, of at most RUN products of `bytes` bytes of x. */
-    .macro next_run bytes
-    ldr     lr, [sp, #X_END]
-    sub     r2, lr, r0
-    cmp     r2, #RUN * \bytes
-    it      gt
-    addgt   lr, r0, #RUN * \bytes
-    .endm
-
-    /* Adds both lanes of a 64-bit sum that started at half a lane. */
-    .macro separate low, high, at
-    ldrd    r2, r3, [sp, #SUMS + \at]
-    ubfx    r12, \low, #0, #23
-    lsrs    \low, \low, #23
-    sub     r12, r12, #0x400000
-    orr     \low, \low, \high, lsl #9
-    add     r2, r2, r12
-    add     r3, r3, \low
-    strd    r2, r3, [sp, #SUMS + \at]
-    .endm
-
-    /* Both channels, or the one that is left; then the next two, or the end. */
-    .macro channels count, channel
-    ldm     sp, {r4-r7}
-    movs    r0, #0
-    /* One turn: one of the two channels to its outputs. */
-.Lfinish_channel_\@:
-    str     r0, [sp, #SECOND]
-    store_channel \count, LAYER, STEP, OUT
-    ldrd    r3, r0, [sp, #SECOND]
-    cmp     r2, r0
-    beq     .Lreturn_\@
-    cbnz    r3, .Lnext_channels_\@
-    add     r0, sp, #16
-    ldm     r0, {r4-r7}
-    b       .Lfinish_channel_\@
-.Lnext_channels_\@:
-    b       \channel
-    /* The stream ends after the factors of two channels, of which the second may be none. */
-.Lreturn_\@:
-    cmp     r3, #0
-    ite     eq
-    addeq   r0, r1, #8
-    movne   r0, r1
-    add     sp, sp, #60
-    pop     {r4-r11, pc}
-    .endm
-
-    /* One product of four pixels and two channels. */
-    .macro products4
-    ldrd    r2, r3, [r0], #8
-    ldrsb   r12, [r1], #1
-    smlal   r4, r5, r2, r12
-    smlal   r6, r7, r3, r12
-    ldrsb   r12, [r1], #1
-    smlal   r8, r9, r2, r12
-    smlal   r10, r11, r3, r12
-    .endm
-
-    function CORTADO_ISA(cortado_conv_tile4_s8)
-    enter   4
-    /* One turn: two channels of three or four pixels. */
-.Ltile4_channels:
-    start
-    /* One turn: as many products as the lanes hold, from sums of half a lower lane each. */
-.Ltile4_run:
-    next_run 8
-    mov     r4, #0x400000
-    movs    r5, #0
-    mov     r6, r4
-    mov     r7, r5
-    mov     r8, r4
-    mov     r9, r5
-    mov     r10, r4
-    mov     r11, r5
-    /* One turn: four products of each pixel and channel. */
-.Ltile4_products:
-    products4
-    products4
-    products4
-    products4
-    cmp     r0, lr
-    bne     .Ltile4_products
-    separate r4, r5, 0
-    separate r6, r7, 8
-    separate r8, r9, 16
-    separate r10, r11, 24
-    ldr     lr, [sp, #X_END]
-    cmp     r0, lr
-    bne     .Ltile4_run
-    channels 4, .Ltile4_channels
-    .size   CORTADO_ISA(cortado_conv_tile4_s8), . - CORTADO_ISA(cortado_conv_tile4_s8)
-
-    /* One product of two pixels and two channels. */
-    .macro products2
-    ldr     r2, [r0], #4
-    ldrsb   r12, [r1], #1
-    smlal   r4, r5, r2, r12
-    ldrsb   r12, [r1], #1
-    smlal   r8, r9, r2, r12
-    .endm
-
-    function CORTADO_ISA(cortado_conv_tile2_s8)
-    enter   2
-    /* One turn: two channels of one or two pixels. */
+    /* One turn: two channels of one or two pixels; both lanes start at the bias. */
 .Ltile2_channels:
-    start
-    /* One turn: as many products as the lanes hold. */
-.Ltile2_run:
-    next_run 4
-    mov     r4, #0x400000
-    movs    r5, #0
-    mov     r8, r4
-    mov     r9, r5
-    /* One turn: four products of each pixel and channel. */
+    ldrd    r5, r7, [r1], #8
+    ldr     r0, [sp, #X]
+    ldr     r3, [sp, #MORE]
+    ldr     lr, [sp, #X_END]
+    ldr     r2, [sp, #FOUR]
+    add     r4, r5, r5, lsl #16
+    add     r6, r7, r7, lsl #16
+    subs    r5, r5, r3
+    subs    r7, r7, r3
+    cbz     r2, .Ltile2_products
+    subs    r0, r0, #16
+    subs    r1, r1, #8
+    b       .Ltile2_second
+    /* One turn: eight products of each pixel and channel; if they are no multiple of eight, the first turn has four. */
 .Ltile2_products:
-    products2
-    products2
-    products2
-    products2
+    products 0
+    products 2
+.Ltile2_second:
+    products 4
+    products 6
+    adds    r0, r0, #32
+    adds    r1, r1, #16
     cmp     r0, lr
     bne     .Ltile2_products
-    separate r4, r5, 0
-    separate r8, r9, 16
-    ldr     lr, [sp, #X_END]
-    cmp     r0, lr
-    bne     .Ltile2_run
-    channels 2, .Ltile2_channels
+    sub     r4, r4, r5, lsl #16
+    sub     r6, r6, r7, lsl #16
+    store_channel LAYER, STEP, OUT
+    ldr     r0, [sp, #OUT_END]
+    mov     r4, r6
+    mov     r5, r7
+    cmp     r2, r0
+    beq     .Ltile2_odd
+    store_channel LAYER, STEP, OUT
+    ldr     r0, [sp, #OUT_END]
+    cmp     r2, r0
+    bne     .Ltile2_channels
+    b       .Ltile2_return
+    /* The stream ends after the factors of two channels, of which the second is none here. */
+.Ltile2_odd:
+    adds    r1, r1, #8
+.Ltile2_return:
+    mov     r0, r1
+    add     sp, sp, #32
+    pop     {r4-r11, pc}
     .size   CORTADO_ISA(cortado_conv_tile2_s8), . - CORTADO_ISA(cortado_conv_tile2_s8)
 
 #endif

@@ -7,12 +7,10 @@
  * Three kinds of core, three ways to lay the pixels out (x[p][k] is product k of pixel p):
  *
  *   DSP     two products per multiply (SMLAD): halfwords, as conv_window_s8__dsp.h says.
- *   long    cores with a long multiply but no DSP instructions: two PIXELS per multiply. The word
- *           x[0][k] + x[1][k] * 2^23 times a weight is both products at once, in a 64-bit sum whose lower lane of 23
- *           bits holds 252 of them.
- *   small   cores without a long multiply: the same with lanes of 16 bits in a 32-bit sum, which hold two products if
- *           no weight is -128. The tile adds each such sum to a total and its upper lane to a second total; the lower
- *           lane is what remains of the first.
+ *   long    cores with a long multiply but no DSP instructions, and
+ *   small   cores without: two PIXELS per multiply. The word x[0][k] + x[1][k] * 2^16 times a weight is both products
+ *           at once, and the lanes of 16 bits hold two such. The tile adds each sum of two to a total and its upper
+ *           lane to a second total; the lower lane is what remains of the first.
  */
 #ifndef CONV_TILE_S8__SCALAR_DSP_H
 #define CONV_TILE_S8__SCALAR_DSP_H
@@ -29,10 +27,14 @@
 #include "cortado.h"
 #include "cortado_math.h"
 
+/* Pixels of a tile at most; two of them in a word, or halfwords. */
 #if CORTADO_SMALL_CORE
+#define CORTADO_TILE_PIXELS 4
+#else
+#define CORTADO_TILE_PIXELS 2
+#endif
+#if CORTADO_SMALL_CORE || !defined(__ARM_FEATURE_DSP)
 #define CORTADO_LANE 16
-#elif !defined(__ARM_FEATURE_DSP)
-#define CORTADO_LANE 23
 #endif
 
 typedef struct {
@@ -51,7 +53,7 @@ CORTADO_AT(cortado_conv_tile_t, offset, TILE_STRIDE + 4);
 CORTADO_AT(cortado_conv_tile_t, low, TILE_STRIDE + 8);
 CORTADO_AT(cortado_conv_tile_t, high, TILE_STRIDE + 12);
 
-/* One or two pixels; three or four. Return the stream after the last channel. */
+/* One or two pixels; three or four, on small cores only. Return the stream after the last channel. */
 const int8_t *CORTADO_ISA(cortado_conv_tile2_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
                                                  int8_t *out);
 const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *T, const void *x, int32_t pixels,
@@ -59,12 +61,12 @@ const int8_t *CORTADO_ISA(cortado_conv_tile4_s8)(const cortado_conv_tile_t *T, c
 
 static inline const int8_t *cortado_conv_tile(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out)
 {
-#if !defined(CORTADO_LANE) /* DSP: two at a time */
-    return CORTADO_ISA(cortado_conv_tile2_s8)(T, x, pixels, out);
-#else
-    return pixels > 2 ? CORTADO_ISA(cortado_conv_tile4_s8)(T, x, pixels, out)
-                      : CORTADO_ISA(cortado_conv_tile2_s8)(T, x, pixels, out);
+#if CORTADO_TILE_PIXELS == 4
+    if (pixels > 2) {
+        return CORTADO_ISA(cortado_conv_tile4_s8)(T, x, pixels, out);
+    }
 #endif
+    return CORTADO_ISA(cortado_conv_tile2_s8)(T, x, pixels, out);
 }
 
 #if defined(CORTADO_LANE)

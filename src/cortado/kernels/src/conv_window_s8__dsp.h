@@ -70,14 +70,12 @@ static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t 
     const int direct = S->depth % 4 == 0;
     int32_t *const window = x + ((size + 3) & ~3);
     for (int32_t i = 0; i < 2; i++) {
-        if (direct) {
-            gather(S, left + (i < pixels ? i : 0) * S->L->stride_w, x + i, 1);
-            continue;
+        gather(S, left, direct ? x + i : window, direct);
+        if (!direct) {
+            cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, size);
         }
-        if (i < pixels) {
-            gather(S, left + i * S->L->stride_w, window, 0);
-        }
-        cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, size);
+        left += pixels > 1 ? S->L->stride_w : 0;
+        CORTADO_STAY_A_LOOP;
     }
 }
 

@@ -23,7 +23,8 @@
 #define CORTADO_ONCE
 #endif
 
-/* In a short loop: compilers shall not make a call of memset of it, which would be linked for that alone. */
+/* In a short loop: compilers shall not make a call of memset of it, which would be linked for that alone, nor copies of
+ * its body. */
 #if defined(__GNUC__)
 #define CORTADO_STAY_A_LOOP __asm__ volatile("" ::: "memory")
 #else

@@ -3,6 +3,7 @@
  * The scratch memory each kernel needs, in bytes: the same as was planned at compile time, from the descriptor itself.
  */
 #include "cortado.h"
+#include "cortado_isa.h"
 
 static int32_t round4(int32_t n) { return (n + 3) & ~3; }
 
@@ -13,7 +14,7 @@ static int32_t window_bytes(const cortado_conv2d_packed_t *L)
 
 int32_t cortado_conv2d_s8__scalar_scratch(const cortado_conv2d_packed_t *L)
 {
-    return (L->out_w > 2 && L->lean == 0 ? 8 : 4) * round4(window_bytes(L));
+    return (CORTADO_SMALL_CORE && L->out_w > 2 && L->lean == 0 ? 8 : 4) * round4(window_bytes(L));
 }
 
 int32_t cortado_conv2d_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
@@ -34,7 +35,7 @@ int32_t cortado_conv2d_s8__mve_scratch(const cortado_conv2d_packed_t *L)
 
 int32_t cortado_conv1x1_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
-    return (pixels > 2 ? 8 : 4) * round4(L->in_c);
+    return (CORTADO_SMALL_CORE && pixels > 2 ? 8 : 4) * round4(L->in_c);
 }
 
 int32_t cortado_conv1x1_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)

@@ -92,7 +92,7 @@
     function cortado_depthwise3x3_row_s8__dsp
     push    {r4-r11, lr}
     sub     sp, sp, #FRAME
-    ldm     r0, {r1, r2, r4-r10}
+    ldm     r0, {r0-r2, r4-r10}
     add     r0, sp, #STREAM
     stm     r0, {r4-r10}
     /* One turn: one channel of the whole row. */
@@ -132,6 +132,8 @@
     /* One turn: one output with stride 1. OUT is how far it lies from the columns, which go on as the outputs do. */
 .Lrow_stride1:
     column
+    /* Here also from below, for an output at the edge. */
+.Lrow_stride1_column:
     third   lr, r9
     second  r9, r10
     first   r10
@@ -140,13 +142,14 @@
     uxtah   r0, r0, r3
     subs    r3, r3, #0x10000
     bge     .Lrow_stride1
+    /* An output at the edge comes after the last one that is counted; after it, r3 is less than -1 there. */
     ldr     r11, [sp, #KIND]
+    cmn     r3, #0x10000
+    bcc     .Lrow_next
     tst     r11, #ROW_RIGHT
     beq     .Lrow_next
     zero_column
-    third   lr, r9
-    scale_output r12
-    strb    lr, [r0, r12]
+    b       .Lrow_stride1_column
     /* Here also from below, after outputs with stride 2. */
 .Lrow_next:
     ldr     r11, [sp, #LEFT]
@@ -168,6 +171,8 @@
     str     r11, [sp, #OUT]
 .Lrow_stride2_output:
     column
+    /* Here also from below, for an output at the edge. */
+.Lrow_stride2_column:
     third   lr, r9
     first   r9
     uxtah   r0, r0, r3
@@ -177,15 +182,14 @@
     subs    r3, r3, #0x10000
     bge     .Lrow_stride2
     ldr     r11, [sp, #KIND]
+    cmn     r3, #0x10000
+    bcc     .Lrow_next
     tst     r11, #ROW_RIGHT
     beq     .Lrow_next
     column
     second  r9, r9
     zero_column
-    third   lr, r9
-    scale_output
-    strb    lr, [r10]
-    b       .Lrow_next
+    b       .Lrow_stride2_column
 
     /* Rows outside the image: their part of the sum is always the same, and their weights become 0. r11 2 * bias. */
 .Lrow_0_missing:

@@ -19,7 +19,7 @@
 
 /* The assembly reads all of it at once, in this order. Pointers are to channel 0. */
 typedef struct {
-    int32_t next_rows[2]; /* from the first row to the second and third; 0 to one that is missing */
+    int32_t rows[3];      /* from the first row that is there to each; 0 to one that is missing */
     const int8_t *stream;
     const int8_t *start;  /* the first column inside the image, in the first row that is there */
     uint32_t count;       /* bytes between columns, and outputs whose columns are inside, less 1, in the upper half */
@@ -29,13 +29,13 @@ typedef struct {
     uint32_t out;         /* where outputs go; with stride 1 how far that is from the last column of a window */
 } cortado_depthwise3x3_row_t;
 
-CORTADO_AT(cortado_depthwise3x3_row_t, stream, 8);
-CORTADO_AT(cortado_depthwise3x3_row_t, start, 12);
-CORTADO_AT(cortado_depthwise3x3_row_t, count, 16);
-CORTADO_AT(cortado_depthwise3x3_row_t, channels, 20);
-CORTADO_AT(cortado_depthwise3x3_row_t, kind, 24);
-CORTADO_AT(cortado_depthwise3x3_row_t, zeros, 28);
-CORTADO_AT(cortado_depthwise3x3_row_t, out, 32);
+CORTADO_AT(cortado_depthwise3x3_row_t, stream, 12);
+CORTADO_AT(cortado_depthwise3x3_row_t, start, 16);
+CORTADO_AT(cortado_depthwise3x3_row_t, count, 20);
+CORTADO_AT(cortado_depthwise3x3_row_t, channels, 24);
+CORTADO_AT(cortado_depthwise3x3_row_t, kind, 28);
+CORTADO_AT(cortado_depthwise3x3_row_t, zeros, 32);
+CORTADO_AT(cortado_depthwise3x3_row_t, out, 36);
 
 void cortado_depthwise3x3_row_s8__dsp(const cortado_depthwise3x3_row_t *R);
 

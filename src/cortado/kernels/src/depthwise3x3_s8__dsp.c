@@ -22,7 +22,7 @@ void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int
     slide.count = (uint32_t)L->in_c | (uint32_t)(inside - 1) << 16;
     slide.channels = L->in_c;
     slide.zeros = (int32_t)((uint32_t)L->zero[0] << 16 | (uint16_t)L->zero[0]);
-    slide.kind = (L->pad_left != 0 ? ROW_LEFT : 0) | (inside < L->out_w ? ROW_RIGHT : 0);
+    slide.kind = L->pad_left * ROW_LEFT + (inside < L->out_w ? ROW_RIGHT : 0);
     slide.out = (uint32_t)(uintptr_t)out;
     if (L->stride_w != 1) {
         slide.kind |= ROW_STRIDE2;
@@ -30,12 +30,13 @@ void cortado_depthwise3x3_s8__dsp(const cortado_depthwise_packed_t *L, const int
         slide.out -= (uint32_t)(uintptr_t)(base + third * L->in_c);
     }
     for (int32_t row = 0; row < 3; row++) {
-        if (rows[row] == NULL) {
+        const int8_t *at = rows[row];
+        if (at == NULL) {
             slide.kind |= ROW_MISSING << row;
+            at = base;
         }
-        if (row > 0) {
-            slide.next_rows[row - 1] = rows[row] != NULL ? (int32_t)(rows[row] - base) : 0;
-        }
+        slide.rows[row] = (int32_t)(at - base);
+        CORTADO_STAY_A_LOOP;
     }
     cortado_depthwise3x3_row_s8__dsp(&slide);
 }

@@ -83,6 +83,7 @@ static inline int cortado_depthwise_point(const cortado_depthwise_packed_t *L, c
         }
         for (int32_t kx = L->kernel_w; kx > 0; kx--) {
             *to++ += step;
+            CORTADO_STAY_A_LOOP;
         }
     }
     return inside;

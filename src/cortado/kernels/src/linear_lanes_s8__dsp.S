@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All output channels of one pixel with DSP instructions, straight from the input, two channels' weights in every
- * halfword: linear_pixel_s8__dsp.h.
+ * Linear layers with DSP instructions, without weights of -128: straight from the input, two channels' weights in every
+ * halfword.
  *
- *   void cortado_linear_pixel_s8__dsp(const cortado_conv_tile_t *T, const int8_t *x, int8_t *out)
+ *   void cortado_linear_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+ *                                     void *scratch)
  *
  * Tile: 1 pixel x 4 channels. Scratch: none.
  *
@@ -19,13 +20,13 @@
  *   | multiplier 4 | right shift 4, at least 1 |  of a, of b, of c, of d
  *
  * While products are added:
- *   r0 x   r1 stream   r2 end of the run   r3, r12 even and odd x as halfwords   r8 to r11 weights
+ *   r0 x   r1 stream   r2 end of the run   r3, r12 even and odd x as halfwords   r8 to r11 weights   lr x behind fours
  *   r4 sum a   r5 256 * sum b + sum a   r6 sum c   r7 256 * sum d + sum c
  * Then:
  *   r0, r2; r3, r8; r9, r10; r11, lr multiplier and right shift of each channel   r12 output offset
  */
 #include "cortado_asm.h"
-#include "linear_pixel_s8__dsp.h"
+#include "cortado_offsets.h"
 
 #if defined(__thumb__) && defined(__ARM_FEATURE_DSP)
 
@@ -42,12 +43,14 @@
 #define OFFSET 40
 #define LOW 44   /* the least and the largest output, four times */
 #define HIGH 48
-#define FRAME 52
+#define PIXELS 52 /* pixels left */
+#define LAYER 56  /* L */
+#define FRAME 60
 #define RUN 512
 
 /* Four products of every channel with the four x in r12; 76 bytes of code with their load. */
 #define FOUR_BYTES 76
-#define TURN 16 /* products of a turn */
+#define TURN 8 /* products of a turn */
     .macro products
     ldr.w   r9, [r1, #4]
     ldr.w   r10, [r1, #8]
@@ -76,16 +79,21 @@
     add     \odd, r2, \odd, asr #8
     .endm
 
-    function cortado_linear_pixel_s8__dsp
+    function cortado_linear_lanes_s8__dsp
     push    {r4-r11, lr}
     sub     sp, sp, #FRAME
+    str     r0, [sp, #LAYER]
+    /* One turn: one pixel. */
+.Llinear_pixel:
+    str     r3, [sp, #PIXELS]
     strd    r2, r1, [sp, #OUT]
-    add     r12, r0, #TILE_STRIDE + 4
-    ldm     r12, {r5-r7}
+    ldrsb   r5, [r0, #CORTADO_CONV1X1_OUT_OFFSET]
+    ldrsb   r6, [r0, #CORTADO_CONV1X1_OUT_OFFSET + 1]
+    ldrsb   r7, [r0, #CORTADO_CONV1X1_OUT_OFFSET + 2]
     str     r5, [sp, #OFFSET]
     subs    r5, r7, r6
     subs    r5, r5, #255
-    ldrd    r3, r4, [r0, #TILE_DEPTH]
+    ldrd    r3, r4, [r0, #CORTADO_CONV1X1_IN_C]
     add     r4, r4, r2
     subs    r4, r4, #4
     strd    r4, r5, [sp, #LAST]
@@ -115,12 +123,13 @@
     mla     r5, r4, r5, r7
     orr     r5, r5, #1
     strd    r5, r6, [sp, #ENTRY]
-    ldr     r1, [r0, #TILE_STREAM]
+    ldr     r1, [r0, #CORTADO_CONV1X1_WEIGHTS]
     /* One turn: four channels; every sum starts at its bias. */
 .Llinear_channels:
     ldm     r1!, {r4, r5, r6, r7}
     ldr     r0, [sp, #X]
     ldr     r2, [sp, #RUN_END]
+    ldr     lr, [sp, #FEW]
     strd    r5, r7, [sp, #SUMS]
     mov     r5, r4
     mov     r7, r6
@@ -128,28 +137,32 @@
     beq     .Llinear_few
     ldr     pc, [sp, #ENTRY]
     .p2align 2
-    /* One turn: sixteen products of each channel. */
+    /* One turn: eight products of each channel. */
 .Llinear_products:
-    .rept TURN / 4
+    .rept TURN / 4 - 1
     ldr.w   r12, [r0], #4
     products
     .endr
+    ldr.w   r12, [r0], #4
+    /* Here also from below, with the last 1 to 3 x. */
+.Llinear_four:
+    products
     cmp     r0, r2
     bne     .Llinear_products
     ldr     r3, [sp, #X_END]
     cmp     r0, r3
     bne     .Llinear_run
 .Llinear_few:
-    ldr     r3, [sp, #FEW]
-    cbz     r3, .Llinear_finish
+    cmp     lr, #0
+    beq     .Llinear_finish
     mov     r12, #0
     /* One turn: one of the last 1 to 3 x, from the last to the first. */
 .Llinear_byte:
-    subs    r3, r3, #1
-    ldrb    r2, [r0, r3]
-    orr     r12, r2, r12, lsl #8
+    subs    lr, lr, #1
+    ldrb    r3, [r0, lr]
+    orr     r12, r3, r12, lsl #8
     bne     .Llinear_byte
-    products
+    b       .Llinear_four
 .Llinear_finish:
     take_out r4, r5, 0
     take_out r6, r7, 4
@@ -177,7 +190,7 @@
     str     r4, [r3], #4
     str     r3, [sp, #OUT]
     bne     .Llinear_channels
-    b       .Llinear_return
+    b       .Llinear_next
 .Llinear_last:
     adds    r12, r12, #4
     /* One turn: one of the last one to three channels. */
@@ -186,7 +199,15 @@
     lsrs    r4, r4, #8
     subs    r12, r12, #1
     bne     .Llinear_last_byte
-.Llinear_return:
+.Llinear_next:
+    ldr     r0, [sp, #LAYER]
+    ldr     r1, [sp, #X]
+    ldr     r4, [r0, #CORTADO_CONV1X1_IN_C]
+    mov     r2, r3
+    ldr     r3, [sp, #PIXELS]
+    add     r1, r1, r4
+    subs    r3, r3, #1
+    bne     .Llinear_pixel
     add     sp, sp, #FRAME
     pop     {r4-r11, pc}
     /* The next run: sums b and d go on from 0. */
@@ -199,7 +220,7 @@
     mov     r5, r4
     mov     r7, r6
     b       .Llinear_products
-    .size   cortado_linear_pixel_s8__dsp, . - cortado_linear_pixel_s8__dsp
+    .size   cortado_linear_lanes_s8__dsp, . - cortado_linear_lanes_s8__dsp
 
 #endif
 #if defined(__linux__) && defined(__ELF__)
