@@ -65,6 +65,9 @@ class Siamese(nn.Module):
 class CausalBlock(nn.Module):
     """A layer of a language model, its mask in one of three spellings."""
 
+    ahead: Tensor
+    minus: Tensor
+
     def __init__(self, spelling: str) -> None:
         super().__init__()
         self.spelling = spelling

@@ -84,6 +84,7 @@ EXACT: dict[str, Case] = {
     "unfold of signals": (lambda x: x.unfold(1, 4, 2), ((2, 10),), ["index_select"]),
     "unfold side by side": (lambda x: x.unfold(-1, 4, 4), ((2, 3, 12),), []),
     "diagonal": (torch.diagonal, ((4, 4),), ["index_select"]),
+    "linalg.diagonal": (torch.linalg.diagonal, ((2, 4, 4),), ["index_select"]),
     "rot90": (torch.rot90, ((4, 5),), ["index_select"]),
     "triu": (torch.triu, ((4, 5),), ["quantized_mul"]),
     "tril": (lambda x: torch.tril(x, -1), ((2, 4, 5),), ["quantized_mul"]),

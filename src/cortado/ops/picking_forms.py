@@ -77,8 +77,8 @@ def pick(like: Node, source: Node, positions: Tensor) -> Node:
 
 
 def _constants(bound: Bound) -> dict[str, Any] | None:
-    """All arguments but the tensor itself, constants as their data; None where another tensor is computed."""
-    others = {name: value for name, value in bound.values.items() if name != "self"}
+    """All arguments but the first, the tensor itself, constants as their data; None where another is computed."""
+    others = dict(list(bound.values.items())[1:])
     nodes = [leaf for leaf in pytree.tree_leaves(others) if isinstance(leaf, Node)]
     if not all(is_constant(node) for node in nodes):
         return None
@@ -89,11 +89,11 @@ def _constants(bound: Bound) -> dict[str, Any] | None:
 def picked(bound: Bound) -> Node | None:
     """A call that only moves values, to places that depend on nothing."""
     others, target = _constants(bound), bound.node.target
-    sizes = shape(bound["self"])
+    source: Node = next(iter(bound.values.values()))
+    sizes = shape(source)
     if others is None or 0 in shape(bound.node) or not isinstance(target, OpOverload):
         return None
-    positions = target(torch.arange(math.prod(sizes)).reshape(sizes), **others)
-    return pick(bound.node, bound["self"], positions)
+    return pick(bound.node, source, target(torch.arange(math.prod(sizes)).reshape(sizes), **others))
 
 
 def columns(bound: Bound) -> Node | None:
