@@ -2,8 +2,9 @@
 
 from fuzz.calls import CALLS
 from fuzz.layers import LAYERS
+from fuzz.measures import MEASURES
 from fuzz.movements import MOVEMENTS
 from fuzz.recipe import Block
 from fuzz.writes import WRITES
 
-BLOCKS: dict[str, Block] = {**LAYERS, **MOVEMENTS, **CALLS, **WRITES}
+BLOCKS: dict[str, Block] = {**LAYERS, **MEASURES, **MOVEMENTS, **CALLS, **WRITES}

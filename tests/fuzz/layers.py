@@ -349,7 +349,7 @@ LAYERS: dict[str, Block] = {
     **{kind: recurrent(kind) for kind in RECURRENT},
     **{kind: recurrent_cell(kind) for kind in CELLS},
     "attention": Block(
-        lambda s: len(s) == 4 and s[2] >= 2 and s[3] >= 2, lambda rng, shape: dict(causal=False), Attention
+        lambda s: len(s) == 4 and s[2] >= 2 and s[3] >= 2, lambda rng, shape: dict(causal=coin(rng)), Attention
     ),
     "prelu": Block(image, no_options, layer(nn.PReLU)),
     "max_pool2d": Block(image, max_pool, function(functional.max_pool2d), weight=5),

@@ -66,7 +66,7 @@ def test_a_seed_is_a_network() -> None:
 
 def test_every_operator_that_is_claimed_is_drawn() -> None:
     """Every aten overload that a pattern or a rewrite names stands in a graph that can be drawn."""
-    recipe = draw_all(4)  # with which each block happens to draw all its spellings
+    recipe = draw_all(6)  # with which each block happens to draw all its spellings
     program = torch.export.export(Network(recipe), recipe.batches(1)[0], strict=False)
     met = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     known = registry()

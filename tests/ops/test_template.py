@@ -26,7 +26,8 @@ from helpers.single import Expression, lower_with, randn
 def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
     """The template as a file of the operators' folder."""
     shutil.copy(Path(cortado.ops.__path__[0]) / "_TEMPLATE.py", tmp_path / "lerp.py")
-    monkeypatch.setattr(cortado.ops, "__path__", [*cortado.ops.__path__, str(tmp_path)])
+    monkeypatch.setattr(cortado.ops, "__path__", [str(tmp_path), *cortado.ops.__path__])  # over the rewrite of lerp
+    sys.modules.pop("cortado.ops.lerp", None)
     registry.cache_clear()
     yield registry().operators["cortado::lerp"]
     registry.cache_clear()

@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram, _trace
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import _ModuleStackTracer
+from torch.nn.modules import transformer
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.canonical import context_body
@@ -107,6 +108,18 @@ def assigned_inputs() -> Iterator[None]:
         yield
     finally:
         _trace._verify_nn_module_stack = before
+
+
+@contextlib.contextmanager
+def masks_as_given() -> Iterator[None]:
+    """nn.TransformerEncoder compares its mask with a causal one, only to choose a faster kernel, and torch.export can't
+    follow a decision by values. Here the mask itself is what counts."""
+    before = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = before
 
 
 # ---- after it ------------------------------------------------------------------------------------------------

@@ -27,7 +27,15 @@ from cortado.base.findings import Finding
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
-from cortado.frontend.captured import assigned_inputs, check_graph, check_model, check_values, rename_state, user_lines
+from cortado.frontend.captured import (
+    assigned_inputs,
+    check_graph,
+    check_model,
+    check_values,
+    masks_as_given,
+    rename_state,
+    user_lines,
+)
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.masks import hide_masked
@@ -122,7 +130,7 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     model = evaluating(given)
     check_modules(model)
     try:
-        with _quiet(), evaluation(model), user_lines(), assigned_inputs():
+        with _quiet(), evaluation(model), user_lines(), assigned_inputs(), masks_as_given():
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         _check_state(model)

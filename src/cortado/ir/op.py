@@ -402,7 +402,12 @@ def patterns_of(target: Any) -> tuple[Pattern, ...]:
 
 def find(node: Node) -> Match | Reject:
     """The first pattern that takes a node, or why none does: what the most general one says."""
-    refused = Reject("no integer operator for it (see `cortado ops`)")
+    some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
+    refused = Reject(
+        "taken in some forms only, of which this is none (see `cortado ops`)"
+        if some
+        else "no integer operator for it (see `cortado ops`)"
+    )
     bound = bind(node)
     for pattern in patterns_of(node.target):
         quantization = pattern.match(bound)

@@ -114,7 +114,8 @@ def addmm_to_sum(bound: Bound) -> Node | None:
     """beta * self + alpha * (mat1 @ mat2); a linear layer where the factors are 1 and bias and mat2 are constant."""
     like, bias, rhs = bound.node, bound["self"], bound["mat2"]
     if bound["alpha"] != 1 or bound["beta"] != 1:
-        return None
+        scaled = add_call(like, aten.mul.Tensor, product(like, bound["mat1"], rhs), bound["alpha"])
+        return add_call(like, aten.add.Tensor, scaled, add_call(like, aten.mul.Tensor, bias, bound["beta"]))
     if is_constant(rhs) and is_constant(bias) and shape(bias) == (shape(rhs)[1],):
         weight = add_constant(like, "weight", constant_data(rhs).T)
         return add_call(like, aten.linear.default, bound["mat1"], weight, bias)

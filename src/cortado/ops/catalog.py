@@ -1,6 +1,8 @@
 """The operators Cortado knows, from the registry: for `cortado ops` and docs/operators.md."""
 
+import importlib
 import inspect
+import pkgutil
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -45,12 +47,35 @@ def _aten_of(module: ModuleType | None) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def other_spellings() -> tuple[str, ...]:
-    """Every aten operator that is taken, in whatever file."""
-    known = registry()
-    targets = [*known.patterns, *known.rewrites]
-    return tuple(
-        sorted({str(target).removeprefix("aten.").split(".")[0] for target in targets if "aten" in str(target)})
+@dataclass(frozen=True)
+class Taken:
+    """The aten overloads that one file of operators takes, what they become, and under which conditions."""
+
+    overloads: tuple[str, ...]
+    become: str
+    constraints: str
+
+
+def taken() -> list[Taken]:
+    """Every aten overload, by the file that takes it."""
+    package = importlib.import_module("cortado.ops")
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    found = [_taken(importlib.import_module(f"cortado.ops.{name}")) for name in names]
+    return [one for one in found if one.overloads]
+
+
+def _taken(module: ModuleType) -> Taken:
+    """A file without operators of its own writes calls out in those of others, as its first sentence says."""
+    records = list(vars(module).values())
+    targets = {str(target) for record in records if isinstance(record, Pattern | Rewrite) for target in record.aten}
+    known = registry().operators
+    operators = [one for one in records if isinstance(one, Operator) and inspect.getmodule(one.reference) is module]
+    own = list({one.name: one for one in operators if one.name in known}.values())
+    first = " ".join((module.__doc__ or "").partition("\n\n")[0].split())
+    return Taken(
+        overloads=tuple(sorted(name.removeprefix("aten.") for name in targets if name.startswith("aten."))),
+        become=", ".join(f"`{one.name}`" for one in own) or first,
+        constraints="; ".join(dict.fromkeys(one.constraints for one in own if one.constraints)),
     )
 
 
@@ -68,5 +93,12 @@ def as_markdown() -> str:
     for entry in entries():
         pte, c = ("yes" if flag else "no" for flag in (entry.pte, entry.c))
         lines.append(f"| `{entry.operator}` | {entry.summary} | {pte} | {c} | {entry.constraints or '-'} |")
-    lines += ["", "## aten operators that are taken", "", ", ".join(f"`{name}`" for name in other_spellings()), ""]
-    return "\n".join(lines)
+    found = taken()
+    lines += ["", "## aten overloads that are taken", ""]
+    count = len({name for one in found for name in one.overloads})
+    lines += [f"{count} of them, by what they become.", ""]
+    lines += ["| overloads | become | constraints |", "|---|---|---|"]
+    for one in found:
+        overloads = ", ".join(f"`{name}`" for name in one.overloads)
+        lines.append(f"| {overloads} | {one.become} | {one.constraints or '-'} |")
+    return "\n".join([*lines, ""])

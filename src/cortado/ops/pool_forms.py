@@ -5,8 +5,10 @@ divisor is a constant: zeros outside the image then add nothing. So do averages 
 which spread less than their pixels: as a convolution they have a scale of their own.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -129,6 +131,29 @@ def avg_pool1d_to_2d(bound: Bound) -> Node:
     return _to_avg_pool2d(bound, 1)
 
 
+def avg_pool3d_to_2d(bound: Bound) -> Node | None:
+    """Over depth alone, as local_response_norm has it, or over height and width alone."""
+    like, sizes = bound.node, shape(bound["self"])
+    kernel, padding = (_triple(bound[name]) for name in ("kernel_size", "padding"))
+    stride = _triple(bound["stride"]) if bound["stride"] else kernel
+    *outer, depth, height, width = sizes
+    if (kernel[1:], stride[1:], padding[1:]) == ([1, 1], [1, 1], [0, 0]):
+        view, first = (math.prod(outer), 1, depth, height * width), 0
+    elif (kernel[:1], stride[:1], padding[:1]) == ([1], [1], [0]):
+        view, first = (1, math.prod(outer) * depth, height, width), 1
+    else:
+        return None
+    window = [part[first : first + 2] for part in (kernel, stride, padding)]
+    rest = (bool(bound["ceil_mode"]), bool(bound["count_include_pad"]), bound["divisor_override"])
+    result = add_call(like, aten.avg_pool2d.default, add_view(like, bound["self"], view), *window, *rest)
+    return add_view(like, result, shape(like))
+
+
+def _triple(value: Any) -> list[int]:
+    values = [int(item) for item in value] if isinstance(value, list | tuple) else [int(value)]
+    return values * 3 if len(values) == 1 else values
+
+
 # ---- maxima --------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +273,7 @@ def adaptive_max_pool(bound: Bound) -> None:
 
 
 AVG_POOL2D_REWRITE = Rewrite(aten=(aten.avg_pool2d.default,), rewrite=to_avg_pool2d)
+AVG_POOL3D_REWRITE = Rewrite(aten=(aten.avg_pool3d.default,), rewrite=avg_pool3d_to_2d)
 AVG_POOL1D_REWRITE = Rewrite(aten=(aten.avg_pool1d.default,), rewrite=avg_pool1d_to_2d)
 MAX_POOL2D_REWRITE = Rewrite(aten=(aten.max_pool2d.default,), rewrite=to_max_pool2d)
 MAX_POOL1D_REWRITE = Rewrite(aten=(aten.max_pool1d.default,), rewrite=max_pool1d_to_2d)

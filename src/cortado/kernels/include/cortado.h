@@ -468,6 +468,48 @@ typedef struct {
 
 void cortado_normalize_s8(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
 
+/* One number for each row of `length` values. In all of them a 62-bit sum is shifted left by an even number of bits until
+ * it has 61 or 62, and root is the integer square root of that: sqrt(sum) = root / 2^(left / 2).
+ *
+ * Variance: sum = n * sum(q^2) - sum(q)^2; out = clamp(out_zero + sum * out_multiplier * 2^(out_shift - 31)), of its
+ * upper 31 bits, or, with `root`, the same of its square root. */
+typedef struct {
+    int32_t length, root;
+    int32_t out_zero, out_multiplier, out_shift;
+} cortado_variance_t;
+
+void cortado_variance_s8(const cortado_variance_t *L, const int8_t *in, int8_t *out, int32_t rows);
+
+/* out = clamp(out_zero + requant(sum(a * b) * 2^24 / sqrt(max(sum(a^2), a_least) * max(sum(b^2), b_least)))), of codes
+ * without their zero points; the quotient is rounded, ties away from zero. */
+typedef struct {
+    int32_t length;
+    int32_t a_zero, a_least, b_zero, b_least; /* least: at least 1 */
+    int32_t out_zero, out_multiplier, out_shift;
+} cortado_cosine_similarity_t;
+
+void cortado_cosine_similarity_s8(const cortado_cosine_similarity_t *L, const int8_t *a, const int8_t *b, int8_t *out,
+                                  int32_t rows);
+
+/* d = (a - a_zero) * a_multiplier - (b - b_zero) * b_multiplier + offset;
+ * out = clamp(out_zero + sqrt(sum(d^2)) * out_multiplier * 2^(out_shift - 31)). */
+typedef struct {
+    int32_t length;
+    int32_t a_zero, a_multiplier, b_zero, b_multiplier, offset;
+    int32_t out_zero, out_multiplier, out_shift;
+} cortado_distance_t;
+
+void cortado_distance_s8(const cortado_distance_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t rows);
+
+/* out[i] = clamp(out_zero + requant(sum << left_shift)), sum that of in[j] - in_zero for j <= i, along rows of `length`
+ * values. May be in place. */
+typedef struct {
+    int32_t length, in_zero, left_shift;
+    int32_t out_zero, out_multiplier, out_shift;
+} cortado_cumsum_t;
+
+void cortado_cumsum_s8(const cortado_cumsum_t *L, const int8_t *in, int8_t *out, int32_t rows);
+
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
 void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);

@@ -1,0 +1,84 @@
+"""What the operators share that make one number of a row: variances, distances, similarities.
+
+Sums of squares of codes are exact, of up to 62 bits. One is brought to 61 or 62 bits by an even shift, and its root or
+its upper half has 30 or more, whatever its size: groups of small values lose nothing.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from cortado.base.errors import CortadoError, Reject
+from cortado.base.numerics import Tensor
+from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.op import ONE_ROW, Call, Lowering, Rows
+from cortado.ops._float import add_permute, add_view
+
+WIDE = 62
+FURTHEST = 62  # a shift beyond which nothing is left of a product
+
+
+# ---- integers ------------------------------------------------------------------------------------------------
+
+
+def root(value: Tensor) -> Tensor:
+    """The integer square root of numbers below 2^62: float64's, mended."""
+    found = value.to(torch.float64).sqrt().floor().to(torch.int64)
+    found = found - (found * found > value).to(torch.int64)
+    return found + ((found + 1) * (found + 1) <= value).to(torch.int64)
+
+
+def normalized(value: Tensor) -> tuple[Tensor, Tensor]:
+    """value << left, of 61 or 62 bits, and left, which is even; zeros stay as they are."""
+    left = torch.zeros_like(value)
+    for step in (32, 16, 8, 4, 2):
+        fits = value < (1 << (WIDE - step))
+        value, left = torch.where(fits, value << step, value), left + step * fits.to(torch.int64)
+    return value, left
+
+
+def rescaled(mantissa: Tensor, multiplier: int, right: Tensor) -> Tensor:
+    """mantissa * multiplier / 2^right, ties up; both factors are below 2^31 and not negative."""
+    product = mantissa * multiplier
+    half = torch.where(right > 0, 1 << (right - 1).clamp(0, FURTHEST), 0)
+    inside = (product + half) >> right.clamp(0, FURTHEST)
+    return torch.where(right > FURTHEST, 0, inside)
+
+
+def factor(lowering: Lowering, value: float) -> dict[str, int]:
+    """A factor as multiplier * 2^(shift - 31)."""
+    mantissa, exponent = math.frexp(value)
+    multiplier = min(round(mantissa * 2**31), 2**31 - 1)
+    if exponent > 30:
+        raise CortadoError(
+            f"{describe(lowering.bound.node)}: an output scale of {lowering.out.scale:g} is too small for its input; "
+            "it is almost zero for every calibration input: calibrate with inputs for which it is not"
+        )
+    return {"output_multiplier": multiplier, "output_shift": max(exponent, -FURTHEST)}
+
+
+# ---- shapes --------------------------------------------------------------------------------------------------
+
+
+def as_rows(like: Node, source: Node, dims: Sequence[int]) -> Node:
+    """A tensor as [rows, what one number is made of]."""
+    sizes = shape(source)
+    kept = [dim for dim in range(len(sizes)) if dim not in dims]
+    view = (math.prod(sizes[dim] for dim in kept), math.prod(sizes[dim] for dim in dims))
+    return add_view(like, add_permute(like, source, [*kept, *sorted(dims)]), view)
+
+
+def check_length(bound: Bound, most: int) -> Reject | None:
+    length = shape(bound["input"])[1]
+    return Reject(f"makes one number of {length} values; expected at most {most}") if length > most else None
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return call.shape("input")[0], 1
+
+
+def rows(operands: int) -> Rows:
+    """Every number needs its own row only."""
+    return Rows((ONE_ROW,) * operands, pixelwise=True)

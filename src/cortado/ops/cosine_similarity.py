@@ -1,0 +1,166 @@
+"""out = clamp(zero_point + requant(c)), c = sum(a * b) / sqrt(sum(a^2) * sum(b^2)) with 24 fractional bits, per row.
+
+a and b are codes without their zero points: their scales cancel. The sums are exact; those of squares are at least
+`input_least` and `other_least`, eps^2 in steps of the operands and never 0.
+"""
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.errors import Reject
+from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8, divide_round_away, requant
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
+from cortado.ops import _measures
+from cortado.ops._float import add_view
+
+aten = torch.ops.aten
+LARGEST_ROW = 2**15  # the sum of 255^2 so often fits 31 bits
+FRACTION_BITS = 24
+
+# ---- in the float graph --------------------------------------------------------------------------------------
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("row_cosine(Tensor input, Tensor other, float eps) -> Tensor")
+_LIBRARY.impl(
+    "row_cosine",
+    lambda input, other, eps: torch.nn.functional.cosine_similarity(input, other, -1, eps)[:, None],
+    "CompositeExplicitAutograd",
+)
+_LIBRARY.impl("row_cosine", lambda input, *others: input.new_empty((input.shape[0], 1)), "Meta")
+
+ROW_COSINE: OpOverload = torch.ops.cortado.row_cosine.default
+
+
+def to_rows(bound: Bound) -> Node:
+    like = bound.node
+    sizes = torch.broadcast_shapes(shape(bound["x1"]), shape(bound["x2"]))
+    operands = [
+        bound[name] if shape(bound[name]) == sizes else add_call(like, aten.expand.default, bound[name], list(sizes))
+        for name in ("x1", "x2")
+    ]
+    rows = [_measures.as_rows(like, operand, [bound["dim"] % len(sizes)]) for operand in operands]
+    return add_view(like, add_call(like, ROW_COSINE, *rows, float(bound["eps"])), shape(like))
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def reference(
+    *,
+    input: Tensor,
+    input_zero_point: int,
+    input_least: int,
+    other: Tensor,
+    other_zero_point: int,
+    other_least: int,
+    output_zero_point: int,
+    output_multiplier: int,
+    output_shift: int,
+) -> Tensor:
+    a, b = input.to(torch.int64) - input_zero_point, other.to(torch.int64) - other_zero_point
+    squares = a.square().sum(1, keepdim=True).clamp(min=input_least) * b.square().sum(1, keepdim=True).clamp(
+        min=other_least
+    )
+    wide, left = _measures.normalized(squares)
+    size = _measures.root(wide)
+    cosine = divide_round_away((a * b).sum(1, keepdim=True) << ((left >> 1) + FRACTION_BITS), size)
+    return clamp_int8(requant(cosine, output_multiplier, output_shift) + output_zero_point).contiguous()
+
+
+def match(bound: Bound) -> Quantization | Reject:
+    return _measures.check_length(bound, LARGEST_ROW) or Quantization(
+        {"input": Role.ACTIVATION, "other": Role.ACTIVATION}
+    )
+
+
+def lower(lowering: Lowering) -> Node:
+    least = {
+        f"{name}_least": min(max(1, round((lowering.bound["eps"] / lowering.q(name).scale) ** 2)), INT32_MAX)
+        for name in ("input", "other")
+    }
+    return lowering.call(
+        COSINE_SIMILARITY,
+        input=lowering.node("input"),
+        input_zero_point=lowering.q("input").zero_point,
+        other=lowering.node("other"),
+        other_zero_point=lowering.q("other").zero_point,
+        **least,
+        output_zero_point=lowering.out.zero_point,
+        **_measures.factor(lowering, 2.0**-FRACTION_BITS / lowering.out.scale),
+    )
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_cosine_similarity_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
+        sources=("cosine_similarity_s8.c",),
+        struct="cortado_cosine_similarity_t",
+        fields={
+            "length": call.shape("input")[1],
+            "a_zero": call["input_zero_point"],
+            "a_least": call["input_least"],
+            "b_zero": call["other_zero_point"],
+            "b_least": call["other_least"],
+            "out_zero": call["output_zero_point"],
+            "out_multiplier": call["output_multiplier"],
+            "out_shift": call["output_shift"],
+        },
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
+        ends = draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)]))
+        seed, least = draw(sampling.SEEDS), st.sampled_from([1, 1, 1000, INT32_MAX])
+        return {
+            "input": sampling.codes(seed, sizes, *ends),
+            "input_zero_point": draw(sampling.ZERO_POINTS),
+            "input_least": draw(least),
+            "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends),
+            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "other_least": draw(least),
+            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
+            "output_shift": draw(st.integers(-20, -10)),
+        }
+
+    return draw_case()
+
+
+COSINE_SIMILARITY = Operator(
+    name="cortado::cosine_similarity",
+    summary="cosine of the angle between rows of two tensors",
+    arguments=(
+        "Tensor input, int input_zero_point, int input_least, Tensor other, int other_zero_point, int other_least, "
+        "int output_zero_point, int output_multiplier, int output_shift"
+    ),
+    reference=reference,
+    shape=_measures.output_shape,
+    kernel=kernel,
+    rows=lambda call: _measures.rows(2),
+    tensors=("input", "other"),
+    places=frozenset({Place.C}),
+    constraints=(
+        f"vectors of at most {LARGEST_ROW} values; C bundle only: the runtime has no integer operator for it, and "
+        "norms in int8 would lose small vectors"
+    ),
+    samples=samples,
+)
+
+COSINE_PATTERN = Pattern(aten=(ROW_COSINE,), match=match, lower=lower)
+COSINE_REWRITE = Rewrite(aten=(aten.cosine_similarity.default,), rewrite=to_rows)

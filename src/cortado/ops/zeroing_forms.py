@@ -1,0 +1,44 @@
+"""triu, tril and masked_fill with a constant mask: a product with ones and zeros, and the filling added."""
+
+import torch
+from torch.fx import Node
+
+from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.op import Rewrite
+from cortado.ops._float import add_constant, constant_data, is_constant
+from cortado.ops.mask_forms import LEAST
+from cortado.ops.pointwise import uniform_value
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def _zeroed(like: Node, source: Node, kept: Tensor) -> Node:
+    """`kept` is 1 where a value stays and 0 elsewhere."""
+    return add_call(like, aten.mul.Tensor, source, add_constant(like, "kept", kept.to(torch.float32)))
+
+
+def triangle(bound: Bound) -> Node:
+    target, sizes = bound.node.target, shape(bound["self"])
+    kept = torch.ones(sizes[-2:])
+    upper = target == aten.triu.default
+    return _zeroed(bound.node, bound["self"], kept.triu(bound["diagonal"]) if upper else kept.tril(bound["diagonal"]))
+
+
+def filled(bound: Bound) -> Node | None:
+    """Large negative numbers are left for the softmax that they are meant for."""
+    like, mask, value = bound.node, bound["mask"], bound["value"]
+    number = uniform_value(value) if isinstance(value, Node) else value
+    if number is None or not is_constant(mask) or not LEAST < float(number) < -LEAST or is_constant(bound["self"]):
+        return None
+    data = constant_data(mask)
+    if bool((data == data.reshape(-1)[0]).all()):
+        return None  # a function of one tensor
+    result = _zeroed(like, bound["self"], ~data)
+    if number == 0:
+        return result
+    return add_call(like, aten.add.Tensor, result, add_constant(like, "filling", data * float(number)))
+
+
+TRIANGLE_REWRITE = Rewrite(aten=(aten.triu.default, aten.tril.default), rewrite=triangle)
+FILLED_REWRITE = Rewrite(aten=(aten.masked_fill.Scalar, aten.masked_fill.Tensor), rewrite=filled)
