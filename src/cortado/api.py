@@ -54,6 +54,7 @@ from cortado.frontend.export import (
     quantize,
     train,
 )
+from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
 from cortado.ir.portable import float_operators
@@ -100,6 +101,7 @@ class Compiled:
     example: Inputs
     options: Options
     report: Report
+    nones: tuple[int, ...]  # where among its outputs the model returns None
     first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
 
     def __repr__(self) -> str:
@@ -158,7 +160,8 @@ class Compiled:
         names = [f"input {position}" for position, _ in enumerate(inputs)]
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.report.prefix)
-            return artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
+            checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
+            return replace(checked, nones=self.nones)
 
     def evaluate(
         self,
@@ -265,6 +268,7 @@ class Model:
             pte=pte,
             pte_graph=pte_graph,
             example=runs[0].inputs,
+            nones=self.quantized.nones,
             first={node: value for node, value in kept.first.items() if node in recorded},
             options=options,
             report=report,
@@ -401,6 +405,8 @@ def prepare(
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
     calibration count here. A model that PT2E has quantized keeps its scales, and needs no calibration data."""
     clock = Clock(progress=progress)
+    calibration = without_numbers(calibration, example_inputs)
+    model, example_inputs = with_numbers(model, example_inputs)
     inputs = check_example(example_inputs)
     chosen = check_name(name or type(model).__name__.lower())
     with clock.phase("export"):
@@ -425,6 +431,7 @@ def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequen
 
     The graph is the one that is deployed: batch norms are folded with the statistics they have, dropouts are gone.
     """
+    model, example_inputs = with_numbers(model, example_inputs)
     inputs = check_example(example_inputs)
     captured = capture(model, inputs)
     if is_quantized(captured.module):
