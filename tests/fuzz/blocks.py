@@ -3,7 +3,8 @@
 from fuzz.calls import CALLS
 from fuzz.layers import LAYERS
 from fuzz.movements import MOVEMENTS
+from fuzz.positions import POSITIONS
 from fuzz.recipe import Block
 from fuzz.writes import WRITES
 
-BLOCKS: dict[str, Block] = {**LAYERS, **MOVEMENTS, **CALLS, **WRITES}
+BLOCKS: dict[str, Block] = {**LAYERS, **MOVEMENTS, **CALLS, **WRITES, **POSITIONS}
