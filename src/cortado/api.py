@@ -54,6 +54,7 @@ from cortado.frontend.export import (
     quantize,
     train,
 )
+from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
 from cortado.ir.portable import float_operators
@@ -68,6 +69,7 @@ from cortado.plan.schedule import Schedules, schedule
 from cortado.run import runner
 
 Tensor = torch.Tensor
+Given = Tensor | float  # an input of the model; a number is a constant of the compiled one
 Progress = Callable[[str], None]
 
 
@@ -100,6 +102,7 @@ class Compiled:
     example: Inputs
     options: Options
     report: Report
+    nones: tuple[int, ...]  # where among its outputs the model returns None
     first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
 
     def __repr__(self) -> str:
@@ -158,7 +161,8 @@ class Compiled:
         names = [f"input {position}" for position, _ in enumerate(inputs)]
         with TemporaryDirectory(prefix="cortado-") as folder:
             artifact = self.save(Path(folder) / self.report.prefix)
-            return artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
+            checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
+            return replace(checked, nones=self.nones)
 
     def evaluate(
         self,
@@ -265,6 +269,7 @@ class Model:
             pte=pte,
             pte_graph=pte_graph,
             example=runs[0].inputs,
+            nones=self.quantized.nones,
             first={node: value for node, value in kept.first.items() if node in recorded},
             options=options,
             report=report,
@@ -311,7 +316,10 @@ class Model:
             return _Programs(None, lower(True, place), bundle_missing=error.reasons)
         missing = tuple(c_only(program))
         if missing and options.allow_float:
-            return _Programs(program, lower(True, place))
+            try:
+                return _Programs(program, lower(True, place))
+            except NotInteger as error:  # what is no call of ATen has no float kernel either
+                return _Programs(program, None, pte_missing=error.reasons)
         return _Programs(program, None if missing else program, pte_missing=missing)
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
@@ -391,8 +399,8 @@ def _nhwc(value: Tensor) -> Tensor:
 
 def prepare(
     model: torch.nn.Module | ExportedProgram,
-    example_inputs: Sequence[Tensor],
-    calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
+    example_inputs: Sequence[Given],
+    calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
@@ -401,16 +409,18 @@ def prepare(
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
     calibration count here. A model that PT2E has quantized keeps its scales, and needs no calibration data."""
     clock = Clock(progress=progress)
-    inputs = check_example(example_inputs)
+    batches = without_numbers(calibration, example_inputs)
+    module, tensors = with_numbers(model, example_inputs)
+    inputs = check_example(tensors)
     chosen = check_name(name or type(model).__name__.lower())
     with clock.phase("export"):
-        captured = capture(model, inputs)
+        captured = capture(module, inputs)
     with clock.phase("quantize"):
         if is_quantized(captured.module):
-            needless = isinstance(calibration, Sized) and not len(calibration)
-            quantized = keep(captured, inputs, [] if needless else check_batches(calibration, inputs))
+            needless = isinstance(batches, Sized) and not len(batches)
+            quantized = keep(captured, inputs, [] if needless else check_batches(batches, inputs))
         else:
-            quantized = quantize(captured, inputs, check_batches(calibration, inputs), options)
+            quantized = quantize(captured, inputs, check_batches(batches, inputs), options)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -420,13 +430,14 @@ def prepare(
     )
 
 
-def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> QatModel:
+def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Given]) -> QatModel:
     """A model for quantization-aware training: train it as any module, then give it to `compile`.
 
     The graph is the one that is deployed: batch norms are folded with the statistics they have, dropouts are gone.
     """
-    inputs = check_example(example_inputs)
-    captured = capture(model, inputs)
+    module, tensors = with_numbers(model, example_inputs)
+    inputs = check_example(tensors)
+    captured = capture(module, inputs)
     if is_quantized(captured.module):
         raise CortadoError("the model is quantized already, expected a float model to train; give that to prepare_qat")
     return train(captured, inputs)
@@ -434,9 +445,9 @@ def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequen
 
 def compile(
     model: torch.nn.Module | ExportedProgram,
-    example_inputs: Sequence[Tensor],
+    example_inputs: Sequence[Given],
     target: str | CortexMTargetConfig | None = None,
-    calibration: Tensor | Sequence[Tensor | Sequence[Tensor]] = (),
+    calibration: Tensor | Sequence[Tensor | Sequence[Given]] = (),
     name: str | None = None,
     options: Options = DEFAULTS,
     labels: Sequence[str] | None = None,

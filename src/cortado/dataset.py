@@ -10,7 +10,7 @@ import torch
 
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report import TensorReport
+from cortado.artifact.report import DType, TensorReport
 from cortado.base.arrays import ArrayType, read_arrays
 from cortado.base.errors import CortadoError
 
@@ -23,6 +23,7 @@ class Scores:
 
     rows: int  # in one run of the model: above 1 for a model of several samples at once
     classes: int  # 1: a single score
+    picks: bool = False  # the output is the class itself, as of an argmax in the model
     rebuilds: bool = False  # the output is to be like the input, and the score is how far it is from it
 
 
@@ -118,7 +119,8 @@ def scores_of(artifact: Artifact, reconstruction: bool = False) -> Scores | None
     batch = artifact.report.inputs[0].model_shape[:1]
     rows = shape[0] if len(shape) > 1 or shape == batch else 1
     long = [size for size in (shape[1:] if len(shape) > 1 or shape == batch else shape) if size > 1]
-    return Scores(rows, long[0] if long else 1) if len(long) < 2 else None
+    picks = not long and artifact.report.outputs[0].dtype is DType.INT32
+    return Scores(rows, long[0] if long else 1, picks=picks) if len(long) < 2 else None
 
 
 def _of_reconstruction(inputs: Sequence[int], outputs: Sequence[int]) -> Scores:
@@ -163,7 +165,7 @@ def _checked_labels(labels: ArrayType, where: str, scores: Scores, count: int, d
         raise CortadoError(f"{where} holds {flat.dtype} values that are no classes, expected whole numbers")
     classes = max(scores.classes, 2)
     wrong = np.flatnonzero((whole < 0) | (whole >= classes))
-    if len(wrong):
+    if len(wrong) and not scores.picks:
         what = f"{scores.classes} scores" if scores.classes > 1 else "one score"
         raise CortadoError(
             f"{where}: the label of sample {wrong[0]} is {whole[wrong[0]]}, expected 0 to {classes - 1}, for the model "

@@ -113,7 +113,7 @@ class Thresholds:
 
     def check(self, scores: Scores | None, labels: bool, floats: bool) -> None:
         """Refuses a threshold for something that these data don't tell, before anything is run."""
-        classes = labels and scores is not None and scores.classes > 1
+        classes = labels and scores is not None and (scores.classes > 1 or scores.picks)
         no_classes = "labels, and a model whose first output has classes"
         no_float = "the float model (name it with --model)"
         for name, value, known, needs in (
@@ -217,7 +217,8 @@ def _check_possible(data: Dataset, floats: FloatModel | None, scores: Scores | N
 
 def check_labels(labels: ArrayType | None, scores: Scores | None) -> None:
     """Raises where labels can't be told apart."""
-    if labels is not None and scores is not None and scores.classes == 1 and len(np.unique(labels)) < 2:
+    single = scores is not None and scores.classes == 1 and not scores.picks
+    if labels is not None and single and len(np.unique(labels)) < 2:
         raise CortadoError(
             f"every label of the {len(labels)} samples is {labels[0]}, expected 0 for some and 1 for others: there "
             "is one score for each, and how well that tells them apart is to be found"
@@ -311,6 +312,8 @@ def _score(artifact: Artifact, outputs: Samples, data: Dataset, top_k: int | Non
     if scores.rebuilds:
         return Score(auc=metrics.auc(_rebuilt(artifact, outputs, data, scores), labels))
     rows = _rows(outputs, scores)
+    if scores.picks:
+        return Score(accuracy=float((rows[:, 0] == labels).mean()))
     if scores.classes == 1:
         return Score(auc=metrics.auc(rows[:, 0], labels))
     return Score(
@@ -326,11 +329,14 @@ def _errors(artifact: Artifact, wanted: Samples, made: Samples) -> tuple[OutputE
         error = metrics.Error()
         for float_sample, sample in zip(wanted, made, strict=True):
             error.add(float_sample[position], sample[position])
-        found.append(OutputError(tensor.name, error.decibels, error.worst))
+        signal = wanted[0][position].dtype.kind == "f"  # a position or a truth value has none
+        found.append(OutputError(tensor.name, error.decibels if signal else None, error.worst))
     return tuple(found)
 
 
 def _same_best(wanted: Samples, made: Samples, scores: Scores | None) -> float | None:
+    if scores is not None and scores.picks:
+        return float((_rows(wanted, scores) == _rows(made, scores)).mean())
     if scores is None or scores.classes < 2:
         return None
     same = metrics.best(_rows(wanted, scores)) == metrics.best(_rows(made, scores))

@@ -250,7 +250,8 @@ class _Compared:
         for wanted, found in zip(self.outputs, outputs, strict=True):
             best = True
             for a, b in zip(wanted, found, strict=True):
-                error.add(a, b)
+                if a.dtype.kind == "f":  # a position or a truth value has no signal
+                    error.add(a, b)
                 best = best and bool((_classes(a) == _classes(b)).all())
             same.append(best)
         classes = any(_classes(output).size for output in self.outputs[0])
@@ -275,7 +276,7 @@ class _Compared:
 
 def _classes(output: ArrayType) -> ArrayType:
     """The best class of each row of a classifier's output; nothing for any other output."""
-    scores = output.ndim == 2 and output.shape[1] > 1
+    scores = output.ndim == 2 and output.shape[1] > 1 and output.dtype.kind == "f"
     return output.argmax(axis=1) if scores else np.empty(0, dtype=np.int64)
 
 

@@ -4,7 +4,8 @@ from fuzz.calls import CALLS
 from fuzz.layers import LAYERS
 from fuzz.measures import MEASURES
 from fuzz.movements import MOVEMENTS
+from fuzz.positions import POSITIONS
 from fuzz.recipe import Block
 from fuzz.writes import WRITES
 
-BLOCKS: dict[str, Block] = {**LAYERS, **MEASURES, **MOVEMENTS, **CALLS, **WRITES}
+BLOCKS: dict[str, Block] = {**LAYERS, **MEASURES, **MOVEMENTS, **CALLS, **WRITES, **POSITIONS}

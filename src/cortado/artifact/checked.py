@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class Checked:
     values: Samples  # the outputs of each sample as real numbers, in the model's layout
     real: bool = False  # the run gave real numbers itself: the .pte, whose outputs are float
     tolerance: float = 0.0  # as part of an output's largest magnitude; above zero only with float operators
+    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
 
     def __repr__(self) -> str:
         count = len(self.expected)
@@ -28,9 +30,13 @@ class Checked:
         return f"<Checked: {count} sample{'s' if count != 1 else ''} on {self.result.on}, {exact}{counted}>"
 
     @property
-    def outputs(self) -> tuple[ArrayType, ...]:
-        """An array for each of the model's outputs: real numbers, its own layout, samples along the first dimension."""
-        return _by_output(self.values)
+    def outputs(self) -> tuple[Any, ...]:
+        """An array for each of the model's outputs, in its own layout, samples along the first dimension: real numbers,
+        and whole numbers and truth values where the model gives these. None where the model returns None."""
+        found: list[ArrayType | None] = list(_by_output(self.values))
+        for place in self.nones:
+            found.insert(place, None)
+        return tuple(found)
 
     @property
     def codes(self) -> tuple[ArrayType, ...]:

@@ -255,8 +255,11 @@ def _each(count: int, prefix: str, value: Any, labels: Sequence[str] | None) -> 
 
 
 def _scores(prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
-    """The five best classes of a classifier, the range of anything else."""
-    flat = value.reshape(-1).astype("float64")  # booleans can't be sorted by their negatives
+    """The five best classes of a classifier, a few whole numbers or truth values themselves, the range of anything
+    else."""
+    flat = value.reshape(-1).astype("float64")
+    if value.dtype.kind != "f" and flat.size <= 16:
+        return [f"{prefix or 'output '}{value.tolist()}"]
     if value.ndim != 2 or value.shape[0] != 1 or flat.size < 2:
         return [f"{prefix or 'output '}{list(value.shape)}, {flat.min():.4g} .. {flat.max():.4g}"]
     named = labels if labels is not None and len(labels) == flat.size else [f"class {i}" for i in range(flat.size)]

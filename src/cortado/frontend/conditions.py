@@ -169,6 +169,14 @@ class _Rewriter:
         operands = [operand for operand in node.all_input_nodes if _is_whole(operand)]
         return known and bool(operands) and all(self._from_truth(operand) for operand in operands)
 
+    def _is_truth(self, node: Node) -> bool:
+        """Whether a node holds truth values, if need be as whole numbers; a sum of them is a number of its own."""
+        if dtype(node) == torch.bool:
+            return True
+        known = _name(node) in (*_MOVES, "to", "_to_copy")
+        operands = [operand for operand in node.all_input_nodes if _is_whole(operand)]
+        return known and bool(operands) and all(self._is_truth(operand) for operand in operands)
+
     def _again(self, node: Node) -> Node | None:
         """The same call on real numbers."""
         given = {one: self.number(one) for one in node.all_input_nodes if _is_whole(one)}
@@ -244,7 +252,7 @@ class _Rewriter:
 
     def _returned(self, node: Node) -> Node:
         computed = node.op == "call_function" and node.target not in (AS_TRUTH, AS_WHOLE)
-        if not computed or not _is_whole(node) or not self._from_truth(node):
+        if not computed or not _is_whole(node) or not self._is_truth(node):
             return node
         real = self.number(node)
         if real is None:

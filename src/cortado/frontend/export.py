@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind, TensorArgument
+from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
@@ -39,6 +39,7 @@ from cortado.frontend.captured import (
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation, single_inputs
 from cortado.frontend.masks import hide_masked
+from cortado.frontend.numbers import drop_nones
 from cortado.frontend.observers import SETTLED, SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
@@ -74,6 +75,7 @@ class Captured:
     module: GraphModule
     eager: Eager
     state: tuple[StateBuffer, ...] = ()  # buffers that forward changes: the last inputs and outputs of the graph
+    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Quantized:
     example_inputs: Inputs
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
     findings: tuple[Finding, ...] = ()  # of the calibration data
+    nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
 
     def program(self) -> ExportedProgram:
@@ -138,12 +141,13 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     _check_outputs(program)
     rename_state(program)
     module = program.module(check_guards=False)
+    nones = drop_nones(module)
     check_graph(module)
     check_calls(module)
     _drop_unused(module)
     _check_state(module)
     state = lift_state(module, inputs)
-    return Captured(module, Eager(model, lasting=bool(state)), state)
+    return Captured(module, Eager(model, lasting=bool(state)), state, nones)
 
 
 @contextlib.contextmanager
@@ -259,14 +263,18 @@ def _check_finite(module: GraphModule, infinite: str | None) -> None:
 def _check_outputs(program: ExportedProgram) -> None:
     specs = program.graph_signature.output_specs
     results: list[Any] = [spec.arg for spec in specs if spec.kind is OutputKind.USER_OUTPUT]
-    if not results:
+    if all(_is_none(result) for result in results):
         raise CortadoError("the model returns nothing, expected a tensor or several")
     for position, result in enumerate(results):
-        if not isinstance(result, TensorArgument):
+        if not isinstance(result, TensorArgument) and not _is_none(result):
             found = repr(result.value) if hasattr(result, "value") else f"the number {result.name}"
             raise CortadoError(
                 f"the model's outputs must be tensors: output {position} is {found}; return tensors only"
             )
+
+
+def _is_none(result: Any) -> bool:
+    return isinstance(result, ConstantArgument) and result.value is None
 
 
 def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example_inputs: Inputs) -> list[Inputs]:
@@ -378,6 +386,7 @@ def quantize(
         example_inputs=tuple(example_inputs),
         checked=tuple(checked),
         findings=settled.findings,
+        nones=captured.nones,
         how=how,
     )
 
@@ -418,7 +427,13 @@ def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence
             outputs = captured.eager.check_codes(where, batch, module(*batch), steps)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(outputs)))
-    return Quantized(converted=module, example_inputs=tuple(example_inputs), checked=tuple(checked), how=AS_IT_CAME)
+    return Quantized(
+        converted=module,
+        example_inputs=tuple(example_inputs),
+        checked=tuple(checked),
+        nones=captured.nones,
+        how=AS_IT_CAME,
+    )
 
 
 def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:

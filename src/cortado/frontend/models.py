@@ -23,6 +23,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import LONGEST_NAME, check_name
 from cortado.frontend import zoo
 from cortado.frontend.incoming import as_module, comes_quantized, evaluating, single_inputs
+from cortado.frontend.numbers import with_numbers
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -178,6 +179,7 @@ def _from_pair(name: str, value: Any, where: str) -> Source:
             model = model()
     if not isinstance(model, torch.nn.Module):
         raise CortadoError(f"{where}: the model must be a torch.nn.Module, found {type(model).__name__}")
+    model, inputs = with_numbers(model, inputs)
     tensors = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if not tensors or not all(isinstance(item, Tensor) for item in tensors):
         found = ", ".join(type(item).__name__ for item in tensors) or "nothing"

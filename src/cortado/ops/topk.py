@@ -49,14 +49,17 @@ def output_shape(call: Call) -> tuple[int, ...]:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
-_LIBRARY.define("best_positions(Tensor self, int k, bool largest) -> Tensor")
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all) -> Tensor")
 
 
-def _best(self: Tensor, k: int, largest: bool) -> Tensor:
-    return torch.sort(self, dim=-1, descending=largest, stable=True).indices[..., :k].contiguous()
+def _best(self: Tensor, k: int, largest: bool, all: bool) -> Tensor:
+    """By the function that the model calls: of equal numbers topk takes any, a sort the first."""
+    if all:
+        return torch.sort(self, dim=-1, descending=largest, stable=True).indices
+    return torch.topk(self, k, dim=-1, largest=largest).indices
 
 
-def _no_best(self: Tensor, k: int, largest: bool) -> Tensor:
+def _no_best(self: Tensor, k: int, largest: bool, all: bool) -> Tensor:
     return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
 
 
@@ -85,23 +88,23 @@ class _Along:
         return add_permute(self.like, found, [self.order.index(dim) for dim in range(len(self.order))])
 
 
-def _replace(bound: Bound, k: int, largest: bool) -> None:
+def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
     """Both results of a sort: positions, and the values that are there."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
-    best = add_call(bound.node, BEST, source, k, largest)
+    best = add_call(bound.node, BEST, source, k, largest, all)
     replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
     replace_result(bound.node, 1, along.back(best))
 
 
 def topk_to_best(bound: Bound) -> None:
     if bound["sorted"] and shape(bound["self"]):
-        _replace(bound, int(bound["k"]), bool(bound["largest"]))
+        _replace(bound, int(bound["k"]), bool(bound["largest"]), all=False)
 
 
 def sort_to_best(bound: Bound) -> None:
     if shape(bound["self"]):
-        _replace(bound, shape(bound["self"])[bound["dim"]], bool(bound["descending"]))
+        _replace(bound, shape(bound["self"])[bound["dim"]], bool(bound["descending"]), all=True)
 
 
 def argsort_to_best(bound: Bound) -> Node | None:
@@ -109,7 +112,7 @@ def argsort_to_best(bound: Bound) -> Node | None:
         return None
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
-    return along.back(add_call(bound.node, BEST, along.moved(), size, descending))
+    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True))
 
 
 def refuse(bound: Bound) -> Reject:

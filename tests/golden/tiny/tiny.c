@@ -179,7 +179,7 @@ int8_t *tiny_input(void *arena, int i)
     if (arena == NULL || (unsigned)i >= TINY_INPUTS) {
         return NULL;
     }
-    return (int8_t *)((uint8_t *)arena + offsets[i]);
+    return (int8_t *)(void *)((uint8_t *)arena + offsets[i]);
 }
 
 int tiny_run(void *arena)
@@ -204,7 +204,7 @@ const int8_t *tiny_output(const void *arena, int i)
     if (arena == NULL || (unsigned)i >= TINY_OUTPUTS) {
         return NULL;
     }
-    return (const int8_t *)((const uint8_t *)arena + offsets[i]);
+    return (const int8_t *)(const void *)((const uint8_t *)arena + offsets[i]);
 }
 
 void *tiny_default_arena(void)

@@ -29,6 +29,7 @@ extern "C" {
  * number SCALE * (q - ZERO_POINT). */
 
 /* x: int8, [1, 1, 6, 6] as in the model */
+#define TINY_INPUT0_TYPE int8_t
 #define TINY_INPUT0_BYTES 36
 #define TINY_INPUT0_SHAPE {1, 1, 6, 6}
 #define TINY_INPUT0_LAYOUT {0, 1, 2, 3}
@@ -36,6 +37,7 @@ extern "C" {
 #define TINY_INPUT0_ZERO_POINT (-1)
 
 /* output0: int8, [1, 3] as in the model */
+#define TINY_OUTPUT0_TYPE int8_t
 #define TINY_OUTPUT0_BYTES 3
 #define TINY_OUTPUT0_SHAPE {1, 3}
 #define TINY_OUTPUT0_LAYOUT {0, 1}
