@@ -26,12 +26,15 @@ BASELINES = {
 }
 NAMES = (
     "ds_cnn",
+    "kws_stream",
+    "kws_gru",
     "mobilenet_v1_025",
     "resnet8",
     "deep_autoencoder",
     "mobilenet_v2",
     "mobilenet_v3_small",
     "ecg_conv1d",
+    "imu_lstm",
     "mobilenet_tiny",
     "unet_small",
 )
