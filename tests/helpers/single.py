@@ -139,8 +139,9 @@ def lower_on(
     batches: Sequence[Inputs],
     target: str = "cortex-m55",
     linear: LinearWeights = LinearWeights.PER_CHANNEL,
+    how: Options = EVERY_VALUE,
 ) -> Single:
-    quantized = quantize(capture(model.eval(), batches[0]), batches[0], list(batches), EVERY_VALUE)
+    quantized = quantize(capture(model.eval(), batches[0]), batches[0], list(batches), how)
     program = quantized.program()
     CortexMPassManager(program, target_config=from_target_string(target), linear=linear).transform()
     scales = tuple(float(node.kwargs["scale"]) for node in outputs(program))  # type: ignore[arg-type]
