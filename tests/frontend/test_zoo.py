@@ -39,6 +39,7 @@ NAMES = (
     "unet_small",
 )
 RANDOM = ("mobilenet_v1_025", "mobilenet_v2", "mobilenet_v3_small", "unet_small")
+RECURRENT = ("kws_gru", "imu_lstm")
 NORMAL = ("mobilenet_v2", "mobilenet_v3_small")
 every_network = pytest.mark.parametrize("name", NAMES)
 every_random_network = pytest.mark.parametrize("name", RANDOM)
@@ -89,7 +90,8 @@ def test_counts_equal_the_baselines(name: str) -> None:
 def test_description_fits_the_built_network(name: str, built: dict[str, nn.Module]) -> None:
     network, model = zoo.get(name), built[name]
     described = network.describe()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    # oneDNN's LSTM is one call, in which nothing is counted.
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
         model(*network.example_inputs())
     assert described.macs == counter.get_total_flops() // 2
     assert described.parameters == sum(parameter.numel() for parameter in model.parameters())
@@ -130,9 +132,9 @@ def test_built_network_is_float32_in_eval_mode(name: str, built: dict[str, nn.Mo
     assert [path for path, module in model.named_modules() if module.training] == []
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    assert norms
-    assert {present(norm.running_var).dtype for norm in norms} == {torch.float32}
-    assert {norm.momentum for norm in norms} == {0.1}
+    assert bool(norms) == (name not in RECURRENT)
+    assert {present(norm.running_var).dtype for norm in norms} == {torch.float32} or not norms
+    assert {norm.momentum for norm in norms} <= {0.1}
 
 
 @every_network
