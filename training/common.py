@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cortado.frontend import zoo
 from cortado.frontend.zoo._trained import FOLDER as SHIPPED
-from cortado.frontend.zoo._trained import load_samples
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "training"
 CHECKPOINT_SECONDS = 60.0
-CALIBRATION_SAMPLES, TEST_SAMPLES = 100, 256  # that ship with a data set
+CALIBRATION_SAMPLES, TEST_SAMPLES = 100, 224  # that ship with a data set
 
 Form = Callable[[Tensor], Tensor]
 """From samples as they are stored to a network's inputs."""
@@ -173,9 +173,9 @@ def record(name: str, metric: str, shipped: float, samples: int, full: float, fu
     print(f"{name}: {metric} {full:.4f} on {full_samples:,} samples, {shipped:.4f} on the {samples} that ship")
 
 
-def finish_classifier(name: str, model: nn.Module, data: str, right: Tensor, form: Form = lambda x: x) -> None:
+def finish_classifier(name: str, model: nn.Module, right: Tensor) -> None:
     """Ships the weights, and records how many of the full and of the shipped test samples they get right."""
     ship_weights(name, model)
-    samples = load_samples(data)
-    shipped = outputs(model, form(samples.inputs)).argmax(1) == samples.labels
+    inputs, labels = zoo.get(name).test_set()
+    shipped = outputs(model, inputs).argmax(1) == labels
     record(name, "accuracy", shipped.float().mean().item(), len(shipped), right.float().mean().item(), len(right))

@@ -124,7 +124,7 @@ def main() -> None:
     for number, label in enumerate(LABELS):
         print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
     common.ship_samples("ecg", training_set()[0], test_inputs, test_labels, scale=SCALE, offset=0.0)
-    common.finish_classifier("ecg_conv1d", model, "ecg", right)
+    common.finish_classifier("ecg_conv1d", model, right)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def main() -> None:
     for number, label in enumerate(LABELS):
         print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
     common.ship_samples("fashion", load("train")[0], test_pictures, test_labels, scale=SCALE, offset=OFFSET)
-    common.finish_classifier(options.network, model, "fashion", right, recipe.form)
+    common.finish_classifier(options.network, model, right)
 
 
 if __name__ == "__main__":

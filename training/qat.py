@@ -9,9 +9,10 @@ import torch
 import common
 import cortado
 import deep_autoencoder
-import ds_cnn
 import ecg_conv1d
 import fashion
+import imu_lstm
+import keywords
 from cortado.frontend import zoo
 from test_sets import FULL
 
@@ -20,15 +21,16 @@ RATE = 5e-5  # the weights are good already: they only move to where rounding do
 
 
 def _speech() -> common.Task:
-    data = ds_cnn.load()
-    return ds_cnn.task(data, ds_cnn.babble_of(data)[1])
+    data = keywords.load()
+    return keywords.task(data, keywords.babble_of(data)[1])
 
 
 TASKS: dict[str, Callable[[], common.Task]] = {
-    "ds_cnn": _speech,
+    **dict.fromkeys(keywords.RECIPES, _speech),
     "resnet8": lambda: fashion.task("resnet8"),
     "deep_autoencoder": deep_autoencoder.task,
     "ecg_conv1d": ecg_conv1d.task,
+    "imu_lstm": imu_lstm.task,
     "mobilenet_tiny": lambda: fashion.task("mobilenet_tiny"),
 }
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 import deep_autoencoder
-import ds_cnn
 import ecg_conv1d
 import fashion
+import imu_lstm
+import keywords
 from speech import CLIPS
 
 TestSet = tuple[Tensor, Tensor]
@@ -23,10 +24,11 @@ def _fashion(name: str) -> TestSet | None:
 
 
 FULL: dict[str, Callable[[], TestSet | None]] = {
-    "ds_cnn": lambda: ds_cnn.test_set() if CLIPS.is_file() else None,
+    **dict.fromkeys(keywords.RECIPES, lambda: keywords.test_set() if CLIPS.is_file() else None),
     "resnet8": lambda: _fashion("resnet8"),
     "deep_autoencoder": deep_autoencoder.test_set,
     "ecg_conv1d": ecg_conv1d.test_set,
+    "imu_lstm": imu_lstm.test_set,
     "mobilenet_tiny": lambda: _fashion("mobilenet_tiny"),
 }
 """Inputs and labels; None where what they are made of is not installed (README.md says how)."""

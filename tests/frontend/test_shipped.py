@@ -18,7 +18,16 @@ from cortado.frontend.zoo.mfcc import RATE
 
 TRAINED = [name for name in zoo.names() if zoo.get(name).trained]
 MOST_BYTES = 1_500_000
-LEAST = {"ds_cnn": 0.93, "resnet8": 0.88, "deep_autoencoder": 0.85, "ecg_conv1d": 0.97, "mobilenet_tiny": 0.84}
+LEAST = {
+    "ds_cnn": 0.93,
+    "kws_stream": 0.91,
+    "kws_gru": 0.91,
+    "resnet8": 0.88,
+    "deep_autoencoder": 0.85,
+    "ecg_conv1d": 0.97,
+    "imu_lstm": 0.79,
+    "mobilenet_tiny": 0.84,
+}
 trained_network = pytest.mark.parametrize("name", TRAINED)
 
 
@@ -84,7 +93,7 @@ def test_calibration_inputs_are_typical_and_apart_from_the_test_set(name: str) -
 
 
 def test_nothing_ships_that_no_network_uses() -> None:
-    used = {*TRAINED, *(str(zoo.get(name).data) for name in TRAINED), "clips"}
+    used = {*TRAINED, *(str(zoo.get(name).data) for name in TRAINED), "clips"} - {"motions"}  # which are made
     assert {path.stem for path in FOLDER.glob("*.npz")} == used
     assert {path.name for path in FOLDER.iterdir() if path.suffix != ".npz"} == {"accuracy.json", "NOTICE"}
     assert set(json.loads((FOLDER / "accuracy.json").read_text())) == set(TRAINED)

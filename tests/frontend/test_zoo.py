@@ -26,16 +26,20 @@ BASELINES = {
 }
 NAMES = (
     "ds_cnn",
+    "kws_stream",
+    "kws_gru",
     "mobilenet_v1_025",
     "resnet8",
     "deep_autoencoder",
     "mobilenet_v2",
     "mobilenet_v3_small",
     "ecg_conv1d",
+    "imu_lstm",
     "mobilenet_tiny",
     "unet_small",
 )
 RANDOM = ("mobilenet_v1_025", "mobilenet_v2", "mobilenet_v3_small", "unet_small")
+RECURRENT = ("kws_gru", "imu_lstm")
 NORMAL = ("mobilenet_v2", "mobilenet_v3_small")
 every_network = pytest.mark.parametrize("name", NAMES)
 every_random_network = pytest.mark.parametrize("name", RANDOM)
@@ -88,7 +92,9 @@ def test_description_fits_the_built_network(name: str, built: dict[str, nn.Modul
     described = network.describe()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(*network.example_inputs())
-    assert described.macs == counter.get_total_flops() // 2
+    # oneDNN's LSTM is one call, in which nothing is counted: 64 frames, 4 gates of 32 units over 6 values and 32 states.
+    uncounted = 64 * 4 * 32 * (6 + 32) if name == "imu_lstm" else 0
+    assert described.macs == counter.get_total_flops() // 2 + uncounted
     assert described.parameters == sum(parameter.numel() for parameter in model.parameters())
     assert described.input_shapes == tuple(tuple(x.shape) for x in network.example_inputs())
     assert (described.name, described.summary) == (name, network.summary)
@@ -127,9 +133,9 @@ def test_built_network_is_float32_in_eval_mode(name: str, built: dict[str, nn.Mo
     assert [path for path, module in model.named_modules() if module.training] == []
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    assert norms
-    assert {present(norm.running_var).dtype for norm in norms} == {torch.float32}
-    assert {norm.momentum for norm in norms} == {0.1}
+    assert bool(norms) == (name not in RECURRENT)
+    assert {present(norm.running_var).dtype for norm in norms} == {torch.float32} or not norms
+    assert {norm.momentum for norm in norms} <= {0.1}
 
 
 @every_network
@@ -197,7 +203,7 @@ def test_labels_name_every_score(name: str, built: dict[str, nn.Module]) -> None
     network = zoo.get(name)
     with torch.no_grad():
         scores = built[name](*network.example_inputs())
-    named = name in ("ds_cnn", "mobilenet_v1_025", "resnet8", "ecg_conv1d", "mobilenet_tiny")
+    named = name not in ("deep_autoencoder", "mobilenet_v2", "mobilenet_v3_small", "unet_small")
     assert (network.labels is not None) == named
     if network.labels is not None:
         assert scores.shape == (1, len(set(network.labels)))

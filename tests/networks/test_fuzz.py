@@ -203,6 +203,9 @@ def test_a_run_without_interrupts_is_no_proof() -> None:
 
 SMALL_NETWORKS = (
     "ds_cnn",
+    "kws_stream",
+    "kws_gru",
+    "imu_lstm",
     "resnet8",
     "mobilenet_v1_025",
     "deep_autoencoder",

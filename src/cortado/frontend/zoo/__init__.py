@@ -50,7 +50,7 @@ class Network:
     summary: str
     module: str
     data: str | None
-    """The samples in `trained/` that it was trained for; None where the weights are random."""
+    """What it was trained for: samples in `trained/`, or made; None where the weights are random."""
 
     @property
     def trained(self) -> bool:
@@ -136,12 +136,13 @@ class Network:
         return _trained.load_accuracy(self.name) if self.trained else None
 
     def _samples(self) -> Samples:
-        """The shipped samples in this network's own form."""
+        """The samples that come with it, in this network's own form."""
         from cortado.frontend.zoo import _trained
 
         if self.data is None:
             raise CortadoError(f"{self.name} has random weights, so there are no samples to test it with")
-        return _trained.load_samples(self.data).map(self._definition().form)
+        definition = self._definition()
+        return definition.samples() if definition.samples else _trained.load_samples(self.data).map(definition.form)
 
     def _definition(self) -> Definition:
         definition: Definition = importlib.import_module(self.module).DEFINITION
@@ -154,12 +155,15 @@ def _network(name: str, summary: str, data: str | None = None) -> Network:
 
 _NETWORKS = (
     _network("ds_cnn", "keyword spotting, depthwise separable (MLPerf Tiny)", data="keywords"),
+    _network("kws_stream", "keyword spotting as sound arrives, causal and separable", data="keywords"),
+    _network("kws_gru", "keyword spotting, a recurrent layer", data="keywords"),
     _network("mobilenet_v1_025", "person in view or not, width 0.25 (MLPerf Tiny)"),
     _network("resnet8", "image classification, residual (MLPerf Tiny)", data="fashion"),
     _network("deep_autoencoder", "machine sound anomaly detection, dense (MLPerf Tiny)", data="machines"),
     _network("mobilenet_v2", "ImageNet classification, inverted residuals, width 1.0"),
     _network("mobilenet_v3_small", "ImageNet classification, squeeze-excite and hardswish"),
     _network("ecg_conv1d", "heartbeat classification, residual 1-D convolutions", data="ecg"),
+    _network("imu_lstm", "what a wrist's motion says, a recurrent layer", data="motions"),
     _network("mobilenet_tiny", "image classification, a MobileNet of 6 to 32 channels", data="fashion"),
     _network("unet_small", "image segmentation, encoder and decoder with skips"),
 )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from cortado.frontend.zoo._trained import load_weights
+from cortado.frontend.zoo._trained import Samples, load_weights
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 
@@ -41,6 +41,8 @@ class Definition:
     labels: tuple[str, ...] | None = None
     form: Callable[[Tensor], Tensor] = lambda samples: samples
     """From the samples in `trained/`, along the first dimension, to inputs of this network."""
+    samples: Callable[[], Samples] | None = None
+    """Where they are made and not stored."""
     hear: Callable[[Tensor], Tensor] | None = None
     """From seconds of sound at 16 kHz, along the first dimension, to inputs of this network."""
     statistics_batch: int = 32
@@ -128,12 +130,16 @@ def _estimate_statistics(model: nn.Module, batches: list[Tensor]) -> None:
 
 
 def _count_macs(model: nn.Module, example: Tensor) -> int:
-    """One multiply-accumulate per weight and position: of the output, or of the input for a transposed convolution."""
+    """One multiply-accumulate per weight and position: of the output, or of the input for a transposed convolution; a recurrent
+    layer's positions are its steps."""
     total = 0
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         nonlocal total
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.RNNBase):
+            weights = sum(value.numel() for name, value in module.named_parameters() if name.startswith("weight"))
+            total += inputs[0].numel() // module.input_size * weights
+        elif isinstance(module, nn.Linear):
             total += output.numel() * module.in_features
         elif isinstance(module, _ConvTransposeNd):
             total += inputs[0].numel() // module.in_channels * module.weight.numel()

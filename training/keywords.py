@@ -1,4 +1,4 @@
-"""Trains the zoo's ds_cnn on the synthesized speech of speech.py; nobody who is heard in a test was trained on.
+"""Trains a keyword spotter of the zoo on the synthesized speech of speech.py; nobody who is heard in a test was.
 
 Every clip is heard about six times, each time at another speed, place and throat, in other noise; the microphone
 changes with every step.
@@ -7,19 +7,21 @@ changes with every step.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 import common
 from cortado.frontend.zoo.ds_cnn import LABELS, DsCnn
+from cortado.frontend.zoo.kws_gru import KwsGru
+from cortado.frontend.zoo.kws_stream import KwsStream
 from cortado.frontend.zoo.mfcc import RATE, cosines, filters, mfcc
 from speech import CLIPS, KEYWORDS, Synthesizer
 
-EPOCHS = 30
 BATCH = 64
 POOL, PART, SILENT = 400, 128, 10  # parts that are heard once; rows of each, and those of them that are noise alone
 SILENCE, UNKNOWN = LABELS.index("silence"), LABELS.index("unknown")
@@ -28,6 +30,19 @@ TEST_DECIBELS = (10.0, 30.0)
 SCALE = 1 / 32
 SHIPPED_GROUP = "unseen espeak-ng voices"
 TEST_SEED = 7
+
+
+@dataclass(frozen=True)
+class Recipe:
+    create: Callable[[], nn.Module]
+    epochs: int
+
+
+RECIPES = {
+    "ds_cnn": Recipe(DsCnn, epochs=30),
+    "kws_stream": Recipe(KwsStream, epochs=60),
+    "kws_gru": Recipe(KwsGru, epochs=60),
+}
 
 
 @dataclass(frozen=True)
@@ -200,13 +215,16 @@ def ship_clips(speech: Speech) -> None:
 
 
 def main() -> None:
-    options = common.parser(__doc__).parse_args()
+    parser = common.parser(__doc__)
+    parser.add_argument("network", choices=RECIPES)
+    options = parser.parse_args()
+    recipe = RECIPES[options.network]
     data = load()
     some, babble = babble_of(data)
     torch.manual_seed(0)
-    model, learned = DsCnn(), task(data, babble)
-    steps = learned.steps(options.epochs or EPOCHS)
-    common.train("ds_cnn", model, learned, steps=steps, rate=4e-3, fresh=options.fresh)
+    model, learned = recipe.create(), task(data, babble)
+    steps = learned.steps(options.epochs or recipe.epochs)
+    common.train(options.network, model, learned, steps=steps, rate=4e-3, fresh=options.fresh)
     common.round_to_half(model)
 
     tested = {name: test_features(speech, babble, seed=TEST_SEED) for name, speech in data.tests.items()}
@@ -221,7 +239,7 @@ def main() -> None:
     calibration, _ = test_features(data.train.take(some[:240]), babble, seed=8)
     common.ship_samples("keywords", calibration, features, labels, scale=SCALE, offset=0.0)
     ship_clips(data.tests[SHIPPED_GROUP])
-    common.finish_classifier("ds_cnn", model, "keywords", right)
+    common.finish_classifier(options.network, model, right)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+"""What a person does, from two seconds of a wrist's acceleration and rotation: an LSTM over 64 frames of six values.
+
+The motions are made up (`motions`): gravity from any side, a swing of each activity's own pace and size, its harmonics,
+turns and noise. The figures say how well a network learned that, and nothing about people.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from cortado.frontend.zoo._definition import Definition
+from cortado.frontend.zoo._trained import Samples
+
+FRAMES, AXES, RATE = 64, 6, 32
+UNITS = 32
+LABELS = ("resting", "walking", "running", "climbing stairs", "cycling", "shaking")
+CALIBRATION_SAMPLES, TEST_SAMPLES = 100, 224
+TRAIN_SEED, TEST_SEED = 1, 2
+
+#        pace in Hz   swing in g    second harmonic   turning in rad/s
+_RECIPES = (
+    ((0.1, 0.4), (0.00, 0.05), (0.0, 0.3), (0.0, 0.3)),
+    ((1.4, 2.2), (0.15, 0.50), (0.2, 0.6), (0.3, 1.2)),
+    ((2.2, 3.4), (0.60, 1.50), (0.2, 0.6), (0.8, 2.5)),
+    ((1.0, 1.7), (0.15, 0.55), (0.6, 1.1), (0.3, 1.2)),
+    ((1.0, 1.9), (0.05, 0.25), (0.0, 0.2), (0.8, 2.0)),
+    ((3.0, 5.5), (0.50, 1.60), (0.0, 0.3), (1.5, 4.0)),
+)
+
+
+def _directions(count: int, generator: torch.Generator) -> Tensor:
+    drawn = torch.randn(count, 1, 3, generator=generator)
+    return drawn / drawn.norm(dim=2, keepdim=True)
+
+
+def motions(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """(count, FRAMES, AXES) in g and in rad/s, a quarter of each; and what is done, all activities alike often."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randperm(count, generator=generator) % len(LABELS)
+    limits = torch.tensor(_RECIPES)[labels]
+    drawn = limits[..., 0] + (limits[..., 1] - limits[..., 0]) * torch.rand(count, 4, generator=generator)
+    pace, swing, second, turning = (drawn[:, i, None, None] for i in range(4))
+    phase = 2 * math.pi * torch.rand(count, 3, 1, 1, generator=generator)
+    angle = 2 * math.pi * pace * torch.arange(FRAMES)[None, :, None] / RATE
+    up, along, axis = (_directions(count, generator) for _ in range(3))
+    sway = torch.sin(angle + phase[:, 0]) + second * torch.sin(2 * angle + phase[:, 1])
+    acceleration = up + swing * sway * along + 0.04 * torch.randn(count, FRAMES, 3, generator=generator)
+    rotation = turning * torch.sin(angle + phase[:, 2]) * axis
+    rotation = rotation + 0.1 * torch.randn(count, FRAMES, 3, generator=generator)
+    return torch.cat([acceleration, rotation], 2) / 4, labels
+
+
+def samples() -> Samples:
+    """Made anew each time: only the weights ship."""
+    inputs, labels = motions(TEST_SAMPLES, TEST_SEED)
+    return Samples(motions(CALIBRATION_SAMPLES, TRAIN_SEED)[0], inputs, labels)
+
+
+class ImuLstm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(AXES, UNITS, batch_first=True)
+        self.classifier = nn.Linear(UNITS, len(LABELS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, _ = self.lstm(x)
+        scores: Tensor = self.classifier(states[:, -1])
+        return scores
+
+
+DEFINITION = Definition(create=ImuLstm, input_shape=(1, FRAMES, AXES), labels=LABELS, samples=samples)

@@ -1,0 +1,46 @@
+"""Trains the zoo's imu_lstm on motions that are made up as they are needed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import common
+from cortado.frontend.zoo.imu_lstm import LABELS, TEST_SEED, ImuLstm, motions
+
+EPOCHS = 60
+TRAINED, TESTED, BATCH = 8_000, 4_000, 64
+FIRST_SEED = 1_000  # of the training's motions: none of those that ship
+
+
+def test_set() -> tuple[Tensor, Tensor]:
+    return motions(TESTED, TEST_SEED)
+
+
+def task() -> common.Task:
+    inputs, labels = motions(TRAINED, FIRST_SEED)
+
+    def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(inputs), (BATCH,), generator=generator)
+        return inputs[chosen], labels[chosen]
+
+    return common.Task(batch, F.cross_entropy, len(inputs), BATCH)
+
+
+def main() -> None:
+    options = common.parser(__doc__).parse_args()
+    torch.manual_seed(0)
+    model, learned = ImuLstm(), task()
+    steps = learned.steps(options.epochs or EPOCHS)
+    common.train("imu_lstm", model, learned, steps=steps, rate=1e-2, fresh=options.fresh)
+    common.round_to_half(model)
+    inputs, labels = test_set()
+    right = common.outputs(model, inputs).argmax(1) == labels
+    for number, label in enumerate(LABELS):
+        print(f"{label}: {right[labels == number].float().mean():.3f} found")
+    common.finish_classifier("imu_lstm", model, right)
+
+
+if __name__ == "__main__":
+    main()
