@@ -92,7 +92,7 @@ def test_description_fits_the_built_network(name: str, built: dict[str, nn.Modul
     described = network.describe()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(*network.example_inputs())
-    # oneDNN's LSTM is one call, in which nothing is counted: 64 frames, 4 gates of 32 units over 6 values and 32 states.
+    # oneDNN counts nothing in its LSTM: 64 frames, 4 gates of 32 units over 6 values and 32 states.
     uncounted = 64 * 4 * 32 * (6 + 32) if name == "imu_lstm" else 0
     assert described.macs == counter.get_total_flops() // 2 + uncounted
     assert described.parameters == sum(parameter.numel() for parameter in model.parameters())
