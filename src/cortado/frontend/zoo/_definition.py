@@ -130,8 +130,10 @@ def _estimate_statistics(model: nn.Module, batches: list[Tensor]) -> None:
 
 
 def _count_macs(model: nn.Module, example: Tensor) -> int:
-    """One multiply-accumulate per weight and position: of the output, or of the input for a transposed convolution; a recurrent
-    layer's positions are its steps."""
+    """One multiply-accumulate per weight and position: of the output, or of the input for a transposed convolution.
+
+    The positions of a recurrent layer are its steps.
+    """
     total = 0
 
     def add(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
