@@ -71,7 +71,10 @@ EXACT: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
         lambda self, x, y: (x < y, x <= y, x > y, x >= y, x == y, x != y),
         ((reals, (2, 30)), (reals, (2, 30))),
     ),
-    "comparisons with numbers": (lambda self, x: (x < 0.5, x >= -0.25, x == 0.0), ((reals, (2, 30)),)),
+    "comparisons with numbers": (
+        lambda self, x: (x < 0.5, x >= -0.25, x == 0.0, F.logsigmoid(x) > -1.0),
+        ((reals, (2, 30)),),
+    ),
     "comparisons of ids": (
         lambda self, i, j: (i < j, i != 0, i == j, i >= 3, (i > j).long()),
         ((ids, (2, 9)), (ids, (2, 9))),

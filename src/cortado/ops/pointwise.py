@@ -223,7 +223,9 @@ def gives_truth(node: Node) -> bool:
     if last[0] not in _CONVERSIONS or not calls:
         return False
     before = json.dumps(json.loads(bind(node)["function"])[:-1])
-    return _values(torch.zeros(1, dtype=dtype(node.all_input_nodes[0])), before)[-1].dtype == torch.bool
+    source = node.all_input_nodes[0]
+    kind = dtype(source) if is_whole(source) else torch.float32  # codes stand for real numbers
+    return _values(torch.zeros(1, dtype=kind), before)[-1].dtype == torch.bool
 
 
 def _is_float(node: Node) -> bool:
