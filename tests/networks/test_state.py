@@ -14,6 +14,7 @@ from cortado.dataset import Dataset
 from cortado.evaluate import evaluate
 from cortado.floats import float_model
 from cortado.options import Options
+from cortado.pte.reader import read_pte_file
 from cortado.run.runner import EXECUTORCH, HOST, RUNTIME_CHECKS
 from cortado.validate import validate
 from helpers.cli import Run
@@ -76,6 +77,9 @@ def test_every_board_gives_the_references_bits(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", [name for name, one in STATEFUL.items() if one.pte])
 def test_executorch_gives_the_references_bits(name: str, artifacts: dict[str, Artifact]) -> None:
+    method = read_pte_file(artifacts[name].folder / f"{name}.pte").method("forward")
+    assert method is not None
+    assert sorted(one.shape for one in method.state) == sorted(one.shape for one in artifacts[name].report.state)
     found = artifacts[name].run(samples(name), EXECUTORCH)
     assert found.bit_exact
     again = artifacts[name].run(samples(name)[:60], EXECUTORCH, sequence=20)

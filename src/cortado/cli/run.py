@@ -116,6 +116,10 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
         require_target(info, from_target_string(arguments.target).target_string, str(arguments.folder))
     if arguments.on not in (None, EXECUTORCH):
         raise CortadoError(f"{arguments.folder} is a .pte: it runs on executorch, not on {arguments.on}")
+    if arguments.sequence is not None:
+        raise CortadoError(
+            f"{arguments.folder} is a .pte by itself: give it one sequence at a time, without --sequence"
+        )
     if arguments.input is None:
         raise CortadoError(
             f"there is no report.json beside {arguments.folder}, so no example input: give one with --input"

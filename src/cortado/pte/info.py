@@ -94,7 +94,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """A tensor among a method's values: constant, planned (`placement`), or given its memory by the caller."""
+    """A tensor among a method's values: constant, planned (`placement`), or given its memory by the caller.
+
+    A planned one with `initial` values (their number in the file) lasts from call to call.
+    """
 
     value: int
     dtype: DType
@@ -105,6 +108,7 @@ class TensorInfo:
     constant: int | None = None
     placement: Placement | None = None
     external: str | None = None
+    initial: int | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,12 @@ class Method:
     instructions: int
     delegates: tuple[Delegate, ...]
     scratch: tuple[Scratch, ...]
+    state: tuple[TensorInfo, ...] = ()
+
+    @property
+    def state_bytes(self) -> int:
+        """What of the planned RAM lasts from call to call."""
+        return sum(tensor.nbytes for tensor in self.state)
 
     @property
     def arena_bytes(self) -> int:

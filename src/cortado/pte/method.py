@@ -73,6 +73,7 @@ def read_plan(plan: Table, storage: Storage) -> MethodPlan:
         instructions=len(calls),
         delegates=delegates,
         scratch=tuple(_scratch(calls, values)),
+        state=tuple(one.tensor for one in values if one.tensor is not None and one.tensor.initial is not None),
     )
     uses = list(_constant_uses(plan, name, calls, values))
     for i in outputs:
@@ -130,6 +131,7 @@ class _TensorReader:
         nbytes = math.prod(shape) * dtype.itemsize
         placement = self._placement(table, nbytes)
         external = self._external(table)
+        data = None if external is not None else self._data(table, nbytes, placement)
         return TensorInfo(
             value=self.value,
             dtype=dtype,
@@ -137,9 +139,10 @@ class _TensorReader:
             dim_order=dim_order,
             dynamism=table.code("shape_dynamism", Dynamism),
             nbytes=nbytes,
-            constant=None if external is not None else self._constant(table, nbytes, placement),
+            constant=data if placement is None else None,
             placement=placement,
             external=external,
+            initial=None if placement is None else data,
         )
 
     def _placement(self, table: Table, nbytes: int) -> Placement | None:
@@ -156,8 +159,8 @@ class _TensorReader:
             )
         return Placement(memory, offset)
 
-    def _constant(self, table: Table, nbytes: int, placement: Placement | None) -> int | None:
-        """The constant's number; None for the caller's and for planned tensors, even with an initial state."""
+    def _data(self, table: Table, nbytes: int, placement: Placement | None) -> int | None:
+        """The number of a constant, of a planned tensor that of its initial values; None where there are none."""
         if table.number("data_buffer_idx", Width.U32) == 0:
             return None
         rooms = self.storage.constants
@@ -169,7 +172,7 @@ class _TensorReader:
         index = table.index("data_buffer_idx", len(rooms), "constant", Width.U32)
         if nbytes > rooms[index].size:
             table.file.fail(f"value {self.value} needs {nbytes} bytes of data and has {rooms[index].size}", table.at)
-        return index if placement is None else None
+        return index
 
     def _external(self, table: Table) -> str | None:
         extra = table.table("extra_tensor_info", "ExtraTensorInfo")

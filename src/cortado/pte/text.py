@@ -25,6 +25,7 @@ def info_as_json(info: PteInfo) -> dict[str, Any]:
     facts["constant_bytes"] = info.constant_bytes
     for method, plain in zip(info.methods, facts["methods"], strict=True):
         plain["arena_bytes"], plain["scratch_bytes"] = method.arena_bytes, method.scratch_bytes
+        plain["state_bytes"] = method.state_bytes
     return facts
 
 
@@ -77,6 +78,10 @@ def _method_lines(method: Method, metadata: Metadata | None) -> list[str]:
     if len(method.arena) > 2:
         arena += " in memories of " + ", ".join(f"{size:,}" for size in method.arena[1:])
     lines.append(_line("arena", arena, "  "))
+    if method.state:
+        count = _plural(len(method.state), "buffer")
+        text = f"{method.state_bytes:,} bytes ({count}) that last from call to call, inside the arena"
+        lines.append(_line("state", text, "  "))
     if method.scratch:
         count = _plural(len(method.scratch), "buffer")
         lines.append(_line("scratch", f"{method.scratch_bytes:,} bytes at most ({count}), inside the arena", "  "))
