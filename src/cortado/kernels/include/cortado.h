@@ -346,21 +346,21 @@ int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L);
  * out = clamp(requant(a' + b', out_multiplier, out_shift) + out_zero).
  * (Zero points are natural, not negated.) */
 typedef struct {
-    int32_t a_zero, a_multiplier, a_shift;
-    int32_t b_zero, b_multiplier, b_shift;
-    int32_t out_zero, out_multiplier, out_shift;
-    int32_t act_min, act_max;
+    int32_t a_multiplier, b_multiplier, out_multiplier;
+    int8_t a_zero, b_zero, out_zero;
+    int8_t a_shift, b_shift, out_shift;
+    int8_t act_min, act_max;
 } cortado_add_t;
 
+CORTADO_AT(cortado_add_t, a_multiplier, CORTADO_ADD_A_MULTIPLIER);
+CORTADO_AT(cortado_add_t, out_multiplier, CORTADO_ADD_OUT_MULTIPLIER);
 CORTADO_AT(cortado_add_t, a_zero, CORTADO_ADD_A_ZERO);
-CORTADO_AT(cortado_add_t, a_multiplier, CORTADO_ADD_A_ZERO + 4);
-CORTADO_AT(cortado_add_t, a_shift, CORTADO_ADD_A_ZERO + 8);
-CORTADO_AT(cortado_add_t, b_zero, CORTADO_ADD_A_ZERO + 12);
+CORTADO_AT(cortado_add_t, b_zero, CORTADO_ADD_B_ZERO);
 CORTADO_AT(cortado_add_t, out_zero, CORTADO_ADD_OUT_ZERO);
-CORTADO_AT(cortado_add_t, out_multiplier, CORTADO_ADD_OUT_ZERO + 4);
-CORTADO_AT(cortado_add_t, out_shift, CORTADO_ADD_OUT_ZERO + 8);
+CORTADO_AT(cortado_add_t, a_shift, CORTADO_ADD_A_SHIFT);
+CORTADO_AT(cortado_add_t, out_shift, CORTADO_ADD_OUT_SHIFT);
 CORTADO_AT(cortado_add_t, act_min, CORTADO_ADD_ACT_MIN);
-CORTADO_AT(cortado_add_t, act_max, CORTADO_ADD_ACT_MIN + 4);
+CORTADO_AT(cortado_add_t, act_max, CORTADO_ADD_ACT_MAX);
 
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* b holds one value per channel, for every pixel of a; n = pixels * channels. */

@@ -7,10 +7,16 @@
 #ifndef CORTADO_OFFSETS_H
 #define CORTADO_OFFSETS_H
 
-/* cortado_add_t: add_s8__mve.S reads a_zero to b_zero, out_zero to out_shift, and the clamp. */
-#define CORTADO_ADD_A_ZERO 0
-#define CORTADO_ADD_OUT_ZERO 24
-#define CORTADO_ADD_ACT_MIN 36
+/* cortado_add_t: what add_s8__mve.S reads. */
+#define CORTADO_ADD_A_MULTIPLIER 0
+#define CORTADO_ADD_OUT_MULTIPLIER 8
+#define CORTADO_ADD_A_ZERO 12
+#define CORTADO_ADD_B_ZERO 13
+#define CORTADO_ADD_OUT_ZERO 14
+#define CORTADO_ADD_A_SHIFT 15
+#define CORTADO_ADD_OUT_SHIFT 17
+#define CORTADO_ADD_ACT_MIN 18
+#define CORTADO_ADD_ACT_MAX 19
 
 /* cortado_mul_t: mul_channel_s8__mve.S reads all seven words at once. */
 #define CORTADO_MUL_A_ZERO 0

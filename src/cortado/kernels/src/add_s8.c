@@ -44,9 +44,11 @@ void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, in
             return;
         }
         if (is_half(L->a_multiplier, L->a_shift)) {
-            const cortado_add_t swapped = {L->b_zero,   L->b_multiplier,   L->b_shift,   L->a_zero,  L->a_multiplier,
-                                           L->a_shift,  L->out_zero,       L->out_multiplier, L->out_shift,
-                                           L->act_min,  L->act_max};
+            cortado_add_t swapped = *L;
+            swapped.a_multiplier = L->b_multiplier;
+            swapped.a_shift = L->b_shift;
+            swapped.a_zero = L->b_zero;
+            swapped.b_zero = L->a_zero;
             add_half(&swapped, b, a, out, n);
             return;
         }

@@ -23,8 +23,10 @@
     function cortado_add_s8__mve
     push    {r4-r11, lr}
     vpush   {d8-d15}
-    ldm     r0, {r4-r7} /* from CORTADO_ADD_A_ZERO, which is 0, to b_zero */
-    mov     r8, r7
+    ldr     r5, [r0, #CORTADO_ADD_A_MULTIPLIER]
+    ldrsb   r4, [r0, #CORTADO_ADD_A_ZERO]
+    ldrsb   r6, [r0, #CORTADO_ADD_A_SHIFT]
+    ldrsb   r8, [r0, #CORTADO_ADD_B_ZERO]
     mov     r12, #0x100000
     mov     r7, #0x80000
     vdup.32 q4, r12
@@ -33,11 +35,13 @@
     rsb     r8, r8, #0
     lsl     r4, r4, #20
     lsl     r8, r8, #19
-    ldrd    r10, r11, [r0, #CORTADO_ADD_ACT_MIN]
+    ldrsb   r10, [r0, #CORTADO_ADD_ACT_MIN]
+    ldrsb   r11, [r0, #CORTADO_ADD_ACT_MAX]
     vdup.32 q6, r10
     vdup.32 q7, r11
-    ldrd    r11, r9, [r0, #CORTADO_ADD_OUT_ZERO]
-    ldr     r10, [r0, #CORTADO_ADD_OUT_ZERO + 8]
+    ldrsb   r11, [r0, #CORTADO_ADD_OUT_ZERO]
+    ldr     r9, [r0, #CORTADO_ADD_OUT_MULTIPLIER]
+    ldrsb   r10, [r0, #CORTADO_ADD_OUT_SHIFT]
     ldr     r12, [sp, #N]
     wlstp.32 lr, r12, .Ladd_return
     /* One turn: four elements. a is scaled, half of b is added, and their sum is scaled; ties go away from zero:

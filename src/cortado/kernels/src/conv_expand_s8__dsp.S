@@ -4,12 +4,12 @@
  *
  *   int32_t *cortado_conv_expand_s8__dsp(int32_t *to, const int8_t *x, int32_t n)
  *
- * Tile: 1 pixel x 8 bytes. Scratch: none of its own; `to` is the kernel's.
+ * Tile: 1 pixel x 16 bytes. Scratch: none of its own; `to` is the kernel's.
  *
  * Of each four bytes x[k .. k + 3], the words (x[k], x[k + 2]) and (x[k + 1], x[k + 3]), in every second word: those
  * between are the other pixel's. Bytes past the last of n are zeros, and not read. Returns where the next ones go.
  *
- *   r0 to   r1 x   r2 bytes left   r3, r12 four bytes each, then two of them as halfwords, as r4 is
+ *   r0 to   r1 x   r2 bytes left   r3, r5, r12, lr four bytes each, then two of them as halfwords, as r4 is
  */
 #include "cortado_asm.h"
 
@@ -24,21 +24,27 @@
     .endm
 
     function cortado_conv_expand_s8__dsp
-    push    {r4, lr}
-    subs    r2, r2, #8
+    push    {r4, r5, lr}
+    subs    r2, r2, #16
     blt     .Lexpand_few
-    /* One turn: eight bytes to four words. */
-.Lexpand_eight:
+    /* One turn: sixteen bytes to eight words. */
+.Lexpand_sixteen:
     ldr     r12, [r1, #4]
-    ldr     r3, [r1], #8
+    ldr     r5, [r1, #8]
+    ldr     lr, [r1, #12]
+    ldr     r3, [r1], #16
     widen   r3, 0
     widen   r12, 16
-    adds    r0, r0, #32
-    subs    r2, r2, #8
-    bge     .Lexpand_eight
+    widen   r5, 32
+    widen   lr, 48
+    adds    r0, r0, #64
+    subs    r2, r2, #16
+    bge     .Lexpand_sixteen
 .Lexpand_few:
-    adds    r2, r2, #8
+    adds    r2, r2, #16
     beq     .Lexpand_return
+    /* One turn: four bytes to two words. */
+.Lexpand_next:
     cmp     r2, #4
     blt     .Lexpand_last
     ldr     r3, [r1], #4
@@ -47,7 +53,9 @@
 .Lexpand_four:
     widen   r3, 0
     adds    r0, r0, #16
-    cbz     r2, .Lexpand_return
+    cmp     r2, #0
+    bne     .Lexpand_next
+    pop     {r4, r5, pc}
 .Lexpand_last:
     movs    r3, #0
     /* One turn: one of the last 1 to 3 bytes, from the last to the first. */
@@ -58,7 +66,7 @@
     bne     .Lexpand_byte
     b       .Lexpand_four
 .Lexpand_return:
-    pop     {r4, pc}
+    pop     {r4, r5, pc}
     .size   cortado_conv_expand_s8__dsp, . - cortado_conv_expand_s8__dsp
 
 #endif
