@@ -15,7 +15,7 @@ from cortado.plan.stages import StageRun, StageRuns
 
 STAGES_WORK = 2_000_000  # to choose the stages in all orders, at most half of it in one; about 10 s
 ALIGNMENT = 16
-COUNTER_BYTES = 14  # cortado_state_t
+COUNTER_BYTES = 16  # cortado_state_t
 ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
 LONGEST_STAGE = 64
 GROUPS = (2, 4)  # rows a call that are tried beside one
