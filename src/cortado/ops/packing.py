@@ -284,7 +284,16 @@ def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) ->
 
 
 def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
-    """The stream of linear `__scalar` and `__dsp`: right shifts only, less 1."""
+    """The stream of linear `__scalar` and `__dsp`: right shifts only, less 1. On small cores the words of conv_tile,
+    behind products that are a multiple of 4 bytes."""
+    if core is Core.SMALL:
+        words = np.stack(
+            [bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1
+        )
+        together = group_channels(core)
+        products = _pad(_pad(weights, 0, together).reshape(-1, together * weights.shape[1]), 1, 4)
+        tables = _bytes(_pad(words, 0, together)).reshape(len(products), -1)
+        return np.ascontiguousarray(np.concatenate([products, tables], axis=1)).reshape(-1)
     return pack_group_stream(weights, np.stack([bias, multiplier, -1 - shift], axis=1), core)
 
 

@@ -7,20 +7,20 @@ from cortado.options import Optimize
 from cortado.plan.program import Walk
 from cortado.plan.segments import Segment, Segments, Tally
 
-BALANCED_EXTRA = 0.10  # more instructions than layer by layer that `balanced` may spend
+BALANCED_EXTRA = 0.10  # more cycles than layer by layer that `balanced` may spend
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """Stages up to some step: what their row calls cost, the highest of their peaks, and the last of them."""
 
-    instructions: int = 0
+    cycles: int = 0
     peak: int = 0
     segment: Segment | None = None
     before: "_Choice | None" = None
 
     def then(self, segment: Segment) -> "_Choice":
-        return _Choice(self.instructions + segment.instructions, max(self.peak, segment.peak), segment, self)
+        return _Choice(self.cycles + segment.cycles, max(self.peak, segment.peak), segment, self)
 
     @property
     def stages(self) -> tuple[Segment, ...]:
@@ -33,7 +33,7 @@ class _Choice:
 
 
 def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
-    """The stages, each with a peak of at most `limit`, that make the fewest row calls.
+    """The stages, each with a peak of at most `limit`, that cost the fewest cycles.
 
     A stage of several steps only costs more calls, so it is tried only where some step alone is over the limit.
     """
@@ -46,8 +46,8 @@ def _cheapest(search: Segments, limit: int, tally: Tally) -> _Choice | None:
         if search.crossing[last + 1] <= limit:
             for start, segment in _longer(search, limit, best, over, last, tally):
                 # What costs more is not even planned.
-                cost = start.instructions + segment.instructions
-                if (chosen is None or cost < chosen.instructions) and tally.fits(segment, limit):
+                cost = start.cycles + segment.cycles
+                if (chosen is None or cost < chosen.cycles) and tally.fits(segment, limit):
                     chosen = start.then(segment)
         best.append(chosen)
     return best[-1]
@@ -68,8 +68,8 @@ def _longer(
             yield from ((before, segment) for segment in search.segments(first, last, tally))
 
 
-def choose(search: Segments, optimize: Optimize, instructions: int, tally: Tally) -> tuple[Segment, ...]:
-    """The stages of a schedule; `instructions` estimates what the kernels themselves cost."""
+def choose(search: Segments, optimize: Optimize, kernels: int, tally: Tally) -> tuple[Segment, ...]:
+    """The stages of a schedule; `kernels` estimates the cycles of the kernels themselves."""
     layers = _Choice()
     if search.first_stage > 0:
         layers = layers.then(search.segment(0, search.first_stage))
@@ -77,14 +77,14 @@ def choose(search: Segments, optimize: Optimize, instructions: int, tally: Tally
         layers = layers.then(search.alone(index))
     if optimize is Optimize.TIME:
         return layers.stages
-    budget = layers.instructions + BALANCED_EXTRA * instructions
+    budget = layers.cycles + BALANCED_EXTRA * kernels
     best, low = layers, max(search.crossing[0], search.crossing[-1])
     step = low // 16 + 64
     while low < best.peak:  # no limit below `low` is within reach, `best` is
         # Upwards first: a tight limit rules out most stages before they are looked at.
         limit = min(low + step, (low + best.peak - 1) // 2)
         found = _cheapest(search, limit, tally)
-        if found is None or (optimize is Optimize.BALANCED and found.instructions > budget):
+        if found is None or (optimize is Optimize.BALANCED and found.cycles > budget):
             low = limit + 1
             step *= 2
         else:

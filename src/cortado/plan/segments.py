@@ -7,16 +7,15 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cortado.base.errors import CortadoError
-from cortado.base.target import Isa
 from cortado.memory import planner
 from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
+from cortado.plan.costs import costs_of, waste, wasted_cycles
 from cortado.plan.program import PUSHED_ROWS, Port, Program, Step, Walk, place_of
 from cortado.plan.stages import StageRun, StageRuns
 
 STAGES_WORK = 2_000_000  # to choose the stages in all orders, at most half of it in one; about 10 s
 ALIGNMENT = 16
-COUNTER_BYTES = 14  # cortado_state_t
-ROW_CALL_INSTRUCTIONS = 165  # the row loop's own cost per call
+COUNTER_BYTES = 16  # cortado_state_t
 LONGEST_STAGE = 64
 GROUPS = (2, 4)  # rows a call that are tried beside one
 WORTH_A_GROUP = 0.1  # of a kernel's work done in vain when it makes single rows
@@ -31,7 +30,7 @@ class Segment:
     steps: tuple[Step, ...]
     run: StageRun
     structure: Hashable  # what it has in common with other stages that run alike
-    instructions: int  # what its row calls cost beside the work itself
+    cycles: int  # what its row calls cost beside the work itself
     floor: int  # bytes that it needs at least
     buffers: int  # that are placed to plan it
     planned: Callable[[], int]
@@ -119,7 +118,8 @@ class Segments:
         self.ring_bytes = self._ring_bytes()
         self.reach = self._reaches()
         self.first_stage = self._first_stage()
-        self.wasteful = [0, *accumulate(_waste(step) > WORTH_A_GROUP for step in self.steps)]
+        self.costs = costs_of(program)
+        self.wasteful = [0, *accumulate(waste(step, self.costs) > WORTH_A_GROUP for step in self.steps)]
         self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
 
     def _live_at_borders(self) -> list[tuple[str, ...]]:
@@ -212,8 +212,8 @@ class Segments:
         leaving = [name for name in self.live[last + 1] if self.uses.made[name] >= first]
         structure = (group, self._structure(first, steps, dying), tuple([self.uses.made[n] - first for n in leaving]))
         run = self.known.runs.run(structure, steps, leaving, dying)
-        remainders = sum(_waste(step) * step.macs * per_mac(self.program) for step in steps)
-        instructions = ROW_CALL_INSTRUCTIONS * len(run.calls) + int(remainders)
+        remainders = sum(wasted_cycles(self.program, step) for step in steps)
+        cycles = self.costs.row_call * len(run.calls) + int(remainders)
         passing = [name for name in self.live[first] if self.uses.last[name] > last]
         inner = stage_buffers(0, steps, run)
         floor = _most_at_once(inner, len(steps)) + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))
@@ -225,7 +225,7 @@ class Segments:
             return _beside(peak, [sizes[name].size for name in passing])
 
         buffers = len(inner) + len(dying) + len(leaving)
-        return Segment(first, last, steps, run, structure, instructions, floor, buffers, planned)
+        return Segment(first, last, steps, run, structure, cycles, floor, buffers, planned)
 
     def _bytes(self, names: Iterable[str]) -> int:
         return sum([self.program.buffers[name].size for name in names])
@@ -316,20 +316,6 @@ def _by_rows(step: Step) -> bool:
     return step.kind is not Walk.WHOLE and step.images == 1
 
 
-def _waste(step: Step) -> float:
-    """The share of its work that a pixelwise kernel does in vain: half a tile takes two thirds of a tile's time."""
-    if step.kind is not Walk.PIXELS:
-        return 0.0
-    pixels = step.n * step.group
-    return max(_paid_pixels(pixels, kernel.tile) / pixels - 1 for kernel in step.kernels.values())
-
-
-def _paid_pixels(pixels: int, tile: int) -> float:
-    whole, rest = divmod(pixels, tile)
-    part = 0 if rest == 0 else 2 / 3 if rest <= tile // 2 else 1
-    return tile * (whole + part)
-
-
 def _same_rows(source: Step, port: Port) -> bool:
     """The reader sees the rows that the maker makes."""
     if source.kind is Walk.ACCUMULATE:
@@ -373,14 +359,3 @@ def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buf
 def _closed(buffer: Buffer, number: int, positions: int) -> Buffer:
     """A lifetime that reaches the end of its stage ends where the next stage starts."""
     return replace(buffer, end=(number + 1, 0)) if buffer.end == (number, positions) else buffer
-
-
-def kernel_instructions(program: Program) -> int:
-    """A rough cost of the kernels themselves, for weighing row calls against them."""
-    outputs = sum(step.images * step.rows * step.row_bytes for step in program.steps)
-    return int(sum(step.macs for step in program.steps) * per_mac(program) + 8 * outputs)
-
-
-def per_mac(program: Program) -> float:
-    """Instructions per multiply-accumulate, roughly."""
-    return {Isa.SCALAR: 4.0, Isa.DSP: 1.6, Isa.MVE: 0.35}[max(program.target.isas)]

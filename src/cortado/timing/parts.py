@@ -19,7 +19,7 @@ class Part(Enum):
 
 # The row loop, and the functions of a bundle that call kernels.
 _ROWS = re.compile(
-    r"call_|cortado_(run|reset)_stage|cortado_push_row|run_row|ready|reset|.*_(run|push)$|(?!cortado_).*_row$"
+    r"call_|cortado_(run|reset)_stage|cortado_push_row|row_|advance|ready|reset|.*_(run|push)$|(?!cortado_).*_row$"
 )
 # Functions that lay out windows and pixels for those that multiply.
 _PACKING = re.compile(

@@ -36,13 +36,13 @@ static void call_conv2d_s8__scalar(const void *layer, const int8_t *const rows[]
     cortado_conv2d_s8__scalar(L, rows, out, scratch);
 }
 
-static void call_avg_pool2d_s8(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch,
-                               int32_t y)
+static void call_depthwise_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n,
+                                      void *scratch, int32_t y)
 {
-    const cortado_pool2d_t *L = layer;
+    const cortado_depthwise_packed_t *L = layer;
     (void)n;
     (void)y;
-    cortado_avg_pool2d_s8(L, rows, out, scratch);
+    cortado_depthwise_s8__scalar(L, rows, out, scratch);
 }
 
 static void call_linear_s8__scalar(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n,
@@ -58,6 +58,12 @@ static int32_t need_conv2d_s8__scalar(const void *layer)
 {
     const cortado_conv2d_packed_t *L = layer;
     return cortado_conv2d_s8__scalar_scratch(L);
+}
+
+static int32_t need_depthwise_s8__scalar(const void *layer)
+{
+    const cortado_depthwise_packed_t *L = layer;
+    return cortado_depthwise_s8__scalar_scratch(L);
 }
 #endif
 
@@ -82,18 +88,21 @@ static const cortado_conv2d_packed_t layer_features_0 = {
     .weights = tiny__features_0_weights,
 };
 
-/* features.2: avg_pool2d */
-static const cortado_pool2d_t layer_features_2 = {
+/* features.2: depthwise_conv2d */
+static const cortado_depthwise_packed_t layer_features_2 = {
     .in_w = 6,
-    .channels = 4,
+    .in_c = 4,
     .out_w = 3,
     .kernel_h = 2,
     .kernel_w = 2,
     .stride_w = 2,
     .pad_left = 0,
     .dilation_w = 1,
+    .zero = tiny__features_2_zero,
+    .out_offset = -128,
     .act_min = -128,
     .act_max = 127,
+    .weights = tiny__features_2_weights,
 };
 
 /* classifier: conv2d */
@@ -111,7 +120,7 @@ static const cortado_conv1x1_packed_t layer_classifier = {
 /* The operands of the steps, in the steps' order: where their rows lie, and which of them an output row reads. */
 static const cortado_port_t ports[] = {
     /* features.0 */
-    {.at.offset = AT(160u, 304u), .row_bytes = 6, .height = 6, .ring = 6, .lead = 2, .taps = 3, .stride = 1,
+    {.at.offset = AT(160u, 352u), .row_bytes = 6, .height = 6, .ring = 6, .lead = 2, .taps = 3, .stride = 1,
      .dilation = 1, .pad = 1, .repeat = 0, .producer = CORTADO_COMPLETE},
     /* features.2 */
     {.at.offset = AT(96u, 224u), .row_bytes = 24, .height = 6, .ring = 2, .lead = 2, .taps = 2, .stride = 2,
@@ -128,11 +137,11 @@ static const cortado_step_t steps[] = {
      .out_offset = AT(96u, 224u), .out_row_bytes = 24, .scratch_offset = AT(0u, 16u), .n = 6, .rows = 6,
      .out_ring = 2, .port = 0, .ports = 1, .group = 1
      CHECKED(.name = "features.0: conv2d", .scratch_bytes = 96, .scratch_need = need_conv2d_s8__scalar)},
-    /* features.2: avg_pool2d */
-    {.call = call_avg_pool2d_s8, .layer = &layer_features_2,
-     .out_offset = AT(144u, 144u), .out_row_bytes = 12, .scratch_offset = 0, .n = 3, .rows = 3, .out_ring = 3,
-     .port = 1, .ports = 1, .group = 1
-     CHECKED(.name = "features.2: avg_pool2d", .scratch_bytes = 0, .scratch_need = NULL)},
+    /* features.2: depthwise_conv2d */
+    {.call = call_depthwise_s8__scalar, .layer = &layer_features_2,
+     .out_offset = AT(144u, 144u), .out_row_bytes = 12, .scratch_offset = AT(0u, 304u), .n = 3, .rows = 3,
+     .out_ring = 3, .port = 1, .ports = 1, .group = 1
+     CHECKED(.name = "features.2: depthwise_conv2d", .scratch_bytes = 16, .scratch_need = need_depthwise_s8__scalar)},
     /* classifier: conv2d */
     {.call = call_linear_s8__scalar, .layer = &layer_classifier,
      .out_offset = AT(0u, 16u), .out_row_bytes = 3, .scratch_offset = 0, .n = 1, .rows = 1, .out_ring = 1, .port = 2,
@@ -153,8 +162,9 @@ static const cortado_stage_t stages[] = {
 static const cortado_guarded_t guarded[] = {
     {.name = "quantized_conv2d_nhwc_default", .offset = 224, .size = 48, .first = 0, .last = 0},
     {.name = "quantized_conv2d_nhwc_default.scratch", .offset = 16, .size = 96, .first = 0, .last = 0},
-    {.name = "quantize_per_tensor_default_5", .offset = 304, .size = 36, .first = 0, .last = 0},
-    {.name = "quantized_avg_pool2d_nhwc_default", .offset = 144, .size = 36, .first = 0, .last = 1},
+    {.name = "quantized_depthwise_conv2d_nhwc_default.scratch", .offset = 304, .size = 16, .first = 0, .last = 0},
+    {.name = "quantize_per_tensor_default_5", .offset = 352, .size = 36, .first = 0, .last = 0},
+    {.name = "quantized_depthwise_conv2d_nhwc_default", .offset = 144, .size = 36, .first = 0, .last = 1},
     {.name = "quantized_conv2d_nhwc_default_1", .offset = 16, .size = 3, .first = 1, .last = 1},
 };
 #endif
@@ -162,7 +172,7 @@ static const cortado_guarded_t guarded[] = {
 #ifdef CORTADO_PROFILE
 const char *const tiny_step_names[TINY_STEPS] = {
     "quantized_conv2d_nhwc_default",
-    "quantized_avg_pool2d_nhwc_default",
+    "quantized_depthwise_conv2d_nhwc_default",
     "quantized_conv2d_nhwc_default_1",
 };
 #endif
@@ -175,7 +185,7 @@ static const cortado_program_t program = {
 
 int8_t *tiny_input(void *arena, int i)
 {
-    static const uint32_t offsets[] = {AT(160u, 304u)};
+    static const uint32_t offsets[] = {AT(160u, 352u)};
     if (arena == NULL || (unsigned)i >= TINY_INPUTS) {
         return NULL;
     }
@@ -219,7 +229,7 @@ void *tiny_default_arena(void)
 void tiny_quantize_input(void *arena, int i, const float *values)
 {
     if (arena != NULL && i == 0) {
-        cortado_quantize_f32_s8(values, (int8_t *)arena + AT(160u, 304u), 36, 0.00784313772f, -1);
+        cortado_quantize_f32_s8(values, (int8_t *)arena + AT(160u, 352u), 36, 0.00784313772f, -1);
     }
 }
 

@@ -17,7 +17,7 @@ extern "C" {
 #define TINY_TARGET "cortex-m0plus"
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-#define TINY_ARENA_BYTES 356
+#define TINY_ARENA_BYTES 404
 #else
 #define TINY_ARENA_BYTES 196
 #endif

@@ -19,6 +19,8 @@
 
 extern const int8_t tiny__features_0_zero[1];
 extern const int8_t tiny__features_0_weights[96];
+extern const int8_t tiny__features_2_zero[4];
+extern const int8_t tiny__features_2_weights[64];
 extern const int8_t tiny__classifier_weights[144];
 
 #endif /* TINY_DATA_H */

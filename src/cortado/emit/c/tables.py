@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from cortado.base.names import c_string
 from cortado.emit.c.layers import Layers, StepInC, fits
 from cortado.emit.c.text import LONGEST_TITLE, comment, designated, label, listed, title
+from cortado.ir.op import ONE_ROW
 from cortado.plan.planned import GUARD_BYTES, Planned
 from cortado.plan.program import Port, Stage, Step, Walk
 from cortado.plan.segments import scratch_name
+
+NEVER_YET = (1 << 15) - 1  # rows that no step has made before it is through
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,12 @@ def build_tables(planned: Planned, layers: Layers) -> Tables:
     stages: list[str] = []
     first_port = first_step = 0
     for number, stage in enumerate(planned.program.stages):
-        producers = {step.output: position for position, step in enumerate(stage.steps)}
+        makers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
         for position, step in enumerate(stage.steps):
             in_c = layers.add(step)
             rows = planned.rows_needed(number, position)
             steps.append(_titled(title(step), [_step(planned, step, in_c, rows, first_port)]))
-            ports.append(_titled(label(step), _ports(planned, step, in_c, producers)))
+            ports.append(_titled(label(step), _ports(planned, step, in_c, makers)))
             first_port += len(step.inputs)
         stages.append(_stage(stage, first_step))
         first_step += len(stage.steps)
@@ -66,11 +69,11 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
         "out_row_bytes": step.row_bytes,
         "scratch_offset": at(planned, scratch_name(step)) if step.scratch else 0,
         "n": step.n,
-        "rows": 0 if step.kind is Walk.PUSHED else fits(rows, 16, step.name),
+        "rows": fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
         "port": fits(port, 16, "the program"),
         "ports": len(step.inputs),
-        "group": 0 if accumulates else step.group,
+        "group": step.group,
     }
     checked = {"name": c_string(title(step)), "scratch_bytes": in_c.scratch_bytes, "scratch_need": in_c.scratch_need}
     lines = [
@@ -81,33 +84,48 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
     return "    {" + "\n     ".join(lines) + "},"
 
 
-def _ports(planned: Planned, step: Step, in_c: StepInC, producers: Mapping[str, int]) -> list[str]:
+def _ports(planned: Planned, step: Step, in_c: StepInC, makers: Mapping[str, tuple[int, Step]]) -> list[str]:
     pairs = zip(step.inputs, in_c.constants, strict=True)
-    return [_port(planned, port, constant, step.group, producers) for port, constant in pairs]
+    return [_port(planned, port, constant, step, makers) for port, constant in pairs]
 
 
-def _port(planned: Planned, port: Port, constant: str | None, group: int, producers: Mapping[str, int]) -> str:
+def _port(
+    planned: Planned, port: Port, constant: str | None, step: Step, makers: Mapping[str, tuple[int, Step]]
+) -> str:
     rule = port.rule
+    maker = makers.get(port.source) if isinstance(port.source, str) else None
     if isinstance(port.source, str):
         place: dict[str, object] = {"at.offset": at(planned, port.source)}
         ring = planned.ring_rows(port.source, port.height)
-        producer = str(producers.get(port.source, "CORTADO_COMPLETE"))
+        producer = "CORTADO_COMPLETE" if maker is None else str(maker[0])
     else:
         place = {"at.constant": constant}
         ring, producer = port.height, "CORTADO_CONSTANT"
+    alone = maker is not None and rule == ONE_ROW
     numbers = {
         "row_bytes": port.row_bytes,
         "height": fits(port.height, 16, "a row count"),
         "ring": fits(ring, 16, "a row count"),
-        "lead": fits(rule.span + group - 1, 15, "a window") - rule.pad,
+        "lead": _lead(port, step, None if maker is None else maker[1]),
         "taps": fits(rule.taps, 8, "a window"),
         "stride": fits(rule.stride, 8, "a window"),
-        "dilation": fits(rule.dilation, 8, "a window"),
+        "dilation": 0 if alone else fits(rule.dilation, 8, "a window"),
         "pad": fits(rule.pad, 8, "a window"),
         "repeat": rule.repeat.bit_length() - 1,
         "producer": producer,
     }
     return _row({**place, **numbers})
+
+
+def _lead(port: Port, step: Step, maker: Step | None) -> int:
+    """How far its rows must be made before an output row; of a step that accumulates, all: more than it ever counts."""
+    if maker is not None and maker.kind is Walk.ACCUMULATE:
+        fits(maker.rows, 15, f"{maker.name}: a row count")
+        return NEVER_YET
+    lead = fits(port.rule.span + step.group - 1, 15, "a window") - port.rule.pad
+    if maker is not None:  # what the last row waits for, and the two numbers that stand for all and for never
+        fits(max(step.rows // port.rule.repeat * port.rule.stride + lead, 0) + 2, 16, f"{step.name}: a row count")
+    return lead
 
 
 def _stage(stage: Stage, first: int) -> str:

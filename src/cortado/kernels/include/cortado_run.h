@@ -37,10 +37,10 @@ typedef struct {
     uint32_t row_bytes;
     uint16_t height; /* rows of one image */
     uint16_t ring;   /* rows that are held in memory; height for a whole tensor */
-    int16_t lead;    /* the producer must have made min(height, (y >> repeat) * stride + lead) rows */
+    int16_t lead;    /* the producer must have made (y >> repeat) * stride + lead rows, or all that it makes */
     uint8_t taps;
     uint8_t stride;
-    uint8_t dilation;
+    uint8_t dilation; /* 0: row y alone, of a step of this stage */
     uint8_t pad;
     uint8_t repeat;
     uint8_t producer; /* the step of this stage that makes it, or one of the above */
@@ -53,11 +53,11 @@ typedef struct {
     uint32_t out_row_bytes;
     uint32_t scratch_offset;
     int32_t n;
-    uint16_t rows;     /* output rows to make; 0: they are pushed, and there is no kernel */
-    uint16_t out_ring; /* rows held in memory */
+    uint16_t rows;     /* output rows to make; without ports they are pushed, and there is no kernel */
+    uint16_t out_ring; /* rows held in memory; 1: every call writes the same row */
     uint16_t port;     /* its first port in the program's table */
     uint8_t ports;
-    uint8_t group; /* rows that a call makes, of `n` pixels each; 0: every call writes the same row */
+    uint8_t group; /* rows that a call makes, of `n` pixels each */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
     const char *name;
     int32_t scratch_bytes;                 /* as planned */
@@ -102,12 +102,17 @@ typedef struct {
 #endif
 } cortado_program_t;
 
-/* Where a step stands: its next row, the output rows that are whole (an accumulating step's only one is after
- * its last call), and the ring slots of the next row and of its ports' first rows. */
+/* Where a step stands: its rows that are made, and the ring slots of its next row and of its ports' first rows; what
+ * its next row waits for: `need` rows of step `from`, the last of its stage that it reads, or 0 of itself; and how many
+ * steps further the last one is that reads it. */
 #define CORTADO_MAX_PORTS 4
+#define CORTADO_ALL 0xFFFEu   /* made: there is no more to make */
+#define CORTADO_NEVER 0xFFFFu /* need: there is no next row */
 typedef struct {
-    uint16_t y;
     uint16_t made;
+    uint16_t need;
+    uint8_t from;
+    uint8_t reach;
     uint16_t out_slot;
     uint16_t slot[CORTADO_MAX_PORTS];
 } cortado_state_t;

@@ -57,6 +57,27 @@ static const int8_t *window(const source_t *S, int32_t left, int8_t *to)
     return start;
 }
 
+/* Whether windows inside the image are runs of bytes, one of each row, that have to be copied together. */
+static int has_runs(const cortado_conv2d_packed_t *L, const int8_t *const rows[])
+{
+    int found = L->dilation_w == 1 && L->groups == 1 && L->kernel_h > 1;
+    for (int32_t ky = 0; ky < L->kernel_h; ky++) {
+        found = found && rows[ky] != NULL;
+    }
+    return found;
+}
+
+/* The windows of two pixels, whose rows start `at` bytes from each row's start and `step` bytes behind that. */
+static inline void copy_runs(const source_t *S, int32_t at, int32_t step, int8_t *to0, int8_t *to1)
+{
+    const int8_t *const *row = S->rows, *const *const end = row + S->L->kernel_h;
+    do {
+        const int8_t *const from = *row++ + at;
+        to0 = copy(to0, from, S->row_bytes);
+        to1 = copy(to1, from + step, S->row_bytes);
+    } while (row != end);
+}
+
 void cortado_conv2d_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, void *scratch)
 {
     const int32_t channels = L->out_c / L->groups;
@@ -65,17 +86,25 @@ void cortado_conv2d_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *cons
     cortado_conv_tile_mve_t group =
         cortado_conv_tile_mve(L->weights, size, channels, L->out_offset, L->act_min, L->act_max);
     int8_t *const second = (int8_t *)scratch + size;
+    /* Up to this column the windows of two pixels are inside the image. */
+    const int32_t last = has_runs(L, rows) ? L->in_w - L->kernel_w - L->stride_w : -1;
+    const int32_t step = L->stride_w * L->in_c;
     for (int32_t g = 0; g < L->groups; g++) {
         const int8_t *next = group.stream;
         int32_t left = -L->pad_left;
         int8_t *to = out;
         for (int32_t x = L->out_w; x > 0; x -= 2) {
-            const int8_t *x0 = window(&source, left, scratch);
-            if (x == 1) {
-                next = cortado_conv_tile1_s8__mve(&group, x0, to);
-                break;
+            const int8_t *x0 = scratch, *x1 = second;
+            if (x > 1 && left >= 0 && left <= last) {
+                copy_runs(&source, left * L->in_c, step, scratch, second);
+            } else {
+                x0 = window(&source, left, scratch);
+                if (x == 1) {
+                    next = cortado_conv_tile1_s8__mve(&group, x0, to);
+                    break;
+                }
+                x1 = window(&source, left + L->stride_w, second);
             }
-            const int8_t *x1 = window(&source, left + L->stride_w, second);
             next = cortado_conv_tile2_s8__mve(&group, x0, x1, to, to + L->out_c);
             left += 2 * L->stride_w;
             to += 2 * L->out_c;

@@ -124,8 +124,7 @@
     /* One turn: one pixel's sum to its output. */
 .Lstore_pixel_\@:
     ldmia   r6!, {r0}
-    scale_small
-    limit_small
+    output_small
     strb    r0, [r7]
     add     r7, r7, lr
     ldr     r1, [sp, #SUMS_END]

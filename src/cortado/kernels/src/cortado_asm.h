@@ -64,16 +64,25 @@
     adcs    r0, r0, r1
     .endm
 
-/* Limits r0 to [r10, r11]. */
-    .macro limit_small
+/* Scales r0 and limits it to [r10, r11]. What is not positive is the lowest output where that is the offset, as after a
+ * ReLU: about half of all sums. */
+    .macro output_small
+    cmp     r0, #0
+    bgt     .Lscale_\@
+    cmp     r9, r10
+    bne     .Lscale_\@
+    mov     r0, r10
+    b       .Llimited_\@
+.Lscale_\@:
+    scale_small
     cmp     r0, r10
     bge     .Lnot_below_\@
     mov     r0, r10
 .Lnot_below_\@:
     cmp     r0, r11
-    ble     .Lnot_above_\@
+    ble     .Llimited_\@
     mov     r0, r11
-.Lnot_above_\@:
+.Llimited_\@:
     .endm
 
 #else

@@ -4,41 +4,78 @@
  * next follows from the rows that are there, so every run makes the same calls in the same order.
  */
 #include "cortado_run.h"
+#include "cortado_math.h"
 
-/* True when every input row that output row y of this step needs has been made. */
-static int ready(const cortado_step_t *step, const cortado_port_t *port, const cortado_state_t *state, uint32_t y)
+/* A stage while it runs, and the call of a kernel that is made ready. */
+typedef struct {
+    uint8_t *arena;
+    uint32_t image;
+    uint32_t y, after;          /* the call's output row, and the one after those it makes */
+    const int8_t **rows, **end; /* its input rows so far */
+    const cortado_program_t *program;
+} turn_t;
+
+/* The rows of an operand that must have been made for the output row that reads from row `at` on. */
+static inline uint16_t rows_needed(const cortado_port_t *port, uint32_t at)
 {
-    for (const cortado_port_t *end = port + step->ports; port != end; port++) {
-        if (port->producer < CORTADO_CONSTANT) {
-            int32_t need = (int32_t)((y >> port->repeat) * port->stride) + port->lead;
-            if (need > (int32_t)port->height) {
-                need = (int32_t)port->height;
-            }
-            if ((int32_t)state[port->producer].made < need) {
-                return 0;
-            }
+    const int32_t rows = (int32_t)at + port->lead;
+    return (uint16_t)(rows < 0 ? 0 : rows);
+}
+
+/* Whether all operands of a step have the rows that output row y needs. */
+CORTADO_ONCE static int ready(const cortado_port_t *port, uint32_t ports, const cortado_state_t *state, uint32_t y)
+{
+    for (; ports > 0; ports--, port++) {
+        const uint32_t at = (y >> port->repeat) * port->stride;
+        if (port->producer < CORTADO_CONSTANT && state[port->producer].made < rows_needed(port, at)) {
+            return 0;
         }
     }
     return 1;
 }
 
-/* The rows one port gives to the output row whose window starts at `row`; a row outside the image is NULL. */
-static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t row, const uint8_t *base,
-                             const int8_t **rows)
+/* Of the rows of a port, from row `first` on, those outside the image are NULL; one above it has a large number. */
+CORTADO_ONCE static void row_edges(const int8_t **rows, uint32_t first, const cortado_port_t *port)
 {
-    for (uint32_t k = 0; k < port->taps; k++) {
-        if (row >= 0 && row < (int32_t)port->height) {
-            *rows++ = (const int8_t *)(base + slot * port->row_bytes);
-        } else {
-            *rows++ = NULL;
-        }
-        row += port->dilation;
-        slot += port->dilation;
-        while (slot >= port->ring) {
-            slot -= port->ring;
+    for (uint32_t taps = port->taps; taps > 0; taps--, rows++, first += port->dilation) {
+        if (first >= port->height) {
+            *rows = NULL;
         }
     }
-    return rows;
+}
+
+/* Adds the rows of a port to those of the call, and moves the slot of the first of them on to that of the next call. */
+CORTADO_ONCE static void row_window(turn_t *turn, const cortado_port_t *port, uint16_t *first, cortado_state_t *state)
+{
+    const uint32_t at = (turn->y >> port->repeat) * port->stride;
+    const uint32_t next = (turn->after >> port->repeat) * port->stride;
+    const uint32_t ring = port->ring, bytes = port->row_bytes, dilation = port->dilation;
+    uint32_t slot = *first, moved = slot + next - at;
+    while (moved >= ring) {
+        moved -= ring;
+    }
+    *first = (uint16_t)moved;
+    const uint8_t *base = turn->arena + port->at.offset;
+    if (port->producer < CORTADO_CONSTANT) {
+        state->need = rows_needed(port, next);
+    } else {
+        if (port->producer == CORTADO_CONSTANT) {
+            base = port->at.constant;
+        }
+        base += turn->image * port->height * bytes;
+    }
+    const int8_t **end = turn->end;
+    for (uint32_t taps = port->taps; taps > 0; taps--) {
+        *end++ = (const int8_t *)(base + slot * bytes);
+        slot += dilation;
+        while (slot >= ring) {
+            slot -= ring;
+        }
+    }
+    if (at - port->pad >= port->height || (int32_t)at + port->lead > (int32_t)port->height) {
+        row_edges(turn->end, at - port->pad, port);
+    }
+    turn->end = end;
 }
 
 #ifdef CORTADO_TRACE
@@ -54,52 +91,63 @@ static const int8_t **gather(const cortado_port_t *port, uint32_t slot, int32_t 
 #endif
 
 /* Makes the next output row of one step, or as many as it makes together. */
-static void run_row(const cortado_program_t *program, const cortado_step_t *step, const cortado_port_t *port,
-                    cortado_state_t *state, uint32_t image, uint8_t *arena, const int8_t **rows)
+CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, cortado_state_t *state)
 {
-    const int8_t **next = rows;
-    const uint32_t y = state->y, left = step->rows - y;
-    const uint32_t count = step->group == 0 ? 1u : step->group < left ? step->group : left;
-    for (uint32_t i = 0; i < step->ports; i++, port++) {
-        const uint8_t *base = arena + port->at.offset;
-        if (port->producer == CORTADO_CONSTANT) {
-            base = (const uint8_t *)port->at.constant;
-        }
-        if (image != 0) {
-            base += image * port->height * port->row_bytes;
-        }
-        const uint32_t at = y >> port->repeat;
-        next = gather(port, state->slot[i], (int32_t)(at * port->stride) - (int32_t)port->pad, base, next);
-        uint32_t slot = state->slot[i] + (((y + count) >> port->repeat) - at) * port->stride;
-        while (slot >= port->ring) {
-            slot -= port->ring;
-        }
-        state->slot[i] = (uint16_t)slot;
+    const cortado_port_t *port = turn->program->ports + step->port;
+    uint16_t *first = state->slot;
+    const uint32_t y = state->made;
+    uint32_t after = y + step->group, ports = step->ports;
+    if (after > step->rows) {
+        after = step->rows;
     }
-    uint8_t *out = arena + step->out_offset;
-    if (image != 0) {
-        out += image * (step->group == 0 ? 1u : step->rows) * step->out_row_bytes;
+    turn->y = y;
+    turn->after = after;
+    turn->end = turn->rows;
+    do {
+        if (port->dilation != 0) {
+            row_window(turn, port, first, state);
+        } else {
+            const uint32_t slot = *first, next = slot + after - y;
+            *turn->end++ = (const int8_t *)(turn->arena + port->at.offset + slot * port->row_bytes);
+            *first = (uint16_t)(next == port->ring ? 0u : next);
+            state->need = (uint16_t)((int32_t)after + port->lead);
+        }
+        port++;
+        first++;
+    } while (--ports > 0);
+    const uint32_t count = turn->after - turn->y, slot = state->out_slot, next = slot + count;
+    uint8_t *out = turn->arena + step->out_offset + slot * step->out_row_bytes;
+    if (turn->image != 0) {
+        out += turn->image * step->out_ring * step->out_row_bytes;
     }
-    if (step->group != 0) {
-        out += state->out_slot * step->out_row_bytes;
-    }
-    PROFILED(program, step);
-    step->call(step->layer, rows, (int8_t *)out, step->n * (int32_t)count, arena + step->scratch_offset, (int32_t)y);
+    state->out_slot = (uint16_t)(next == step->out_ring ? 0u : next);
+    PROFILED(turn->program, step);
+    step->call(step->layer, turn->rows, (int8_t *)out, step->n * (int32_t)count, turn->arena + step->scratch_offset,
+               (int32_t)turn->y);
     TRACED(out, step->out_row_bytes * count);
-    state->y = (uint16_t)(y + count);
-    state->made = step->group != 0 ? state->y : state->y == step->rows;
-    const uint32_t slot = state->out_slot + count;
-    state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
+    state->made = (uint16_t)turn->after;
+    if (state->made == step->rows) {
+        state->made = CORTADO_ALL;
+        state->need = CORTADO_NEVER;
+    }
 }
 
 /* Every step at its first row; row -pad lies `pad` slots before slot 0 of its ring. */
 static void reset(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t steps)
 {
-    for (; steps > 0; steps--, step++, state++) {
-        state->y = 0;
+    cortado_state_t *const all = state;
+    for (uint32_t s = 0; s < steps; s++, step++, state++) {
         state->made = 0;
         state->out_slot = 0;
+        state->need = step->ports == 0 ? CORTADO_NEVER : 0u; /* rows that are pushed are not made here */
+        state->from = (uint8_t)s;
+        state->reach = 0;
         for (uint32_t i = 0; i < step->ports; i++, port++) {
+            if (port->producer < CORTADO_CONSTANT) {
+                all[port->producer].reach = (uint8_t)(s - port->producer);
+                state->from = port->producer;
+                state->need = rows_needed(port, 0);
+            }
             uint32_t slot = 0;
             while (slot < port->pad) {
                 slot += port->ring;
@@ -166,22 +214,29 @@ static void check_scratch(const cortado_step_t *step, uint32_t steps)
 #define CHECK_SCRATCH(step, steps) ((void)0)
 #endif
 
-/* Makes rows until none can be made. */
+/* Makes rows until none can be made. Always the last step that can run goes first. */
 static void advance(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number, uint32_t image,
                     uint8_t *arena, cortado_state_t *state, const int8_t **rows)
 {
-    const cortado_step_t *steps = program->steps + stage->first;
-    uint32_t s = stage->steps;
+    turn_t turn = {arena, image, 0, 0, rows, rows, program};
+    const cortado_step_t *step = program->steps + stage->first + stage->steps - 1;
+    cortado_state_t *at = state + stage->steps - 1;
     (void)number;
-    while (s > 0) {
-        s--;
-        const cortado_step_t *step = &steps[s];
-        const cortado_port_t *port = program->ports + step->port;
-        if (state[s].y < step->rows && ready(step, port, state, state[s].y)) {
-            run_row(program, step, port, &state[s], image, arena, rows);
+    for (;;) {
+        if (state[at->from].made >= at->need &&
+            (step->ports < 2 || ready(program->ports + step->port, step->ports, state, at->made))) {
+            run_row(&turn, step, at);
             CHECK(program, step, number, arena);
-            s = stage->steps; /* whatever became possible behind it goes first */
+            /* Nothing but what reads these rows became possible, and that goes first. */
+            step += at->reach;
+            at += at->reach;
+            continue;
         }
+        if (at == state) {
+            break;
+        }
+        at--;
+        step--;
     }
 }
 
@@ -214,8 +269,8 @@ static void take_row(const cortado_program_t *program, const cortado_step_t *ste
     PROFILED(program, step);
     TRACED(arena + step->out_offset + state->out_slot * step->out_row_bytes, step->out_row_bytes);
     (void)arena;
-    state->made = ++state->y;
-    const uint32_t slot = state->out_slot + 1u;
+    const uint32_t made = state->made + 1u, slot = state->out_slot + 1u;
+    state->made = (uint16_t)(made == step->rows ? CORTADO_ALL : made);
     state->out_slot = (uint16_t)(slot == step->out_ring ? 0u : slot);
 }
 

@@ -121,8 +121,7 @@
     lsrs    r5, r4, #16
     sxth    r4, r4
     ldmia   r6!, {r0}
-    scale_small
-    limit_small
+    output_small
     strb    r0, [r7]
     adds    r7, r7, #1
     add     r1, sp, #LAYER

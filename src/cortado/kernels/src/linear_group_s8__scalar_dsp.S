@@ -4,6 +4,7 @@
  * linear_group_s8__scalar_dsp.h.
  *
  *   const int8_t *cortado_linear_group_s8(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums)
+ *   void cortado_linear_groups_s8(const cortado_linear_groups_t *G, const int8_t *x, int8_t *out)    small cores only
  *
  * Tile: 1 pixel x 4 channels, on small cores 3. Scratch: none.
  *
@@ -14,10 +15,13 @@
  *   small   | a n | b n | c n |        all products of one channel after the other
  *
  *   then, for each channel:  | bias 4 | multiplier 4 | right shift less 1, 4 |
+ *   small, behind zeros that make the products a multiple of 4:  | bias 4 | multiplier 4 | shifts 4 |, the words of
+ *   cortado_asm.h
  *
- * This function reads the products; its kernel reads the rest.
+ * The first function reads the products; its kernel reads the rest. The second makes all outputs of a pixel.
  */
 #include "cortado_asm.h"
+#include "linear_group_s8__scalar_dsp.h"
 
 #if defined(__thumb__)
 
@@ -80,6 +84,127 @@
     pop     {r3}
     stmia   r3!, {r1, r2, r4}
     pop     {r4-r7, pc}
+
+    .size   CORTADO_ISA(cortado_linear_group_s8), . - CORTADO_ISA(cortado_linear_group_s8)
+
+/* Frame. */
+#define SUMS 0
+#define SUMS_END 12 /* where they end */
+#define X_END 16
+#define DEPTH 20
+#define OUT 24
+#define OUT_END 28
+#define LAYER 32
+#define FRAME 36
+
+/* While outputs are made:
+ *   r0 sum, then output   r4, r5 multiplier   r6 sums   r7 stream   r8 shifts   r9 offset   r10 low   r11 high
+ *   r12 2^14   lr out
+ */
+    function CORTADO_ISA(cortado_linear_groups_s8)
+    push    {r4-r7, lr}
+    mov     r4, r8
+    mov     r5, r9
+    mov     r6, r10
+    mov     r7, r11
+    push    {r4-r7}
+    sub     sp, sp, #FRAME
+    mov     r4, sp
+    adds    r4, r4, #SUMS_END
+    str     r4, [sp, #SUMS_END]
+    str     r0, [sp, #LAYER]
+    str     r2, [sp, #OUT]
+    ldr     r3, [r0, #GROUPS_CHANNELS]
+    adds    r2, r2, r3
+    str     r2, [sp, #OUT_END]
+    ldr     r2, [r0, #GROUPS_DEPTH]
+    adds    r1, r1, r2
+    str     r1, [sp, #X_END]
+    str     r2, [sp, #DEPTH]
+    ldr     r1, [r0, #GROUPS_STREAM]
+    /* One turn: three channels. */
+.Lgroups_channels:
+    ldr     r0, [sp, #X_END]
+    ldr     r2, [sp, #DEPTH]
+    movs    r3, #0
+    mov     r8, r3
+    mov     r9, r3
+    mov     r10, r3
+    rsbs    r4, r2, #0
+    adds    r1, r1, r2
+    adds    r3, r1, r2
+    adds    r3, r3, r2
+    adds    r2, r1, r2
+    movs    r5, #3
+    /* One turn: one product of each channel, until a multiple of four is left. */
+.Lgroups_odd:
+    tst     r4, r5
+    beq     .Lgroups_fours
+    products
+    movs    r5, #3
+    b       .Lgroups_odd
+.Lgroups_fours:
+    cmp     r4, #0
+    beq     .Lgroups_sums
+    /* One turn: four products of each channel. */
+.Lgroups_products:
+    products
+    products
+    products
+    products
+    bne     .Lgroups_products
+.Lgroups_sums:
+    mov     r0, r8
+    mov     r1, r9
+    mov     r2, r10
+    mov     r6, sp
+    stmia   r6!, {r0-r2}
+    mov     r6, sp
+    adds    r7, r3, #3
+    lsrs    r7, r7, #2
+    lsls    r7, r7, #2
+    ldr     r0, [sp, #LAYER]
+    adds    r0, r0, #GROUPS_OFFSET
+    ldmia   r0!, {r1-r3}
+    mov     r9, r1
+    mov     r10, r2
+    mov     r11, r3
+    movs    r1, #1
+    lsls    r1, r1, #14
+    mov     r12, r1
+    ldr     r1, [sp, #OUT]
+    mov     lr, r1
+    /* One turn: one output. */
+.Lgroups_output:
+    ldmia   r7!, {r1, r4, r5}
+    mov     r8, r5
+    lsrs    r5, r4, #16
+    sxth    r4, r4
+    ldmia   r6!, {r0}
+    adds    r0, r0, r1
+    output_small
+    mov     r1, lr
+    strb    r0, [r1]
+    adds    r1, r1, #1
+    mov     lr, r1
+    ldr     r2, [sp, #OUT_END]
+    cmp     r1, r2
+    beq     .Lgroups_return
+    ldr     r2, [sp, #SUMS_END]
+    cmp     r6, r2
+    bne     .Lgroups_output
+    str     r1, [sp, #OUT]
+    movs    r1, r7
+    b       .Lgroups_channels
+.Lgroups_return:
+    add     sp, sp, #FRAME
+    pop     {r4-r7}
+    mov     r8, r4
+    mov     r9, r5
+    mov     r10, r6
+    mov     r11, r7
+    pop     {r4-r7, pc}
+    .size   CORTADO_ISA(cortado_linear_groups_s8), . - CORTADO_ISA(cortado_linear_groups_s8)
 
 #elif defined(__ARM_FEATURE_DSP)
 
@@ -168,7 +293,9 @@
     pop     {r4-r9, pc}
 
 #endif
+#if !CORTADO_SMALL_CORE
     .size   CORTADO_ISA(cortado_linear_group_s8), . - CORTADO_ISA(cortado_linear_group_s8)
+#endif
 #endif
 #if defined(__linux__) && defined(__ELF__)
     .section .note.GNU-stack, "", %progbits

@@ -6,26 +6,25 @@
  */
 #include "linear_group_s8__scalar_dsp.h"
 
-static int32_t word(const int8_t *stream)
-{
 #if CORTADO_SMALL_CORE
-    /* Three rows of any length may lie before it. */
-    int32_t v = 0;
-    for (int i = 3; i >= 0; i--) {
-        v = cortado_shl(v, 8) | (uint8_t)stream[i];
+
+void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                    void *scratch)
+{
+    const cortado_linear_groups_t groups = {L->weights,    L->in_c,    L->out_c,
+                                            L->out_offset, L->act_min, L->act_max};
+    (void)scratch;
+    for (; pixels > 0; pixels--, in += L->in_c, out += L->out_c) {
+        CORTADO_ISA(cortado_linear_groups_s8)(&groups, in, out);
     }
-    return v;
-#else
-    return cortado_load4(stream);
-#endif
 }
+
+#else
 
 /* The rounding of every operator, for |sum| < 2^30 and a right shift of `less` + 1. */
 static int32_t scaled(int32_t sum, int32_t multiplier, int32_t less)
 {
-#if CORTADO_SMALL_CORE
-    int32_t v = cortado_mul_high(sum, multiplier);
-#elif defined(__ARM_FEATURE_DSP)
+#if defined(__ARM_FEATURE_DSP)
     int32_t v;
     __asm__("smmulr %0, %1, %2" : "=r"(v) : "r"(cortado_shl(sum, 1)), "r"(multiplier));
 #else
@@ -48,11 +47,13 @@ void CORTADO_ISA(cortado_linear_s8)(const cortado_conv1x1_packed_t *L, const int
             stream = cortado_group_products(in, stream, L->in_c, sums);
             for (int32_t i = 0; i < CORTADO_LINEAR_CHANNELS; i++, stream += 12) {
                 if (oc < channels) {
-                    const int32_t v = scaled(sums[i] + word(stream), word(stream + 4), word(stream + 8)) + offset;
-                    *out++ = (int8_t)cortado_clamp(v, low, high);
+                    const int32_t bias = cortado_load4(stream), multiplier = cortado_load4(stream + 4);
+                    const int32_t v = scaled(sums[i] + bias, multiplier, cortado_load4(stream + 8));
+                    *out++ = (int8_t)cortado_clamp(v + offset, low, high);
                     oc++;
                 }
             }
         }
     }
 }
+#endif
