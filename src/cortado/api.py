@@ -56,6 +56,7 @@ from cortado.frontend.export import (
 )
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
+from cortado.ir.graph import source_line
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, InputLayout, Options
 from cortado.passes import PIPELINE, CortexMPassManager
@@ -63,7 +64,7 @@ from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import program_of
+from cortado.plan.pushed import NO_LINES, Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import runner
 
@@ -314,9 +315,15 @@ class Model:
             return _Programs(program, lower(True, place))
         return _Programs(program, None if missing else program, pte_missing=missing)
 
+    def _lines(self, graph: LoweredGraph) -> dict[str, str]:
+        """The line in the user's file that each call comes from, where it is known."""
+        lines = {node.name: source_line(node) for node in self.quantized.converted.graph.nodes}
+        return {call.name: line for call in graph.calls if (line := lines.get(call.twin)) is not None}
+
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            program = program_of(self.name, graph, target, options.border, input_rows=options.input_rows)
+            lines = self._lines(graph) if options.stream is not None else NO_LINES
+            program = program_of(self.name, graph, target, options.border, _feeding(options), lines=lines)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
             single = _single_targets(self.name, graph, target, options)
@@ -331,6 +338,10 @@ class Model:
             size = runner.code_bytes(bundle, info)
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
+
+
+def _feeding(options: Options) -> Feeding:
+    return Feeding(rows=options.input_rows, stream=options.stream)
 
 
 def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
@@ -380,7 +391,7 @@ def _single_targets(
     """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
     if target.cpu is not CortexM.ANY:
         return None
-    programs = [program_of(name, graph, one, options.border, input_rows=options.input_rows) for one in ONE_OF_EACH]
+    programs = [program_of(name, graph, one, options.border, _feeding(options)) for one in ONE_OF_EACH]
     peaks = [schedule(program, options.optimize).plan.peak for program in programs]
     return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 

@@ -64,6 +64,7 @@ class Options:
     etrecord: bool = False  # also an ETRecord
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     input_rows: bool = False  # the C bundle's input comes row by row
+    stream: int | None = None  # rows without end: the dimension of the model's input that is time
     ram_budget: int | None = None
     flash_budget: int | None = None
     chip: Chip | None = None
@@ -86,6 +87,8 @@ class Options:
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))
+        if self.stream is not None and not isinstance(self.stream, int):
+            raise CortadoError(f"stream={self.stream!r} is no dimension; expected an int, or None for no stream")
         for name in ("ram_budget", "flash_budget"):
             value = getattr(self, name)
             self._set(name, parse_bytes(value) if isinstance(value, str) else value)

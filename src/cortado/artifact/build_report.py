@@ -23,6 +23,7 @@ from cortado.artifact.report import (
     ScheduleReport,
     SearchReport,
     StateReport,
+    StreamReport,
     TensorReport,
 )
 from cortado.base.chips import Chip
@@ -39,6 +40,7 @@ from cortado.options import Optimize, Options
 from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
+from cortado.plan.stream import push_macs, state_bytes
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def build_report(
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
+        stream=None if c is None else _stream(c.planned, options),
         flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else _layers(c.planned.program),
@@ -182,6 +185,22 @@ def _input_rows(program: Program) -> InputRowsReport | None:
         return None
     ring = program.buffers[step.output].rows
     return InputRowsReport(rows=step.rows, row_bytes=step.row_bytes, ring_rows=ring, ring_bytes=ring * step.row_bytes)
+
+
+def _stream(planned: Planned, options: Options) -> StreamReport | None:
+    stream = planned.program.stream
+    if stream is None or options.stream is None:
+        return None
+    largest, output = push_macs(planned)
+    return StreamReport(
+        dim=options.stream,
+        window_rows=stream.window,
+        hop_rows=stream.hop,
+        first_rows=stream.first,
+        state_bytes=state_bytes(planned),
+        push_macs=largest,
+        output_macs=output,
+    )
 
 
 def _layers(program: Program) -> tuple[LayerReport, ...]:

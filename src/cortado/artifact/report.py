@@ -134,6 +134,19 @@ class InputRowsReport:
 
 
 @json_class
+class StreamReport:
+    """Rows that never end."""
+
+    dim: Count = key("the dimension of the model's input that is time")
+    window_rows: Size = key("rows of the window that an output is for")
+    hop_rows: Size = key("rows from one output to the next")
+    first_rows: Size = key("rows before the first output")
+    state_bytes: Count = key("of the arena, what lives between two rows")
+    push_macs: Count = key("multiply-accumulates of the largest push")
+    output_macs: Count = key("multiply-accumulates of all pushes from one output to the next")
+
+
+@json_class
 class FlashReport:
     """Flash of the C bundle."""
 
@@ -241,6 +254,7 @@ class Report:
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
+    stream: StreamReport | None = key("rows without end, with --stream", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 

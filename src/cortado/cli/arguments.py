@@ -136,6 +136,13 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         "MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
     )
     parser.add_argument(
+        "--stream",
+        type=int,
+        metavar="DIM",
+        help="rows without end: dimension DIM of the model's input is time, and the C bundle gives after each new row "
+        "(or hop) the output for the window that ends there, computing only what is new (docs/streaming.md)",
+    )
+    parser.add_argument(
         "--ram-budget",
         metavar="BYTES",
         help="fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",

@@ -147,6 +147,7 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         etrecord=arguments.etrecord,
         allow_float=arguments.allow_float,
         input_rows=arguments.input_rows,
+        stream=arguments.stream,
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
         chip=None if arguments.chip is None else find_chip(arguments.chip),

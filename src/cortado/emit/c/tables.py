@@ -66,7 +66,7 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
         "out_row_bytes": step.row_bytes,
         "scratch_offset": at(planned, scratch_name(step)) if step.scratch else 0,
         "n": step.n,
-        "rows": 0 if step.kind is Walk.PUSHED else fits(rows, 16, step.name),
+        "rows": 0 if step.kind is Walk.PUSHED or planned.program.stream else fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
         "port": fits(port, 16, "the program"),
         "ports": len(step.inputs),
@@ -95,15 +95,16 @@ def _port(planned: Planned, port: Port, constant: str | None, group: int, produc
     else:
         place = {"at.constant": constant}
         ring, producer = port.height, "CORTADO_CONSTANT"
+    endless = planned.program.stream is not None
     numbers = {
         "row_bytes": port.row_bytes,
-        "height": fits(port.height, 16, "a row count"),
+        "height": 0 if endless else fits(port.height, 16, "a row count"),
         "ring": fits(ring, 16, "a row count"),
         "lead": fits(rule.span + group - 1, 15, "a window") - rule.pad,
         "taps": fits(rule.taps, 8, "a window"),
         "stride": fits(rule.stride, 8, "a window"),
         "dilation": fits(rule.dilation, 8, "a window"),
-        "pad": fits(rule.pad, 8, "a window"),
+        "pad": 0 if endless else fits(rule.pad, 8, "a window"),
         "repeat": rule.repeat.bit_length() - 1,
         "producer": producer,
     }
