@@ -56,9 +56,10 @@ from cortado.frontend.export import (
 )
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
+from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.portable import float_operators
-from cortado.options import DEFAULTS, InputLayout, Options
+from cortado.options import DEFAULTS, InputLayout, Options, StreamPadding
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
@@ -217,6 +218,7 @@ class Model:
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
     progress: Progress
+    delay: int | None = None  # in rows, of a network whose padding in time was dropped
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(value.shape)) for value in self.quantized.example_inputs)
@@ -254,6 +256,7 @@ class Model:
             bundle_missing=programs.bundle_missing,
             float_operators=[] if programs.pte is None else float_operators(programs.pte),
             findings=(*self.quantized.findings, *kept.findings),
+            delay=self.delay or 0,
         )
         _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
@@ -274,11 +277,13 @@ class Model:
     def _used(self, options: Options) -> Options:
         """The model was calibrated before: with the options of then."""
         how = self.quantized.how
+        dropped = StreamPadding.KEEP if self.delay is None else StreamPadding.DROP
         return replace(
             options,
             calibration_method=how.calibration_method,
             bias_correction=how.bias_correction,
             sequence=how.sequence,
+            stream_padding=dropped,
         )
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
@@ -410,10 +415,20 @@ def prepare(
     options: Options = DEFAULTS,
 ) -> Model:
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
-    calibration count here. A model that PT2E has quantized keeps its scales, and needs no calibration data."""
+    calibration and of a stream's padding count here. A model that PT2E has quantized keeps its scales, and needs no
+    calibration data."""
     clock = Clock(progress=progress)
     inputs = check_example(example_inputs)
     chosen = check_name(name or type(model).__name__.lower())
+    delay = None
+    if options.stream is not None and options.stream_padding is StreamPadding.DROP:
+        unpadded = without_padding(model, inputs, options.stream)
+        batches = check_batches(calibration, inputs)
+        model, delay = unpadded.model, unpadded.delay
+        inputs, calibration = (
+            next(longer_windows([inputs], options.stream, unpadded.rows)),
+            list(longer_windows(batches, options.stream, unpadded.rows)),
+        )
     with clock.phase("export"):
         captured = capture(model, inputs)
     with clock.phase("quantize"):
@@ -428,6 +443,7 @@ def prepare(
         labels=None if labels is None else tuple(labels),
         seconds=clock.seconds,
         progress=progress,
+        delay=delay,
     )
 
 

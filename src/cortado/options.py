@@ -45,6 +45,13 @@ class InputLayout(Enum):
     NHWC = "nhwc"  # images channels last, as a camera gives them
 
 
+class StreamPadding(Enum):
+    """What becomes of layers that pad in time, in a stream."""
+
+    KEEP = "keep"  # they stay: an error where the output depends on their zeros
+    DROP = "drop"  # the network without that padding, over a longer window
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
@@ -65,6 +72,7 @@ class Options:
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     input_rows: bool = False  # the C bundle's input comes row by row
     stream: int | None = None  # rows without end: the dimension of the model's input that is time
+    stream_padding: StreamPadding = StreamPadding.KEEP
     ram_budget: int | None = None
     flash_budget: int | None = None
     chip: Chip | None = None
@@ -84,6 +92,7 @@ class Options:
             "input_layout": InputLayout,
             "linear": LinearWeights,
             "calibration_method": CalibrationMethod,
+            "stream_padding": StreamPadding,
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))

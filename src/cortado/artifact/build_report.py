@@ -68,6 +68,7 @@ def build_report(
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
     findings: Sequence[Finding],
+    delay: int = 0,
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
@@ -83,7 +84,7 @@ def build_report(
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
-        stream=None if c is None else _stream(c.planned, options),
+        stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else _layers(c.planned.program),
@@ -141,6 +142,7 @@ def _options(options: Options) -> OptionsReport:
         calibration_method=options.calibration_method,
         bias_correction=options.bias_correction,
         sequence=options.sequence,
+        stream_padding=options.stream_padding,
     )
 
 
@@ -187,7 +189,7 @@ def _input_rows(program: Program) -> InputRowsReport | None:
     return InputRowsReport(rows=step.rows, row_bytes=step.row_bytes, ring_rows=ring, ring_bytes=ring * step.row_bytes)
 
 
-def _stream(planned: Planned, options: Options) -> StreamReport | None:
+def _stream(planned: Planned, options: Options, delay: int) -> StreamReport | None:
     stream = planned.program.stream
     if stream is None or options.stream is None:
         return None
@@ -197,6 +199,7 @@ def _stream(planned: Planned, options: Options) -> StreamReport | None:
         window_rows=stream.window,
         hop_rows=stream.hop,
         first_rows=stream.first,
+        delay_rows=delay,
         state_bytes=state_bytes(planned),
         push_macs=largest,
         output_macs=output,

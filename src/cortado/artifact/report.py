@@ -9,7 +9,7 @@ from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
-from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
+from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -64,6 +64,7 @@ class OptionsReport:
     calibration_method: CalibrationMethod = key("how ranges were chosen", default=CalibrationMethod.MINMAX)
     bias_correction: bool = key("whether biases make up for rounding", default=False)
     sequence: Size | None = key("calibration inputs after which state started anew; null: never", default=None)
+    stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
 
 
 @json_class
@@ -141,6 +142,7 @@ class StreamReport:
     window_rows: Size = key("rows of the window that an output is for")
     hop_rows: Size = key("rows from one output to the next")
     first_rows: Size = key("rows before the first output")
+    delay_rows: Count = key("rows by which outputs are late, for zeros at the end of the window that were dropped")
     state_bytes: Count = key("of the arena, what lives between two rows")
     push_macs: Count = key("multiply-accumulates of the largest push")
     output_macs: Count = key("multiply-accumulates of all pushes from one output to the next")

@@ -150,7 +150,8 @@ class _Streamed:
             f"{where} pads in time, and the output depends on it: there is no padding in the middle of rows that never "
             "end. Expected a model without padding in time, or with zeros before the first row alone that its output "
             f"does not reach. Without it, as in padding=(0, 1), a window of {first} rows gives what this network gives "
-            "in the middle of a longer sequence: compile that model, with calibration data of so many rows"
+            "in the middle of a longer sequence: --stream-padding drop compiles that model, where nn.Conv2d and pools "
+            "pad; or compile it yourself, with calibration data of so many rows"
         )
 
 
