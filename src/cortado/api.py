@@ -57,14 +57,16 @@ from cortado.frontend.export import (
 from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
+from cortado.frontend.unpadded import longer_windows, without_padding
+from cortado.ir.graph import source_line
 from cortado.ir.portable import float_operators
-from cortado.options import DEFAULTS, InputLayout, Options
+from cortado.options import DEFAULTS, InputLayout, Options, StreamPadding
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import program_of
+from cortado.plan.pushed import NO_LINES, Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import runner
 
@@ -220,6 +222,7 @@ class Model:
     labels: tuple[str, ...] | None
     seconds: Mapping[str, float]
     progress: Progress
+    delay: int | None = None  # in rows, of a network whose padding in time was dropped
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(value.shape)) for value in self.quantized.example_inputs)
@@ -257,6 +260,7 @@ class Model:
             bundle_missing=programs.bundle_missing,
             float_operators=[] if programs.pte is None else float_operators(programs.pte),
             findings=(*self.quantized.findings, *kept.findings),
+            delay=self.delay or 0,
         )
         _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
@@ -278,11 +282,13 @@ class Model:
     def _used(self, options: Options) -> Options:
         """The model was calibrated before: with the options of then."""
         how = self.quantized.how
+        dropped = StreamPadding.KEEP if self.delay is None else StreamPadding.DROP
         return replace(
             options,
             calibration_method=how.calibration_method,
             bias_correction=how.bias_correction,
             sequence=how.sequence,
+            stream_padding=dropped,
         )
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
@@ -322,9 +328,15 @@ class Model:
                 return _Programs(program, None, pte_missing=error.reasons)
         return _Programs(program, None if missing else program, pte_missing=missing)
 
+    def _lines(self, graph: LoweredGraph) -> dict[str, str]:
+        """The line in the user's file that each call comes from, where it is known."""
+        lines = {node.name: source_line(node) for node in self.quantized.converted.graph.nodes}
+        return {call.name: line for call in graph.calls if (line := lines.get(call.twin)) is not None}
+
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            program = program_of(self.name, graph, target, options.border, input_rows=options.input_rows)
+            lines = self._lines(graph) if options.stream is not None else NO_LINES
+            program = program_of(self.name, graph, target, options.border, _feeding(options), lines=lines)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
             single = _single_targets(self.name, graph, target, options)
@@ -339,6 +351,10 @@ class Model:
             size = runner.code_bytes(bundle, info)
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
+
+
+def _feeding(options: Options) -> Feeding:
+    return Feeding(rows=options.input_rows, stream=options.stream)
 
 
 def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
@@ -388,7 +404,7 @@ def _single_targets(
     """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
     if target.cpu is not CortexM.ANY:
         return None
-    programs = [program_of(name, graph, one, options.border, input_rows=options.input_rows) for one in ONE_OF_EACH]
+    programs = [program_of(name, graph, one, options.border, _feeding(options)) for one in ONE_OF_EACH]
     peaks = [schedule(program, options.optimize).plan.peak for program in programs]
     return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
@@ -407,12 +423,22 @@ def prepare(
     options: Options = DEFAULTS,
 ) -> Model:
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
-    calibration count here. A model that PT2E has quantized keeps its scales, and needs no calibration data."""
+    calibration and of a stream's padding count here. A model that PT2E has quantized keeps its scales, and needs no
+    calibration data."""
     clock = Clock(progress=progress)
     batches = without_numbers(calibration, example_inputs)
     module, tensors = with_numbers(model, example_inputs)
     inputs = check_example(tensors)
     chosen = check_name(name or type(model).__name__.lower())
+    delay = None
+    if options.stream is not None and options.stream_padding is StreamPadding.DROP:
+        unpadded = without_padding(model, inputs, options.stream)
+        batches = check_batches(calibration, inputs)
+        model, delay = unpadded.model, unpadded.delay
+        inputs, calibration = (
+            next(longer_windows([inputs], options.stream, unpadded.rows)),
+            list(longer_windows(batches, options.stream, unpadded.rows)),
+        )
     with clock.phase("export"):
         captured = capture(module, inputs)
     with clock.phase("quantize"):
@@ -427,6 +453,7 @@ def prepare(
         labels=None if labels is None else tuple(labels),
         seconds=clock.seconds,
         progress=progress,
+        delay=delay,
     )
 
 

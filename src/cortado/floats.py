@@ -15,8 +15,9 @@ from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
 from cortado.frontend.eager import same_values
 from cortado.frontend.export import FloatModel
+from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NCHW
-from cortado.options import InputLayout
+from cortado.options import InputLayout, StreamPadding
 
 Tensor = torch.Tensor
 Inputs = Sequence[Tensor]
@@ -37,7 +38,12 @@ def one_thread() -> Iterator[None]:
 def float_model(
     artifact: Artifact, model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]
 ) -> FloatModel:
-    """The float model behind an artifact; one with other inputs is refused."""
+    """The float model behind an artifact, as it was compiled; one with other inputs is refused."""
+    report = artifact.report
+    if report.stream is not None and report.options.stream_padding is StreamPadding.DROP:
+        unpadded = without_padding(model, example_inputs, report.stream.dim)
+        model = unpadded.model
+        example_inputs = next(longer_windows([example_inputs], report.stream.dim, unpadded.rows))
     found = [list(value.shape) for value in example_inputs]
     wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]
     if found != wanted:

@@ -45,6 +45,13 @@ class InputLayout(Enum):
     NHWC = "nhwc"  # images channels last, as a camera gives them
 
 
+class StreamPadding(Enum):
+    """What becomes of layers that pad in time, in a stream."""
+
+    KEEP = "keep"  # they stay: an error where the output depends on their zeros
+    DROP = "drop"  # the network without that padding, over a longer window
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
@@ -64,6 +71,8 @@ class Options:
     etrecord: bool = False  # also an ETRecord
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     input_rows: bool = False  # the C bundle's input comes row by row
+    stream: int | None = None  # rows without end: the dimension of the model's input that is time
+    stream_padding: StreamPadding = StreamPadding.KEEP
     ram_budget: int | None = None
     flash_budget: int | None = None
     chip: Chip | None = None
@@ -83,9 +92,12 @@ class Options:
             "input_layout": InputLayout,
             "linear": LinearWeights,
             "calibration_method": CalibrationMethod,
+            "stream_padding": StreamPadding,
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))
+        if self.stream is not None and not isinstance(self.stream, int):
+            raise CortadoError(f"stream={self.stream!r} is no dimension; expected an int, or None for no stream")
         for name in ("ram_budget", "flash_budget"):
             value = getattr(self, name)
             self._set(name, parse_bytes(value) if isinstance(value, str) else value)

@@ -20,7 +20,7 @@ from cortado.passes import CortexMPassManager
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
-from cortado.plan.pushed import program_of
+from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import runner
 from helpers.paths import ROOT
@@ -80,7 +80,7 @@ def graph_of(name: str, target: str = "cortex-m55") -> LoweredGraph:
 def planned(name: str, target: str, optimize: Optimize, *, input_rows: bool = False) -> Planned:
     """Layers, stages and a memory plan that the independent validator accepts."""
     config = from_target_string(target)
-    program = program_of(name, graph_of(name, target), config, Border.INT8, input_rows=input_rows)
+    program = program_of(name, graph_of(name, target), config, Border.INT8, Feeding(rows=input_rows))
     found = schedule(program, optimize)
     validate(found.problem, found.plan)
     return found

@@ -14,7 +14,7 @@ from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Border, Optimize, Options
 from cortado.plan.program import PUSHED_ROWS
-from cortado.plan.pushed import OPERATOR, program_of
+from cortado.plan.pushed import OPERATOR, Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
@@ -51,7 +51,7 @@ def test_a_ring_of_rows_takes_the_place_of_the_input(name: str) -> None:
 @pytest.mark.parametrize("name", networks(["ds_cnn", "resnet8", "mobilenet_v1_025"], slow=["mobilenet_v1_025"]))
 def test_same_bits_here_under_sanitizers(name: str, optimize: Optimize, tmp_path: Path) -> None:
     target, cores = from_target_string("cortex-m4"), (Core.PORTABLE,)
-    program = program_of(name, graph_of(name), target, Border.INT8, input_rows=True, cores=cores)
+    program = program_of(name, graph_of(name), target, Border.INT8, Feeding(rows=True), cores=cores)
     run_bundle(tmp_path, schedule(program, optimize), inputs=2, on="host", flags=SANITIZERS)
 
 
@@ -208,7 +208,7 @@ def test_firmware_that_counts_wrongly_is_answered(tiny: Model, tmp_path: Path) -
     config = from_target_string("cortex-m4")
     graph = tiny.compile(config).graph
     assert graph is not None
-    program = program_of("tiny", graph, config, Border.INT8, input_rows=True, cores=(Core.PORTABLE,))
+    program = program_of("tiny", graph, config, Border.INT8, Feeding(rows=True), cores=(Core.PORTABLE,))
     write_files(tmp_path, emit_c(schedule(program)).files)
     (tmp_path / "main.c").write_text(FIRMWARE)
     flags = [*WARNINGS, *BUNDLE_FLAGS, *SANITIZERS]

@@ -23,6 +23,7 @@ from cortado.artifact.report import (
     ScheduleReport,
     SearchReport,
     StateReport,
+    StreamReport,
     TensorReport,
 )
 from cortado.base.chips import Chip
@@ -39,6 +40,7 @@ from cortado.options import Optimize, Options
 from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
+from cortado.plan.stream import push_macs, state_bytes
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def build_report(
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
     findings: Sequence[Finding],
+    delay: int = 0,
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
@@ -81,6 +84,7 @@ def build_report(
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
+        stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else _layers(c.planned.program),
@@ -138,6 +142,7 @@ def _options(options: Options) -> OptionsReport:
         calibration_method=options.calibration_method,
         bias_correction=options.bias_correction,
         sequence=options.sequence,
+        stream_padding=options.stream_padding,
     )
 
 
@@ -182,6 +187,23 @@ def _input_rows(program: Program) -> InputRowsReport | None:
         return None
     ring = program.buffers[step.output].rows
     return InputRowsReport(rows=step.rows, row_bytes=step.row_bytes, ring_rows=ring, ring_bytes=ring * step.row_bytes)
+
+
+def _stream(planned: Planned, options: Options, delay: int) -> StreamReport | None:
+    stream = planned.program.stream
+    if stream is None or options.stream is None:
+        return None
+    largest, output = push_macs(planned)
+    return StreamReport(
+        dim=options.stream,
+        window_rows=stream.window,
+        hop_rows=stream.hop,
+        first_rows=stream.first,
+        delay_rows=delay,
+        state_bytes=state_bytes(planned),
+        push_macs=largest,
+        output_macs=output,
+    )
 
 
 def _layers(program: Program) -> tuple[LayerReport, ...]:

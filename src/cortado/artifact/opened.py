@@ -349,12 +349,13 @@ class Artifact:
     @cached_property
     def _portable(self) -> "Planned":
         """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
-        from cortado.plan.pushed import program_of
+        from cortado.plan.pushed import Feeding, program_of
         from cortado.plan.schedule import schedule
 
         report, options = self.report, self.report.options
-        rows, cores = report.input_rows is not None, (Core.PORTABLE,)
-        program = program_of(report.model, self.graph, self.info.target, options.io, input_rows=rows, cores=cores)
+        time = None if report.stream is None else report.stream.dim
+        feeding = Feeding(rows=report.input_rows is not None, stream=time)
+        program = program_of(report.model, self.graph, self.info.target, options.io, feeding, cores=(Core.PORTABLE,))
         return schedule(program, options.optimize)
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
-from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
+from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -64,6 +64,7 @@ class OptionsReport:
     calibration_method: CalibrationMethod = key("how ranges were chosen", default=CalibrationMethod.MINMAX)
     bias_correction: bool = key("whether biases make up for rounding", default=False)
     sequence: Size | None = key("calibration inputs after which state started anew; null: never", default=None)
+    stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
 
 
 @json_class
@@ -131,6 +132,20 @@ class InputRowsReport:
     row_bytes: Size = key("bytes of a row")
     ring_rows: Size = key("rows that the arena holds")
     ring_bytes: Size = key("bytes of them")
+
+
+@json_class
+class StreamReport:
+    """Rows that never end."""
+
+    dim: Count = key("the dimension of the model's input that is time")
+    window_rows: Size = key("rows of the window that an output is for")
+    hop_rows: Size = key("rows from one output to the next")
+    first_rows: Size = key("rows before the first output")
+    delay_rows: Count = key("rows by which outputs are late, for zeros at the end of the window that were dropped")
+    state_bytes: Count = key("of the arena, what lives between two rows")
+    push_macs: Count = key("multiply-accumulates of the largest push")
+    output_macs: Count = key("multiply-accumulates of all pushes from one output to the next")
 
 
 @json_class
@@ -241,6 +256,7 @@ class Report:
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
+    stream: StreamReport | None = key("rows without end, with --stream", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 

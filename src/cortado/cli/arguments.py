@@ -12,7 +12,7 @@ from cortado.cli.evaluate import evaluate_command
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
-from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize
+from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
 
 
 def names(kind: type[Enum]) -> tuple[str, ...]:
@@ -134,6 +134,20 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the C bundle takes its input row by row, as a camera gives it, and holds only a few rows: MODEL_reset, "
         "MODEL_row and MODEL_push instead of MODEL_input and MODEL_run (docs/streaming.md)",
+    )
+    parser.add_argument(
+        "--stream",
+        type=int,
+        metavar="DIM",
+        help="rows without end: dimension DIM of the model's input is time, and the C bundle gives after each new row "
+        "(or hop) the output for the window that ends there, computing only what is new (docs/streaming.md)",
+    )
+    parser.add_argument(
+        "--stream-padding",
+        choices=names(StreamPadding),
+        default="keep",
+        help="of layers that pad in time, for --stream: keep them (the default), which is an error where the output "
+        "depends on the padding; or drop it: compile the same network without, over a longer window",
     )
     parser.add_argument(
         "--ram-budget",

@@ -131,7 +131,16 @@ def _compile_source(
 
 def options_of(arguments: argparse.Namespace) -> "Options":
     from cortado.base.chips import find_chip
-    from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, Options, parse_bytes
+    from cortado.options import (
+        Border,
+        CalibrationMethod,
+        InputLayout,
+        LinearWeights,
+        Optimize,
+        Options,
+        StreamPadding,
+        parse_bytes,
+    )
 
     ram, flash = arguments.ram_budget, arguments.flash_budget
     return Options(
@@ -147,6 +156,8 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         etrecord=arguments.etrecord,
         allow_float=arguments.allow_float,
         input_rows=arguments.input_rows,
+        stream=arguments.stream,
+        stream_padding=StreamPadding(arguments.stream_padding),
         ram_budget=None if ram is None else parse_bytes(ram),
         flash_budget=None if flash is None else parse_bytes(flash),
         chip=None if arguments.chip is None else find_chip(arguments.chip),

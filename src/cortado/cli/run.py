@@ -210,9 +210,20 @@ def _run_text(
         per_mac = f", {result.instructions / report.macs:.2f} per multiply-accumulate" if report.macs else ""
         first = " for the first sample" if count > 1 else ""
         lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact)")
+    if result.pushes:
+        lines.append(_pushes_text(report, result.pushes))
     if timing is not None:
         lines += cycles_text(timing)
     return "\n".join(lines)
+
+
+def _pushes_text(report: "Report", pushes: Sequence[int]) -> str:
+    """What a row takes, of an input that comes row by row."""
+    text = f"row by row: at most {max(pushes):,} instructions in one push"
+    if report.stream is None:
+        return text
+    first, hop = report.stream.first_rows, report.stream.hop_rows
+    return f"{text}, {sum(pushes[first - hop : first]):,} for one output of the stream"
 
 
 def _meaning(report: "Report", recording: str | None) -> list[str]:

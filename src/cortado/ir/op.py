@@ -224,6 +224,14 @@ ONE_ROW = RowRule()
 
 
 @dataclass(frozen=True)
+class Running:
+    """How a call runs on rows that never end; a rule's `pad` may be negative, for rows that are left out."""
+
+    rows: Rows
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
 class Call:
     """A call of an operator in the lowered graph, its tensors replaced by their shapes and constants."""
 
@@ -277,6 +285,9 @@ class Operator:
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Callable[[Call, Core], Kernel] | None
     rows: Callable[[Call], Rows | None] = lambda call: None
+    # On rows that never end, where that differs: its rows and its kernel. What accumulates rows gives the same after
+    # every row as it would after the last.
+    running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8

@@ -9,6 +9,7 @@ weights of 1, over a view in which the image is as high as it has pixels and as 
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from cortado.ir.op import (
     Role,
     RowRule,
     Rows,
+    Running,
     SharedWith,
 )
 from cortado.ops import conv2d, packing
@@ -325,6 +327,26 @@ def mean_kernel(call: Call, core: Core) -> Kernel:
     )
 
 
+WIDEST_ROW = 255  # pixels whose sum fits 16 bits
+
+
+def running_mean(call: Call, core: Core) -> Running | None:
+    """After every row the mean over the last ones: see running_mean_s8.c."""
+    kernel = mean_kernel(call, core)
+    if call.shape("input")[2] > WIDEST_ROW:
+        return None
+    rows, channels = kernel.fields["rows"], call.shape("input")[3]
+    assert isinstance(rows, int)
+    running = replace(
+        kernel,
+        call=replace(kernel.call, function="cortado_running_mean_s8"),
+        sources=("running_mean_s8.c", *kernel.sources[1:]),
+        scratch=4 + 4 * channels + 2 * rows * channels,
+        scratch_check=CCall("cortado_running_mean_s8_scratch", (Operand.LAYER,)),
+    )
+    return Running(Rows((ONE_ROW,), accumulates=rows), running)
+
+
 def mean_samples() -> Any:
     """Factors from means that vanish to means that saturate."""
     from hypothesis import strategies as st
@@ -359,6 +381,7 @@ GLOBAL_MEAN = Operator(
     reference=mean_reference,
     shape=lambda call: (1, 1, 1, call.shape("input")[3]),
     kernel=mean_kernel,
+    running=running_mean,
     rows=lambda call: Rows((ONE_ROW,), accumulates=call.shape("ones")[1] // call.shape("input")[2]),
     pte=mean_in_pte,
     constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",

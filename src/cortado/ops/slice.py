@@ -10,7 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
+from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows, Running
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
 
 aten = torch.ops.aten
@@ -97,6 +97,21 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
+def running(call: Call, core: Core) -> Running | None:
+    """Rows from any one on: those before are left out."""
+    sizes = call.shape("self")
+    if len(sizes) != 4 or call["dim"] != 1 or call["step"] > LARGEST_STRIDE:
+        return None
+    width = math.prod(sizes[2:])
+    copy = Kernel(
+        call=CCall("cortado_copy2d", (Row(0), Member("in_stride"), Operand.OUT, Member("width"), Member("width"), 1)),
+        sources=("copy2d.c",),
+        struct="cortado_slice_t",
+        fields={"offset": 0, "in_stride": width, "width": width},
+    )
+    return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), copy)
+
+
 def samples() -> Any:
     from hypothesis import strategies as st
 
@@ -128,6 +143,7 @@ SLICE = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    running=running,
     tensors=("self",),
     relayout=relayout_dim,
     samples=samples,

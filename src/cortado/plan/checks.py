@@ -48,8 +48,11 @@ def _range(planned: Planned, buffer: str, size: int) -> Range:
 
 def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) -> list[Range]:
     """What is noted in the arena during the first of two calls: that a row came; before the next, where steps stand."""
-    noted = [_range(planned, PUSHED_ROWS, planned.program.buffers[PUSHED_ROWS].size)] if calls[0][0] == 0 else []
-    if [position for position, _ in calls[1:]] == [0]:
+    program, noted = planned.program, []
+    if program.stream is None and calls[0][0] == 0:
+        noted.append(_range(planned, PUSHED_ROWS, program.buffers[PUSHED_ROWS].size))
+    after = [position for position, _ in calls[1:]]
+    if after == [0] or (program.stream is not None and not after):
         noted.append(_range(planned, counters_name(stage.steps[0]), COUNTER_BYTES * len(stage.steps)))
     return noted
 

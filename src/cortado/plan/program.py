@@ -28,6 +28,7 @@ class Walk(Enum):
     ACCUMULATE = "one input row after the other into one output row"
     WHOLE = "the whole tensor at once"
     PUSHED = "no kernel: the caller brings one row after the other"
+    RUNNING = "one row after the other, and after each what the last rows give together"
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,13 @@ class Step:
         return replace(self, kernels={core: kernel.lean or kernel for core, kernel in self.kernels.items()})
 
     @property
+    def one_row(self) -> bool:
+        """What it reads of an image are many rows, what it gives is one."""
+        return self.kind in (Walk.ACCUMULATE, Walk.RUNNING)
+
+    @property
     def image_bytes(self) -> int:
-        return self.row_bytes if self.kind is Walk.ACCUMULATE else self.rows * self.row_bytes
+        return self.row_bytes if self.one_row else self.rows * self.row_bytes
 
     def grouped(self, rows: int) -> "Step":
         """So many rows with every call, where the kernel takes any span of pixels."""
@@ -146,6 +152,16 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """Rows that never end: after each hop of them the output for the window that ends there."""
+
+    window: int  # rows
+    hop: int  # rows from one output to the next
+    first: int  # rows until the first output
+    warm_up: int  # rows that the last step makes before it
+
+
+@dataclass(frozen=True)
 class Program:
     """A whole network: buffers, stages in order, inputs and outputs, and what lasts from run to run."""
 
@@ -157,6 +173,7 @@ class Program:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     state: tuple[Kept, ...] = ()  # in an order in which no source is overwritten before it is read
+    stream: Stream | None = None
 
     @property
     def entering(self) -> tuple[str, ...]:
@@ -190,16 +207,25 @@ def build_program(
     target: CortexMTargetConfig,
     border: Border = Border.INT8,
     cores: tuple[Core, ...] | None = None,
+    *,
+    running: bool = False,
 ) -> Program:
-    """One stage per kernel."""
-    return _Builder(name, graph, target, border, cores or target.cores).build()
+    """One stage per kernel; `running`: with kernels for rows that never end, where an operator has them."""
+    return _Builder(name, graph, target, border, cores or target.cores, running).build()
 
 
 class _Builder:
     def __init__(
-        self, name: str, graph: LoweredGraph, target: CortexMTargetConfig, border: Border, cores: tuple[Core, ...]
+        self,
+        name: str,
+        graph: LoweredGraph,
+        target: CortexMTargetConfig,
+        border: Border,
+        cores: tuple[Core, ...],
+        running: bool,
     ) -> None:
         self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
+        self.running = running
         self.buffers: dict[str, Buffer] = {}
         self.place: dict[str, str | Array] = {}  # where each value's bytes lie
         self.stages: list[Stage] = []
@@ -313,8 +339,13 @@ class _Builder:
         kernel_of = bound.operator.kernel
         assert kernel_of is not None
         operands = call.refs(*bound.operator.tensors)
-        rows = bound.operator.rows(bound)
-        kind = _walk(rows)
+        rows, kernels = bound.operator.rows(bound), {core: kernel_of(bound, core) for core in self.cores}
+        found = {core: bound.operator.running(bound, core) for core in self.cores if self.running}
+        running = {core: one for core, one in found.items() if one is not None}
+        if running:
+            rows = next(iter(running.values())).rows
+            kernels = {core: one.kernel for core, one in running.items()}
+        kind = _walk(rows, running=bool(running))
         value = self.graph.values[call.name]
         images, height, row_bytes = _geometry(value.shape, value.dtype.itemsize, kind is not Walk.WHOLE)
         rules = rows.inputs if rows is not None else tuple(None for _ in operands)
@@ -329,7 +360,7 @@ class _Builder:
             rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
             n=_span(value.shape, kind),
-            kernels={core: kernel_of(bound, core) for core in self.cores},
+            kernels=kernels,
             kind=kind,
             macs=bound.operator.macs(bound),
         )
@@ -360,11 +391,11 @@ def _in_order(state: list[Kept]) -> tuple[Kept, ...]:
     return tuple(ordered)
 
 
-def _walk(rows: Rows | None) -> Walk:
+def _walk(rows: Rows | None, *, running: bool) -> Walk:
     if rows is None:
         return Walk.WHOLE
     if rows.accumulates:
-        return Walk.ACCUMULATE
+        return Walk.RUNNING if running else Walk.ACCUMULATE
     if rows.elementwise:
         return Walk.ELEMENTS
     return Walk.PIXELS if rows.pixelwise else Walk.ROWS

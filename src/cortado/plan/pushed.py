@@ -4,17 +4,36 @@ Such an input is a step without a kernel, whose rows the row loop never makes. T
 stores and the C tables see a step that is ready whenever nothing else is: that is when the next row is asked for.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.options import Border
 from cortado.plan.lowered import LoweredGraph
 from cortado.plan.program import PUSHED_ROWS, Buffer, Program, Stage, Step, Tensor, Walk, build_program, place_of
+from cortado.plan.stream import streamed
+from cortado.plan.time_windows import linear_as_window
 
 OPERATOR = "cortado::input_row"
+NO_LINES: Mapping[str, str] = MappingProxyType({})
 _ROWS_BYTES = 4  # of the count of rows
-_WITHOUT = "Compile without --input-rows"
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """How a program gets its input: whole, row by row, or (`stream`, the dimension that is time) rows without end."""
+
+    rows: bool = False
+    stream: int | None = None
+
+    @property
+    def option(self) -> str:
+        return "--input-rows" if self.stream is None else "--stream"
+
+
+WHOLE_INPUT = Feeding()
 
 
 def program_of(
@@ -22,22 +41,26 @@ def program_of(
     graph: LoweredGraph,
     target: CortexMTargetConfig,
     border: Border,
+    feeding: Feeding = WHOLE_INPUT,
     *,
-    input_rows: bool,
     cores: tuple[Core, ...] | None = None,
+    lines: Mapping[str, str] = NO_LINES,
 ) -> Program:
-    """The program of a graph as its options want it."""
+    """The program of a graph, fed as is wanted. `lines`: of the user's file, by call, for messages."""
+    if feeding.stream is not None:
+        program = build_program(name, linear_as_window(graph), target, border, cores, running=True)
+        return streamed(with_pushed_input(program, feeding.option), feeding.stream, lines)
     program = build_program(name, graph, target, border, cores)
-    return with_pushed_input(program) if input_rows else program
+    return with_pushed_input(program, feeding.option) if feeding.rows else program
 
 
-def with_pushed_input(program: Program) -> Program:
+def with_pushed_input(program: Program, option: str = "--input-rows") -> Program:
     """The program with its input as the first step; refused with the reason where the input has no rows."""
-    if program.state:
-        names = ", ".join(f"'{kept.name}'" for kept in program.state)
-        raise CortadoError(f"{program.name} has state ({names}), and its inputs come whole. {_WITHOUT}")
-    tensor = _only(program)
-    rows, row_bytes = _rows(program, tensor)
+    try:
+        tensor = _only(program)
+        rows, row_bytes = _rows(program, tensor)
+    except CortadoError as error:
+        raise CortadoError(f"{error}. Compile without {option}") from error
     step = Step(
         name=tensor.node,
         operator=OPERATOR,
@@ -56,43 +79,36 @@ def with_pushed_input(program: Program) -> Program:
 
 
 def _only(program: Program) -> Tensor:
+    if program.state:
+        names = ", ".join(f"'{kept.name}'" for kept in program.state)
+        raise CortadoError(f"{program.name} has state ({names}), and its inputs come whole")
     if len(program.inputs) != 1:
         names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
-        raise CortadoError(
-            f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one. {_WITHOUT}, or "
-            "make one input of them"
-        )
+        raise CortadoError(f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one")
     tensor = program.inputs[0]
     if tensor.dtype != "int8":
+        hint = "; expected --io int8: the bundle's quantize_row converts a row" if tensor.dtype == "float32" else ""
         raise CortadoError(
-            f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes: {_border(tensor)}"
+            f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes{hint}"
         )
     if any(output.buffer == tensor.buffer for output in program.outputs):
-        raise CortadoError(f"input '{tensor.name}' is an output as well, which is whole in memory. {_WITHOUT}")
+        raise CortadoError(f"input '{tensor.name}' is an output as well, which is whole in memory")
     return tensor
-
-
-def _border(tensor: Tensor) -> str:
-    if tensor.dtype == "float32":
-        return f"compile with --io int8; the bundle's quantize_row converts a row. Or {_WITHOUT.lower()}"
-    return _WITHOUT.lower()
 
 
 def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
     """How many rows, and the bytes of one: as those see them who read the input."""
     found = [(step, port) for step in program.steps for port in step.inputs if port.source == tensor.buffer]
     if not found:
-        raise CortadoError(f"nothing reads input '{tensor.name}': there are no rows to push. {_WITHOUT}")
+        raise CortadoError(f"nothing reads input '{tensor.name}': there are no rows to push")
     rows, row_bytes = found[0][1].height, found[0][1].row_bytes
     for step, port in found:
         if step.images != 1:
-            raise CortadoError(
-                f"input '{tensor.name}' holds {step.images} images, and rows are pushed for one. {_WITHOUT}"
-            )
+            raise CortadoError(f"input '{tensor.name}' holds {step.images} images, and rows are pushed for one")
         other = (port.height, port.row_bytes) != (rows, row_bytes)
         if step.kind is Walk.WHOLE or port.rule.stride == 0 or other or rows == 1:
             raise CortadoError(
                 f"input '{tensor.name}' can't come row by row: {place_of(step)} reads all {port.image_bytes} values at "
-                f"once. Rows are those of images [1, C, H, W] whose first layers read windows of them. {_WITHOUT}"
+                "once. Rows are those of images [1, C, H, W] whose first layers read windows of them"
             )
     return rows, row_bytes

@@ -15,6 +15,7 @@ from cortado.plan.planned import Alternative, Planned, guarded, memory_problem, 
 from cortado.plan.program import Program, Stage
 from cortado.plan.segments import STAGES_WORK, Known, Segment, Segments, Tally, counters_name
 from cortado.plan.stages import StageRun
+from cortado.plan.stream import plan_stream
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,15 @@ class Schedules:
     def lean(self) -> list[Segments]:
         return [Segments(_lean(search.program), self.known) for search in self.plain]
 
+    @cached_property
+    def endless(self) -> Planned:
+        """Rows without end leave no choice."""
+        return plan_stream(self.program)
+
     def best(self, optimize: Optimize) -> Planned:
         """The lowest peak; where it is not proven, layer by layer may still be lower."""
+        if self.program.stream is not None:
+            return self.endless
         if optimize not in self.planned:
             best = self._best(optimize)
             if optimize is not Optimize.TIME and not best.plan.optimal:

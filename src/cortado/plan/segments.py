@@ -182,7 +182,7 @@ class Segments:
         if not _by_rows(step):
             return index
         makers = [(made[port.source], port) for port in step.inputs if isinstance(port.source, str)]
-        odd = [maker for maker, port in makers if maker >= 0 and not _same_rows(self.steps[maker], port)]
+        odd = [maker for maker, port in makers if maker >= 0 and not same_rows(self.steps[maker], port)]
         return max(odd, default=-1) + 1
 
     def alone(self, index: int) -> Segment:
@@ -316,9 +316,9 @@ def _by_rows(step: Step) -> bool:
     return step.kind is not Walk.WHOLE and step.images == 1
 
 
-def _same_rows(source: Step, port: Port) -> bool:
+def same_rows(source: Step, port: Port) -> bool:
     """The reader sees the rows that the maker makes."""
-    if source.kind is Walk.ACCUMULATE:
+    if source.one_row:
         return port.height == 1 and port.row_bytes == source.row_bytes
     return port.height == source.rows and port.row_bytes == source.row_bytes
 
@@ -348,7 +348,7 @@ def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buf
         buffers.append(Buffer(name, size, (number, first), (number, last + 1), ALIGNMENT))
     for position, step in enumerate(steps):
         if step.scratch:
-            first, last = (0, len(steps)) if step.kind is Walk.ACCUMULATE else (position, position + 1)
+            first, last = (0, len(steps)) if step.one_row else (position, position + 1)
             buffers.append(Buffer(scratch_name(step), step.scratch, (number, first), (number, last), ALIGNMENT))
     if steps[0].kind is Walk.PUSHED:
         size = COUNTER_BYTES * len(steps)

@@ -72,6 +72,7 @@ class BundleInfo:
     outputs: tuple[IO, ...]
     row_bytes: int = 0  # of the input, if it comes row by row
     state: bool = False  # its samples are steps of sequences
+    results: int = 1  # outputs that a stream gives for the rows of one sample
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -133,6 +134,7 @@ class RunResult:
     functions: Mapping[str, int] | None = None
     work: Work | None = None  # of the first sample: cycles, and where instructions and cycles went
     trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
+    pushes: tuple[int, ...] = ()  # of an input that comes row by row: the instructions of each row of the first sample
 
 
 # ---- where -----------------------------------------------------------------------------------------------------
@@ -344,8 +346,8 @@ def run_bundle(
     if rules is not None:
         image = load_image(program)
         watch = rules.watch(image, count=count, stores=stores is not None, timed=timed is not None)
-    sizes = [sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs)]
-    most = max(samples_per_boot(program, machine, *sizes), 1)
+    given, wanted = (sum(tensor.bytes for tensor in group) for group in (info.inputs, info.outputs))
+    most = max(samples_per_boot(program, machine, given, wanted * info.results), 1)
     if info.state:
         most = _whole_sequences(most, sequence or len(samples), board)
     boots = []
@@ -360,6 +362,8 @@ def run_bundle(
         boots.append(done)
         progress(start + len(group))
     result = _result(board, boots, info, len(samples))
+    if rules is not None and info.row_bytes and boots:
+        result = replace(result, pushes=_pushes(rules, boots[0]))
     flow = boots[0].flow if boots else None
     return result if flow is None else replace(result, work=_work(program, flow, core_of(info.target, board)))
 
@@ -372,6 +376,17 @@ def _whole_sequences(most: int, length: int, board: Machine) -> int:
             f"{most}; give it shorter ones (--sequence {most}), or fewer samples"
         )
     return most - most % length
+
+
+def _pushes(rules: StoreRules, done: BoardResult) -> tuple[int, ...]:
+    """Each begins with a call of the first step, that of the input."""
+    pushes: list[int] = []
+    if done.counts is not None and done.counts.samples:
+        for call, instructions in zip(rules.calls, done.counts.samples[0].calls, strict=False):
+            if call.step == 0:
+                pushes.append(0)
+            pushes[-1] += instructions
+    return tuple(pushes)
 
 
 def core_of(target: CortexMTargetConfig, board: Machine) -> CortexM:
@@ -438,15 +453,16 @@ def _result(board: Machine, boots: Sequence[BoardResult], info: BundleInfo, samp
 
 
 def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
-    total = sum(tensor.bytes for tensor in info.outputs)
+    total = sum(tensor.bytes for tensor in info.outputs) * info.results
     if len(data) != total * count:
         raise CortadoError(f"the run gave {len(data)} bytes, expected {total * count}")
     samples, position = [], 0
     for _ in range(count):
         sample = []
         for tensor in info.outputs:
-            piece = np.frombuffer(data[position : position + tensor.bytes], dtype=tensor.dtype)
-            sample.append(piece.reshape(tensor.shape))
-            position += tensor.bytes
+            size, shape = tensor.bytes * info.results, (info.results, *tensor.shape)
+            piece = np.frombuffer(data[position : position + size], dtype=tensor.dtype)
+            sample.append(piece.reshape(shape if info.results > 1 else tensor.shape))
+            position += size
         samples.append(sample)
     return samples

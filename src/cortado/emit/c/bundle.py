@@ -31,7 +31,8 @@ def emit_c(planned: Planned) -> Bundle:
     layers = Layers(name, frozenset(planned.program.cores))
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
     state = state_in_c(planned, layers.arrays)
-    sources = sorted({"cortado_run.c", *FLOAT_SOURCES, *layers.sources})
+    loop = "cortado_run.c" if planned.program.stream is None else "cortado_stream.c"
+    sources = sorted({loop, *FLOAT_SOURCES, *layers.sources})
     arrays = layers.arrays
     files = {
         f"{name}.h": header_text(planned),

@@ -12,7 +12,7 @@ from cortado.emit.c.header import order, tensor_name
 from cortado.emit.c.rows import pushed_step
 from cortado.emit.c.text import WIDTH, listed
 from cortado.plan.planned import Planned
-from cortado.plan.program import Program, Tensor
+from cortado.plan.program import Program, Stream, Tensor
 
 
 def _core_flags(target: CortexMTargetConfig) -> str:
@@ -94,8 +94,21 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             "is not."
         )
 
+    def _running_stream(self, stream: Stream) -> str:
+        name, upper = self.name, self.upper
+        return _paragraph(
+            f"Rows of `{upper}_ROW_BYTES` bytes come without end: `{name}_reset` once, then `{name}_row` says where "
+            f"the next row goes, and `{name}_push` takes it. It returns 1 when there is a new output: first after "
+            f"{stream.first} rows, then after every {stream.hop}; 0 when there is none, and -1 if the arena is NULL or "
+            f"not aligned to `{upper}_ARENA_ALIGN` bytes. An output is the same as for a window of the last "
+            f"{stream.window} rows alone. All that is kept from row to row is in the arena: a second arena is a second "
+            "stream. Nothing is allocated, and no C library is needed but memcpy, memset and memmove."
+        )
+
     def _running_rows(self) -> str:
         name, upper, step = self.name, self.upper, pushed_step(self.program)
+        if self.program.stream is not None:
+            return self._running_stream(self.program.stream)
         ring = self.program.buffers[step.output].rows
         return _paragraph(
             f"The input comes row by row, `{upper}_ROWS` ({step.rows}) times `{upper}_ROW_BYTES` ({step.row_bytes}) "
@@ -168,7 +181,8 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         name, upper = self.name, self.upper
         if self.program.pushed is not None:
             loop = ["do {", f"    read_row({name}_row(arena));", f"}} while ({name}_push(arena) == 0);"]
-            return ["void (*read_row)(int8_t *row)"], [f"{name}_reset(arena);", *loop]
+            first = [f"{name}_reset(arena);"] if self.program.stream is None else []
+            return ["void (*read_row)(int8_t *row)"], [*first, *loop]
         fill = [
             f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
             for i, _ in enumerate(self.program.inputs)

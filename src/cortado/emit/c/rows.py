@@ -1,11 +1,13 @@
 """The functions of a bundle whose input comes row by row: reset, row, push."""
 
+from dataclasses import dataclass
+
 from cortado.base.names import c_identifier
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import comment
 from cortado.plan.planned import Planned
-from cortado.plan.program import PUSHED_ROWS, Program, Step
+from cortado.plan.program import PUSHED_ROWS, Program, Step, Stream
 from cortado.plan.segments import COUNTER_BYTES, counters_name
 
 
@@ -18,32 +20,73 @@ def pushed_step(program: Program) -> Step:
 
 def rows_text(planned: Planned) -> str:
     """What MODEL_run is to other bundles."""
-    program = planned.program
-    name, step = c_identifier(program.name), pushed_step(program)
-    upper = name.upper()
-    widest = max(sum(port.rule.taps for port in step.inputs) for step in program.steps)
-    longest = max(len(stage.steps) for stage in program.stages)
-    return f"""/* ---- the network, row by row ---- */
+    return _Rows(planned).text()
 
-#define PUSHED {len(program.stages[0].steps)} /* steps of the first stage, which takes the rows */
 
-typedef char counters_fit[sizeof(cortado_state_t) <= {COUNTER_BYTES} ? 1 : -1]; /* as planned */
+@dataclass(frozen=True)
+class _Rows:
+    planned: Planned
 
-/* How many rows came. */
-static uint32_t *count(void *arena)
-{{
-    return (uint32_t *)(void *)((uint8_t *)arena + {at(planned, PUSHED_ROWS)});
-}}
+    @property
+    def program(self) -> Program:
+        return self.planned.program
+
+    @property
+    def name(self) -> str:
+        return c_identifier(self.program.name)
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    @property
+    def state(self) -> str:
+        """The type of a step's counters."""
+        return "cortado_state_t" if self.program.stream is None else "cortado_stream_state_t"
+
+    def text(self) -> str:
+        rows = "rows" if self.program.stream is None else "rows without end"
+        return f"""/* ---- the network, {rows} ---- */
+
+#define PUSHED {len(self.program.stages[0].steps)} /* steps of the first stage, which takes the rows */
+
+typedef char counters_fit[sizeof({self.state}) <= {COUNTER_BYTES} ? 1 : -1]; /* as planned */
 
 /* Where the steps of the first stage stand, between two rows. */
-static cortado_state_t *counters(void *arena)
+static {self.state} *counters(void *arena)
 {{
-    return (cortado_state_t *)(void *)((uint8_t *)arena + {at(planned, counters_name(step))});
+    return ({self.state} *)(void *)((uint8_t *)arena + {at(self.planned, counters_name(pushed_step(self.program)))});
 }}
 
 static int wrong(const void *arena)
 {{
-    return arena == NULL || (uintptr_t)arena % {upper}_ARENA_ALIGN != 0;
+    return arena == NULL || (uintptr_t)arena % {self.upper}_ARENA_ALIGN != 0;
+}}
+
+{self._once() if self.program.stream is None else self._endless(self.program.stream)}"""
+
+    def _arrays(self) -> str:
+        widest = max(sum(port.rule.taps for port in step.inputs) for step in self.program.steps)
+        longest = max(len(stage.steps) for stage in self.program.stages)
+        return f"""    {self.state} state[{longest}]; /* of the longest stage */
+    const int8_t *rows[{widest}]; /* of the widest step */"""
+
+    def _place(self) -> str:
+        """Of the next row."""
+        offset = at(self.planned, pushed_step(self.program).output)
+        return f"(int8_t *)arena + {offset} + counters(arena)->out_slot * {self.upper}_ROW_BYTES"
+
+    def _done(self) -> str:
+        return f"""#ifdef CORTADO_PROFILE
+    {self.name}_profile({self.upper}_STEPS);
+#endif"""
+
+    def _once(self) -> str:
+        name, upper = self.name, self.upper
+        return f"""/* How many rows came. */
+static uint32_t *count(void *arena)
+{{
+    return (uint32_t *)(void *)((uint8_t *)arena + {at(self.planned, PUSHED_ROWS)});
 }}
 
 void {name}_reset(void *arena)
@@ -59,13 +102,12 @@ int8_t *{name}_row(void *arena)
     if (wrong(arena) || *count(arena) >= {upper}_ROWS) {{
         return NULL;
     }}
-    return (int8_t *)arena + {at(planned, step.output)} + counters(arena)->out_slot * {upper}_ROW_BYTES;
+    return {self._place()};
 }}
 
 int {name}_push(void *arena)
 {{
-    cortado_state_t state[{longest}]; /* of the longest stage */
-    const int8_t *rows[{widest}]; /* of the widest step */
+{self._arrays()}
     if (wrong(arena) || *count(arena) >= {upper}_ROWS) {{
         return -1;
     }}
@@ -79,10 +121,37 @@ int {name}_push(void *arena)
     for (unsigned i = 1; i < sizeof stages / sizeof stages[0]; i++) {{
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }}
-#ifdef CORTADO_PROFILE
-    {name}_profile({upper}_STEPS);
-#endif
+{self._done()}
     return 1;
+}}
+"""
+
+    def _endless(self, stream: Stream) -> str:
+        name = self.name
+        valid = f"state[PUSHED - 1].made > {stream.warm_up}u" if stream.warm_up else "1"
+        return f"""void {name}_reset(void *arena)
+{{
+    if (!wrong(arena)) {{
+        cortado_reset_stream(&program, stages, (uint8_t *)arena, counters(arena));
+    }}
+}}
+
+int8_t *{name}_row(void *arena)
+{{
+    return wrong(arena) ? NULL : {self._place()};
+}}
+
+int {name}_push(void *arena)
+{{
+{self._arrays()}
+    if (wrong(arena)) {{
+        return -1;
+    }}
+    memcpy(state, counters(arena), sizeof state);
+    const int made = cortado_push_stream(&program, stages, (uint8_t *)arena, state, rows);
+    memcpy(counters(arena), state, sizeof state);
+{self._done()}
+    return made && {valid};
 }}
 """
 
@@ -105,13 +174,20 @@ def quantize_row_text(planned: Planned) -> str:
 
 def rows_facts(planned: Planned) -> str:
     """The macros of MODEL.h; none for an input that comes whole."""
-    step = planned.program.pushed
+    step, stream = planned.program.pushed, planned.program.stream
     if step is None:
         return ""
     upper = c_identifier(planned.program.name).upper()
     ring = planned.program.buffers[step.output].rows
+    count = f"#define {upper}_ROWS {step.rows}"
+    if stream is not None:
+        count = (
+            f"#define {upper}_WINDOW_ROWS {stream.window} /* that an output is for */\n"
+            f"#define {upper}_HOP_ROWS {stream.hop} /* from one output to the next */\n"
+            f"#define {upper}_FIRST_ROWS {stream.first} /* before the first output */"
+        )
     return f"""/* The input comes row by row; {ring} of its rows are held in memory. */
-#define {upper}_ROWS {step.rows}
+{count}
 #define {upper}_ROW_BYTES {step.row_bytes}
 
 """
@@ -120,22 +196,7 @@ def rows_facts(planned: Planned) -> str:
 def rows_functions(program: Program) -> str:
     """The declarations of MODEL.h."""
     name = c_identifier(program.name)
-    upper = name.upper()
-    aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
-    reset = comment(
-        "Before the first row of each input: forgets rows and outputs. It does nothing if the arena is NULL or not "
-        f"{aligned}."
-    )
-    row = comment(
-        f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL if "
-        f"all {upper}_ROWS rows came since {name}_reset, or without an arena. Ask again for each row: it is not the "
-        "same place."
-    )
-    push = comment(
-        f"Takes the row that was written there, and makes of it what can be made. Returns 0; after the last row 1: the "
-        f"outputs are there, until {name}_reset; or -1, having done nothing, if all rows came before, or the arena is "
-        f"NULL or not {aligned}."
-    )
+    reset, row, push = (comment(text) for text in (_texts if program.stream is None else _stream_texts)(name))
     return f"""{reset}
 void {name}_reset(void *arena);
 
@@ -145,3 +206,34 @@ int8_t *{name}_row(void *arena);
 {push}
 int {name}_push(void *arena);
 """
+
+
+def _texts(name: str) -> tuple[str, str, str]:
+    """What reset, row and push do."""
+    upper = name.upper()
+    aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
+    return (
+        "Before the first row of each input: forgets rows and outputs. It does nothing if the arena is NULL or not "
+        f"{aligned}.",
+        f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL if "
+        f"all {upper}_ROWS rows came since {name}_reset, or without an arena. Ask again for each row: it is not the "
+        "same place.",
+        "Takes the row that was written there, and makes of it what can be made. Returns 0; after the last row 1: the "
+        f"outputs are there, until {name}_reset; or -1, having done nothing, if all rows came before, or the arena is "
+        f"NULL or not {aligned}.",
+    )
+
+
+def _stream_texts(name: str) -> tuple[str, str, str]:
+    upper = name.upper()
+    aligned = f"aligned to {upper}_ARENA_ALIGN bytes"
+    return (
+        "Once, before the first row, and whenever what came before is to be forgotten. It does nothing if the arena "
+        f"is NULL or not {aligned}.",
+        f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL "
+        "without an arena. Ask again for each row: it is not the same place.",
+        "Takes the row that was written there, and makes of it what can be made. Returns 1 if there is a new output: "
+        f"first after {upper}_FIRST_ROWS rows, then after each {upper}_HOP_ROWS, the same as for a window of the last "
+        f"{upper}_WINDOW_ROWS rows alone; 0 if there is none; or -1, having done nothing, if the arena is NULL or not "
+        f"{aligned}. Rows may come for ever; between two of them all that counts is in the arena.",
+    )

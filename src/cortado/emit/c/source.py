@@ -51,7 +51,7 @@ class Source:
         return f"""{banner(self.program, "the network as tables, and what runs them")}
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
-#include "cortado_run.h"
+#include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
 #include "{self.name}_data.h"
 
 {_isa_guard(self.program)}

@@ -69,7 +69,7 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
         "out_row_bytes": step.row_bytes,
         "scratch_offset": at(planned, scratch_name(step)) if step.scratch else 0,
         "n": step.n,
-        "rows": fits(rows, 16, step.name),
+        "rows": 0 if planned.program.stream else fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
         "port": fits(port, 16, "the program"),
         "ports": len(step.inputs),
@@ -101,16 +101,17 @@ def _port(
     else:
         place = {"at.constant": constant}
         ring, producer = port.height, "CORTADO_CONSTANT"
-    alone = maker is not None and rule == ONE_ROW
+    endless = planned.program.stream is not None
+    alone = maker is not None and rule == ONE_ROW and not endless
     numbers = {
         "row_bytes": port.row_bytes,
-        "height": fits(port.height, 16, "a row count"),
+        "height": 0 if endless else fits(port.height, 16, "a row count"),
         "ring": fits(ring, 16, "a row count"),
         "lead": _lead(port, step, None if maker is None else maker[1]),
         "taps": fits(rule.taps, 8, "a window"),
         "stride": fits(rule.stride, 8, "a window"),
         "dilation": 0 if alone else fits(rule.dilation, 8, "a window"),
-        "pad": fits(rule.pad, 8, "a window"),
+        "pad": 0 if endless else fits(rule.pad, 8, "a window"),
         "repeat": rule.repeat.bit_length() - 1,
         "producer": producer,
     }

@@ -338,6 +338,12 @@ void cortado_global_mean_s8(const cortado_global_mean_t *L, const int8_t *row, i
                             cortado_sum_rows_t sum_rows);
 int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L);
 
+/* The same over the last `rows` rows of an endless sequence, after every row: y is 0 for the first and for no other. The
+ * first rows - 1 results are none. in_w is at most 255. Scratch is kept from call to call. */
+void cortado_running_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
+                             cortado_sum_rows_t sum_rows);
+int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L);
+
 /* ---- Elementwise ------------------------------------------------------------------------------------------- */
 
 /* "In place" is: the output starts where an operand starts, or anywhere before it. All of these may be. */

@@ -84,6 +84,11 @@ int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L)
     return L->channels * (int32_t)sizeof(int32_t);
 }
 
+int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L)
+{
+    return 4 + 4 * L->channels + 2 * L->rows * L->channels;
+}
+
 /* A row of codes for a state that is given, and two where the output holds something else than the states. */
 static int32_t kept_bytes(const cortado_recurrent_t *L)
 {

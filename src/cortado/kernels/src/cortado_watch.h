@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the loops over rows tell of themselves in builds that ask for it: rows, steps, and guards around buffers.
+ */
+#ifndef CORTADO_WATCH_H
+#define CORTADO_WATCH_H
+
+#include "cortado_run.h"
+
+#ifdef CORTADO_TRACE
+#define TRACED(out, bytes) cortado_traced(out, bytes)
+#else
+#define TRACED(out, bytes) ((void)0)
+#endif
+
+#ifdef CORTADO_PROFILE
+#define PROFILED(program, step) (program)->profile((uint32_t)((step) - (program)->steps))
+#else
+#define PROFILED(program, step) ((void)(program))
+#endif
+
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+
+static uint8_t guard_byte(uint32_t i)
+{
+    return (uint8_t)(0xA5u + 7u * i);
+}
+
+/* Paints the guards of the buffers whose life begins with this stage. */
+static void paint(const cortado_program_t *program, uint32_t stage, uint8_t *arena)
+{
+    for (int32_t b = 0; b < program->guarded_count; b++) {
+        const cortado_guarded_t *buffer = &program->guarded[b];
+        if (buffer->first == stage) {
+            for (uint32_t i = 0; i < CORTADO_GUARD_BYTES; i++) {
+                arena[buffer->offset - 1u - i] = guard_byte(i);
+                arena[buffer->offset + buffer->size + i] = guard_byte(i);
+            }
+        }
+    }
+}
+
+static void check(const cortado_program_t *program, const cortado_step_t *step, uint32_t stage, const uint8_t *arena)
+{
+    for (int32_t b = 0; b < program->guarded_count; b++) {
+        const cortado_guarded_t *buffer = &program->guarded[b];
+        if (buffer->first <= stage && stage <= buffer->last) {
+            for (uint32_t i = 0; i < CORTADO_GUARD_BYTES; i++) {
+                if (arena[buffer->offset - 1u - i] != guard_byte(i)) {
+                    cortado_check_failed(step->name, "wrote before the start of buffer", buffer->name);
+                }
+                if (arena[buffer->offset + buffer->size + i] != guard_byte(i)) {
+                    cortado_check_failed(step->name, "wrote past the end of buffer", buffer->name);
+                }
+            }
+        }
+    }
+}
+
+static void check_scratch(const cortado_step_t *step, uint32_t steps)
+{
+    for (; steps > 0; steps--, step++) {
+        const int32_t need = step->scratch_need == NULL ? 0 : step->scratch_need(step->layer);
+        if (need != step->scratch_bytes) {
+            cortado_check_failed(step->name, "needs another size than planned for buffer", "scratch");
+        }
+    }
+}
+
+#define PAINT(program, stage, arena) paint(program, stage, arena)
+#define CHECK(program, step, stage, arena) check(program, step, stage, arena)
+#define CHECK_SCRATCH(step, steps) check_scratch(step, steps)
+#else
+#define PAINT(program, stage, arena) ((void)(stage))
+#define CHECK(program, step, stage, arena) ((void)0)
+#define CHECK_SCRATCH(step, steps) ((void)0)
+#endif
+
+#endif /* CORTADO_WATCH_H */
