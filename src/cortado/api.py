@@ -432,12 +432,12 @@ def prepare(
     chosen = check_name(name or type(model).__name__.lower())
     delay = None
     if options.stream is not None and options.stream_padding is StreamPadding.DROP:
-        unpadded = without_padding(model, inputs, options.stream)
-        batches = check_batches(calibration, inputs)
-        model, delay = unpadded.model, unpadded.delay
-        inputs, calibration = (
+        unpadded = without_padding(module, inputs, options.stream)
+        windows = check_batches(batches, inputs)
+        module, delay = unpadded.model, unpadded.delay
+        inputs, batches = (
             next(longer_windows([inputs], options.stream, unpadded.rows)),
-            list(longer_windows(batches, options.stream, unpadded.rows)),
+            list(longer_windows(windows, options.stream, unpadded.rows)),
         )
     with clock.phase("export"):
         captured = capture(module, inputs)

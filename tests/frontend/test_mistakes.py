@@ -272,7 +272,7 @@ def test_any_key_of_a_module_dict_will_do(key: str) -> None:
 
 
 def helper(x: Tensor) -> Tensor:
-    return torch.cumsum(x, 1)
+    return torch.cumprod(x, 1)
 
 
 class ByHelper(nn.Module):
@@ -282,7 +282,7 @@ class ByHelper(nn.Module):
 
 class ByMethod(nn.Module):
     def part(self, x: Tensor) -> Tensor:
-        return torch.cumsum(x, 1)
+        return torch.cumprod(x, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x)
@@ -290,7 +290,7 @@ class ByMethod(nn.Module):
 
 class ByLambda(nn.Module):
     twist = staticmethod(
-        lambda x: torch.cumsum(x, 1),
+        lambda x: torch.cumprod(x, 1),
     )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -315,7 +315,7 @@ def test_an_operator_in_a_helper_is_reported_at_the_helpers_line(model: type[nn.
     prepared = prepare(nn.Sequential(nn.ReLU(), model()), (x,), [(x,)], name="net")
     with pytest.raises(CortadoError) as caught:
         prepared.compile("cortex-m4")
-    assert f"aten.cumsum.default in module '1' at {line}" in str(caught.value)
+    assert f"aten.cumprod.default in module '1' at {line}" in str(caught.value)
 
 
 # ---- masks -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ class Unsupported(nn.Module):
         self.linear = nn.Linear(6, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cumsum(self.linear(x), 1)
+        return torch.cumprod(self.linear(x), 1)
 
 
 ModelUnderTest = Unsupported()

@@ -111,8 +111,8 @@ def a_constant_operand(m: Any, x: Tensor) -> Tensor:
 
 @case(FoldQParams, ROW)
 def a_call_in_float(m: Any, x: Tensor) -> Tensor:
-    """No integer operator takes cumsum: its borders stay, and lower will refuse it."""
-    return torch.relu(torch.cumsum(x, 1))
+    """No integer operator takes cumprod: its borders stay, and lower will refuse it."""
+    return torch.relu(torch.cumprod(x, 1))
 
 
 # ---- fuse-activations ----------------------------------------------------------------------------------------------

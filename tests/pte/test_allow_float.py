@@ -61,7 +61,7 @@ class LogSoftmax(nn.Module):
         return torch.log_softmax(self.linear(x), 1)
 
 
-class Cumsum(nn.Module):
+class Product(nn.Module):
     """No integer operator at all, between two layers that have one."""
 
     def __init__(self) -> None:
@@ -69,16 +69,16 @@ class Cumsum(nn.Module):
         self.first, self.last = nn.Conv2d(2, 4, 3), nn.Linear(4, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.cumsum(self.first(x).mean((2, 3)), 1)
-        z: Tensor = self.last(y)
+        y = self.first(x).mean((2, 3))
+        z: Tensor = self.last(y + torch.prod(y, 1, keepdim=True))
         return z
 
 
-class CumsumOfInput(nn.Module):
+class ProductOfInput(nn.Module):
     """Float from the input to the output."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cumsum(x, 1)
+        return torch.prod(x, 1)
 
 
 class Largest(nn.Module):
@@ -147,7 +147,7 @@ class Determinant(nn.Module):
 
 
 IN_C = {DilatedPool: (1, 2, 12, 12), TwoImages: (2, 20, 5, 5), LogSoftmax: (2, 8)}
-NOT_IN_C = {Cumsum: (1, 2, 8, 8), CumsumOfInput: (2, 5), Largest: (3, 8), Best: (2, 8)}
+NOT_IN_C = {Product: (1, 2, 8, 8), ProductOfInput: (2, 5), Largest: (3, 8), Best: (2, 8)}
 OTHERS = {Recurrent: (1, 5, 8), Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
 SHAPES: dict[type[nn.Module], tuple[int, ...]] = {**IN_C, **NOT_IN_C, **OTHERS}
 
@@ -220,8 +220,8 @@ def test_what_only_c_can_stays_float_in_the_pte(kind: type[nn.Module], operators
 @pytest.mark.parametrize(
     ("kind", "operators"),
     [
-        (Cumsum, ["aten.cumsum.default"]),
-        (CumsumOfInput, ["aten.cumsum.default"]),
+        (Product, ["aten.prod.dim_int"]),
+        (ProductOfInput, ["aten.prod.dim_int"]),
         (Largest, ["aten.max.dim"]),
         (Best, ["aten.topk.default"]),
     ],
@@ -294,7 +294,7 @@ def test_indices_are_never_quantized() -> None:
 
 def test_a_budget_needs_a_c_bundle() -> None:
     with pytest.raises(CortadoError, match="a budget is for the C bundle"):
-        quantized(Cumsum).compile(TARGET, replace(ALLOWED, ram_budget=100_000))
+        quantized(Product).compile(TARGET, replace(ALLOWED, ram_budget=100_000))
 
 
 def test_an_integer_network_has_nothing_in_float(tiny: Model) -> None:
@@ -338,7 +338,7 @@ def test_the_runtime_of_this_machine_has_the_portable_kernels() -> None:
 
 
 def test_calls_that_cannot_be_kept() -> None:
-    assert isinstance(float_call(torch.ops.aten.cumsum.default, {"self": object(), "dim": 0}, "why"), Reject)
+    assert isinstance(float_call(torch.ops.aten.prod.dim_int, {"self": object(), "dim": 0}, "why"), Reject)
     assert isinstance(float_call(torch.cond, {}, "why"), Reject)
     with pytest.raises(CortadoError, match="torch has no function"):
         run_float("aten::no_such_operator.default", {})
@@ -370,7 +370,7 @@ ModelInputs = (torch.ones(1, 4),)
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    (tmp_path / "sums.py").write_text(MODEL.format(call="cumsum(self.linear(x), 1)"))
+    (tmp_path / "sums.py").write_text(MODEL.format(call="prod(self.linear(x), 1)"))
     return tmp_path
 
 
@@ -383,8 +383,8 @@ def compile_words(folder: Path, *more: str) -> list[str]:
 def test_the_command_line_lists_what_stays_in_float(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(compile_words(written, "--allow-float")) == 0
     text = capsys.readouterr().out
-    assert "no C bundle  aten.cumsum.default at " in text
-    assert "in float  aten.cumsum.default at " in text
+    assert "no C bundle  aten.prod.dim_int at " in text
+    assert "in float  aten.prod.dim_int at " in text
     assert "sums.py:10" in text
     assert main(["run", str(written / "out"), "--on", "executorch", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["board"] == "executorch"
