@@ -31,6 +31,7 @@ from cortado.artifact.opened import (
 )
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report, TensorReport
+from cortado.artifact.streamed import Streamed, push_rows
 from cortado.artifact.summary import html_summary, sizes
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
@@ -165,6 +166,12 @@ class Compiled:
             artifact = self.save(Path(folder) / self.report.prefix)
             checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
             return replace(checked, nones=self.nones)
+
+    def stream(self, rows: Tensor | ArrayType, on: str | None = None) -> Streamed:
+        """Pushes rows of real numbers, time along the first dimension, through a stream on its emulated board."""
+        with TemporaryDirectory(prefix="cortado-") as folder:
+            artifact = self.save(Path(folder) / self.report.prefix)
+            return push_rows(artifact, _as_array(0, rows), on)
 
     def evaluate(
         self,

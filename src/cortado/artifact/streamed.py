@@ -1,0 +1,61 @@
+"""Rows without end through a compiled stream, on an emulated board: what its outputs are as time goes by."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cortado.artifact.opened import Artifact
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import INT8_MAX, INT8_MIN
+from cortado.run.runner import IO, run_bundle
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The outputs of a stream, one after the other, as real numbers; `ends[i]` is the row that output i came with."""
+
+    outputs: ArrayType
+    ends: range
+    instructions: int  # of all rows together, exactly
+
+    def __repr__(self) -> str:
+        return f"<Streamed: {len(self.ends)} outputs of {self.ends.stop} rows, {self.instructions:,} instructions>"
+
+
+def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Streamed:
+    """Pushes rows of real numbers, time along the first dimension, each in the order of the model's input."""
+    report = artifact.report
+    if report.stream is None or report.input_rows is None:
+        raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
+    first, hop, row_bytes = report.stream.first_rows, report.stream.hop_rows, report.input_rows.row_bytes
+    count, size = len(rows), rows[:1].size
+    if size != row_bytes or count < first:
+        raise CortadoError(
+            f"found {count} rows of {size} values, expected at least {first} rows (the first output comes then) of "
+            f"{row_bytes} values, time along the first dimension"
+        )
+    ends = range(first - 1, count, hop)
+    info = replace(artifact.info, inputs=(IO("rows", (count, row_bytes), "int8"),), results=len(ends))
+    result = run_bundle(artifact.folder, info, [[_codes(artifact, rows)]], on)
+    assert result.instructions is not None
+    return Streamed(
+        _values(artifact, result.samples[0][0], len(ends)), range(first - 1, count, hop), result.instructions
+    )
+
+
+def _codes(artifact: Artifact, rows: ArrayType) -> ArrayType:
+    """Rows as the bundle reads them: channels last where the model has images."""
+    given = artifact.report.inputs[0]
+    assert given.scale is not None
+    assert given.zero_point is not None
+    codes = np.rint(rows.astype(np.float32) / np.float32(given.scale)) + given.zero_point
+    return np.clip(codes, INT8_MIN, INT8_MAX).astype(np.int8).reshape(len(rows), -1)
+
+
+def _values(artifact: Artifact, codes: ArrayType, count: int) -> ArrayType:
+    given = artifact.report.outputs[0]
+    assert given.scale is not None
+    assert given.zero_point is not None
+    real = (codes.astype(np.float32) - np.float32(given.zero_point)) * np.float32(given.scale)
+    return real.reshape(count, *given.shape[1:])

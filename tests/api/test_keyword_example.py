@@ -1,0 +1,44 @@
+"""The example of a stream, examples/keyword: its words are heard, a frame costs little, all bits are the reference's."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cortado.api import load
+from cortado.artifact.streamed import push_rows
+from cortado.base.errors import CortadoError
+from cortado.plan.lowered import reference_outputs
+from helpers.paths import ROOT
+
+EXAMPLE = ROOT / "examples" / "keyword"
+MOST_INSTRUCTIONS = 45_000  # of a frame
+
+
+@pytest.mark.qemu
+def test_the_words_are_heard(tmp_path: Path) -> None:
+    (script,) = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    script = script.replace("examples/", f"{ROOT}/examples/").replace("build/", f"{tmp_path}/")
+    done = subprocess.run(["bash", "-euc", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"s: (\w+)", done.stdout) == ["yes", "no", "left"]
+    frame = re.search(r"([\d,]+) instructions each", done.stdout)
+    assert frame is not None
+    assert int(frame[1].replace(",", "")) < MOST_INSTRUCTIONS
+
+    artifact = load(tmp_path / "keyword")
+    frames = np.random.default_rng(0).normal(size=(60, 10)).astype(np.float32)
+    streamed = push_rows(artifact, frames)
+    assert list(streamed.ends) == list(range(48, 60))
+    for output, end in zip(streamed.outputs, streamed.ends, strict=True):
+        window = torch.from_numpy(frames[end - 48 : end + 1])[None, None]
+        assert np.array_equal(output, reference_outputs(artifact.graph, [window])[0][0].numpy())
+    with pytest.raises(CortadoError, match="found 20 rows of 10 values, expected at least 49 rows"):
+        push_rows(artifact, frames[:20])
