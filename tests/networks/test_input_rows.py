@@ -222,8 +222,10 @@ def test_firmware_that_counts_wrongly_is_answered(tiny: Model, tmp_path: Path) -
 def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "tiny"
     assert compile_tiny(run, "--input-rows", "-t", "cortex-m4", "-o", folder, "--json").json["input_rows"]
+    assert "rows of" in compile_tiny(run, "--input-rows", "-t", "cortex-m4", "-o", folder).out
     done = run("run", folder)
     assert done.code == 0
+    assert "instructions in one push" in done.out
     assert "bit-exact" in done.out
     done = run("validate", folder, "--per-layer", "--model", MODELS / "tiny.py")
     assert done.code == 0

@@ -15,7 +15,16 @@ from cortado.cli.timing import cycles_text
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
-    from cortado.artifact.report import ChipReport, FlashReport, FloatOperatorReport, MemoryReport, PteReport, Report
+    from cortado.artifact.report import (
+        ChipReport,
+        FlashReport,
+        FloatOperatorReport,
+        InputRowsReport,
+        MemoryReport,
+        PteReport,
+        Report,
+        StreamReport,
+    )
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.models import Source
 
@@ -240,7 +249,21 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
     if report.state:
         size, names = sum(one.bytes for one in report.state), ", ".join(one.name for one in report.state)
         rows.insert(2, ("state", f"{size:,} bytes of the arena last from call to call: {names}"))
+    if report.input_rows is not None:
+        rows.insert(2, ("input", _rows_text(report.input_rows, report.stream)))
     return rows if report.chip is None else [*rows, ("chip", _chip(report.chip, memory, flash))]
+
+
+def _rows_text(rows: "InputRowsReport", stream: "StreamReport | None") -> str:
+    """How an input that comes row by row comes."""
+    held = f"rows of {rows.row_bytes:,} bytes, {rows.ring_rows} of them held"
+    if stream is None:
+        return f"{rows.rows} {held}"
+    late = f", late by {stream.delay_rows} rows for padding that was dropped" if stream.delay_rows else ""
+    return (
+        f"{held}, without end: an output every {stream.hop_rows} for the last {stream.window_rows}{late}; "
+        f"{stream.state_bytes:,} bytes of the arena last from row to row"
+    )
 
 
 def _chip(chip: "ChipReport", memory: "MemoryReport", flash: "FlashReport") -> str:
