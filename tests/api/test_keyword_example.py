@@ -1,4 +1,4 @@
-"""The example of a stream, examples/keyword: its words are heard, a frame costs little, all bits are the reference's."""
+"""The example of a stream, examples/keyword: words are heard, a frame costs little, all bits are the reference's."""
 
 import os
 import re
