@@ -40,6 +40,7 @@ def recognised(scores: Tensor, labels: tuple[str, ...]) -> list[tuple[int, str]]
 
 def main(folder: str, words: list[str]) -> None:
     network = zoo.get("kws_stream")
+    labels = network.labels or ()
     compiled = cortado.compile(
         network.build(),
         network.example_inputs(),
@@ -47,7 +48,7 @@ def main(folder: str, words: list[str]) -> None:
         calibration=network.own_calibration(),
         name="kws_stream",
         options=cortado.Options(stream=2),
-        labels=network.labels,
+        labels=labels,
     )
     compiled.save(folder)
     report = compiled.report
@@ -55,7 +56,7 @@ def main(folder: str, words: list[str]) -> None:
 
     frames = listened(words)
     streamed = compiled.stream(frames)
-    for number, word in recognised(torch.from_numpy(streamed.outputs), network.labels):
+    for number, word in recognised(torch.from_numpy(streamed.outputs), labels):
         print(f"{(streamed.ends[number] + 1) / FRAMES_PER_SECOND:5.2f} s: {word}")
     each = streamed.instructions / len(frames)
     print(f"{len(frames)} frames, {each:,.0f} instructions each (exact, on average)")
