@@ -26,7 +26,7 @@ from helpers.single import Function, lower
 
 CONV, POOL, LINEAR = (
     "quantized_conv2d_nhwc_default",
-    "quantized_avg_pool2d_nhwc_default",
+    "quantized_depthwise_conv2d_nhwc_default",
     "quantized_conv2d_nhwc_default_1",
 )
 
@@ -66,11 +66,11 @@ def test_every_place_gives_the_references_bits(run: Run, tiny_artifact: Artifact
     assert [place["exact_samples"] for place in places] == [3, 3, 3]
     assert (reference["place"], reference["exact_samples"]) == ("reference", None)
     assert {(place["sqnr"], place["same_top1"]) for place in found["places"]} == {(reference["sqnr"], 3)}
-    assert reference["sqnr"] > 30
+    assert reference["sqnr"] > 28  # of inputs that are no calibration data
     assert [place["instructions"] is not None for place in places] == [False, True, False]
     assert [layer["name"] for layer in found["layers"]] == [CONV, POOL, LINEAR]
     for layer in found["layers"]:
-        assert layer["sqnr"] > 30
+        assert layer["sqnr"] > 28
         assert layer["differing"] == {"host": 0, "mps2-an386": 0}
     assert found["layers"][-1]["sqnr"] == pytest.approx(reference["sqnr"])
 
@@ -83,7 +83,7 @@ def test_the_table_for_people(run: Run, tiny_artifact: Artifact, inputs: Path) -
     layers, places = done.out.split("\n\n")
     assert [line.split() for line in layers.splitlines()[2:]] == [
         [CONV, "quantized_conv2d_nhwc", "features.0", "equal", "equal"],
-        [POOL, "quantized_avg_pool2d_nhwc", "features.2", "equal", "equal"],
+        [POOL, "quantized_depthwise_conv2d_nhwc", "features.2", "equal", "equal"],
         [LINEAR, "quantized_conv2d_nhwc", "classifier", "equal", "equal"],
     ]
     lines = places.splitlines()
@@ -187,7 +187,7 @@ def test_a_trace_of_another_length_is_refused(tiny_artifact: Artifact) -> None:
 # ---- what is wrong is found ---------------------------------------------------------------------------------------
 
 
-CALL = r"(cortado_avg_pool2d_s8\w*\([^;]*;)"  # where tiny.c calls the pool
+CALL = r"(cortado_depthwise\w*_s8\w*\([^;]*;)"  # where tiny.c calls the pool
 
 
 @pytest.mark.qemu
@@ -240,7 +240,7 @@ def test_a_fault_is_a_finding(run: Run, folder: Path, inputs: Path) -> None:
     done = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer", "--json")
     assert done.code == 1
     assert re.search(
-        r"^cortado: mps2-an386: \S*tiny.elf faulted on mps2-an386 in call_avg_pool2d", done.err, re.MULTILINE
+        r"^cortado: mps2-an386: \S*tiny.elf faulted on mps2-an386 in call_depthwise", done.err, re.MULTILINE
     )
     faults = {place["place"]: place["fault"] for place in done.json["places"]}
     assert faults.pop("mps2-an386")

@@ -84,7 +84,7 @@ def example_of(artifact: Artifact) -> str:
         (
             "passing",
             Border.INT8,
-            "void infer(const int8_t *input0, const uint8_t *input1, int8_t *output0, uint8_t *output1)",
+            "void infer(const int8_t *input0, const int32_t *input1, int8_t *output0, int32_t *output1)",
         ),
         (
             "two",

@@ -79,7 +79,7 @@ def test_every_zoo_name_is_a_model() -> None:
     source = models.load_model("ds_cnn")
     assert source.labels == zoo.get("ds_cnn").labels
     assert source.calibration is not None
-    assert len(models.load_calibration(None, source)) == 64
+    assert len(models.load_calibration(None, source)) == 100
     assert len(models.load_calibration(None, models.load_model("mobilenet_v1_025"))) == models.CALIBRATION_COUNT
 
 

@@ -15,10 +15,17 @@ from helpers.paths import ROOT
 
 PAGE = ROOT / "docs" / "kernels.md"
 # <op>_<type>[__<isa>]; copy2d moves bytes of any type.
-NAME = re.compile(r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?")
-UNTYPED = {"copy2d"}
+NAME = re.compile(
+    r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s8|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
+)
+UNTYPED = {"copy2d", "widen"}
 # More kernels of one operator in its file: the same rows at once, what its sums become.
-TOGETHER = {"cortado_means_s8": "sum_rows_s8", "cortado_upsample_nearest_rows_s8": "upsample_nearest_s8"}
+TOGETHER = {
+    "cortado_means_s8": "sum_rows_s8",
+    "cortado_upsample_nearest_rows_s8": "upsample_nearest_s8",
+    "cortado_where_number_s8": "where_s8",
+    "cortado_compare_number_s32": "compare_s32",
+}
 
 
 @dataclass(frozen=True)

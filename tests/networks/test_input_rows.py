@@ -279,7 +279,7 @@ class Late(nn.Module):
         ),
         (nn.Conv2d(2, 2, 3), [(3, 2, 8, 6)], Border.INT8, "holds 3 images, and rows are pushed for one"),
         (nn.Conv1d(2, 2, 3), [(1, 2, 8)], Border.INT8, r"reads all 16 values at once. Rows are those of images"),
-        (nn.Conv2d(2, 2, 3), [(1, 2, 8, 6)], Border.FLOAT, "holds float32 values.*with --io int8"),
+        (nn.Conv2d(2, 2, 3), [(1, 2, 8, 6)], Border.FLOAT, "holds float32 values.*expected --io int8"),
     ],
 )
 def test_inputs_without_rows_are_refused(

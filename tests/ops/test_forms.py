@@ -126,7 +126,7 @@ CHAINS: dict[str, Case] = {
     "local_response_norm": (
         lambda x: F.local_response_norm(x, 3, alpha=0.5),
         ((1, 8, 5, 5),),
-        ["quantized_activation", "quantized_avg_pool2d_nhwc", "quantized_activation", "quantized_div"],
+        ["quantized_activation", "quantized_conv2d_nhwc", "quantized_activation", "quantized_div"],
     ),
     "distance of order 1": (
         lambda x, y: F.pairwise_distance(x, y, p=1.0),

@@ -277,7 +277,6 @@ def test_cat_of_small_and_large_values_has_one_scale() -> None:
 REFUSED: dict[str, tuple[Callable[[Any, Tensor], Any], str]] = {
     "pad_infinity": (lambda self, x: functional.pad(x, (1, 1), value=-math.inf), "pads with -inf"),
     "computed_index": (lambda self, x: x.index_select(1, x[0, 0, 0, :2].abs().long() % 4), "constant positions"),
-    "two_lists": (lambda self, x: x[[0, 1], [1, 0]], "lists along 2"),
     "random_dropout": (lambda self, x: functional.dropout(x, 0.5, True), "dropout"),
 }
 
@@ -287,25 +286,6 @@ def test_refused_with_the_reason(name: str) -> None:
     function, reason = REFUSED[name]
     with pytest.raises(CortadoError, match=reason):
         lower(Function(function), [IMAGE])
-
-
-def test_models_with_state_are_refused() -> None:
-    class Counter(nn.Module):
-        seen: Tensor
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("seen", torch.zeros(1))
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.seen.add_(1.0)
-            return x + self.seen
-
-    with pytest.raises(CortadoError, match="changes 'seen'"):
-        lower(Counter(), [IMAGE])
-
-
-# ---- artifacts ---------------------------------------------------------------------------------------------------
 
 
 def _many(self: Any, x: Tensor) -> tuple[Tensor, ...]:

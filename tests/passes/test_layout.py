@@ -189,9 +189,7 @@ def test_channels_last_models_and_inputs() -> None:
 
 ZOO = {
     "ds_cnn": 0,
-    "kws_stream": 0,
-    "kws_gru": 0,
-    "imu_lstm": 0,
+    **dict.fromkeys(("kws_stream", "kws_gru", "imu_lstm"), 0),
     "deep_autoencoder": 0,
     "resnet8": 1,
     "mobilenet_v1_025": 1,

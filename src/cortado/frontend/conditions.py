@@ -22,7 +22,7 @@ from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED
 from cortado.ops.compare_int import COMPARED_IDS
 from cortado.ops.pointwise import is_bytes, sources, uniform_value
-from cortado.ops.truth import AS_TRUTH, AS_WHOLE
+from cortado.ops.truth import AS_TRUTH, AS_WHOLE, DIFFERENCES, JOINS, NEGATIONS, QUANTIFIERS
 from cortado.ops.where import CHOSEN
 
 aten = torch.ops.aten
@@ -38,15 +38,6 @@ _ARITHMETIC = frozenset(
     {"add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum", "minimum"}
     | {"matmul", "mm", "bmm", "linear", "sum", "mean", "cat", "stack"}
 )
-_JOINS = {
-    "logical_and": aten.minimum.default,
-    "bitwise_and": aten.minimum.default,
-    "logical_or": aten.maximum.default,
-    "bitwise_or": aten.maximum.default,
-}
-_NEGATIONS = ("logical_not", "bitwise_not")
-_DIFFERENCES = ("logical_xor", "bitwise_xor")
-_QUANTIFIERS = {"any": aten.amax.default, "all": aten.amin.default}
 
 
 def make_conditions_real(module: GraphModule) -> None:
@@ -153,10 +144,10 @@ class _Rewriter:
     def _makers(self) -> list[tuple[Any, Callable[[Node], Node | None]]]:
         return [
             (ACCEPTED, self._compared),
-            (_JOINS, self._joined),
-            (_NEGATIONS, self._negated),
-            (_DIFFERENCES, self._differing),
-            (_QUANTIFIERS, self._quantified),
+            (JOINS, self._joined),
+            (NEGATIONS, self._negated),
+            (DIFFERENCES, self._differing),
+            (QUANTIFIERS, self._quantified),
             ((*_MOVES, *_SUMS), self._again),
             (("to", "_to_copy"), lambda node: self.number(node.all_input_nodes[0])),
         ]
@@ -220,7 +211,7 @@ class _Rewriter:
         if sides is None:
             return None
         spreads = [spread(bind(node), side, shape(node)) for side in sides]
-        return add_call(node, _JOINS[_name(node)], *spreads)
+        return add_call(node, JOINS[_name(node)], *spreads)
 
     def _differing(self, node: Node) -> Node | None:
         sides = self._sides(node)
@@ -241,7 +232,7 @@ class _Rewriter:
             return None
         dims = bound.get("dim", bound.get("dims"))
         given = list(range(len(shape(source)))) if dims is None else [dims] if isinstance(dims, int) else list(dims)
-        return add_call(node, _QUANTIFIERS[_name(node)], source, given, bool(bound.get("keepdim", False)))
+        return add_call(node, QUANTIFIERS[_name(node)], source, given, bool(bound.get("keepdim", False)))
 
     # ---- the outputs
 

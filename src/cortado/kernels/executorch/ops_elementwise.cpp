@@ -104,10 +104,10 @@ Error add(const Tensor &self, const Scaled &a, const Tensor &other, const Scaled
     CORTADO_TRY(check_fixed_point(o.multiplier, o.shift));
     CORTADO_TRY(check_bounds(low, high));
     const cortado_add_t layer = {
-        static_cast<int32_t>(a.zero_point), static_cast<int32_t>(a.multiplier), static_cast<int32_t>(a.shift),
-        static_cast<int32_t>(b.zero_point), static_cast<int32_t>(b.multiplier), static_cast<int32_t>(b.shift),
-        static_cast<int32_t>(o.zero_point), static_cast<int32_t>(o.multiplier), static_cast<int32_t>(o.shift),
-        static_cast<int32_t>(low),          static_cast<int32_t>(high)};
+        static_cast<int32_t>(a.multiplier), static_cast<int32_t>(b.multiplier), static_cast<int32_t>(o.multiplier),
+        static_cast<int8_t>(a.zero_point),  static_cast<int8_t>(b.zero_point),  static_cast<int8_t>(o.zero_point),
+        static_cast<int8_t>(a.shift),       static_cast<int8_t>(b.shift),       static_cast<int8_t>(o.shift),
+        static_cast<int8_t>(low),           static_cast<int8_t>(high)};
     return for_each_span(self, other, out, [&](const int8_t *x, const int8_t *y, int8_t *to, int32_t n) {
         cortado_add_s8(&layer, x, y, to, n);
     });

@@ -338,8 +338,8 @@ void cortado_global_mean_s8(const cortado_global_mean_t *L, const int8_t *row, i
                             cortado_sum_rows_t sum_rows);
 int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L);
 
-/* The same over the last `rows` rows of an endless sequence, after every row: y is 0 for the first and for no other. The
- * first rows - 1 results are none. in_w is at most 255. Scratch is kept from call to call. */
+/* The same over the last `rows` rows of an endless sequence, after every row: y is 0 for the first and for no other.
+ * The first rows - 1 results are none. in_w is at most 255. Scratch is kept from call to call. */
 void cortado_running_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
                              cortado_sum_rows_t sum_rows);
 int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L);
@@ -474,8 +474,8 @@ typedef struct {
 
 void cortado_normalize_s8(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
 
-/* One number for each row of `length` values. In all of them a 62-bit sum is shifted left by an even number of bits until
- * it has 61 or 62, and root is the integer square root of that: sqrt(sum) = root / 2^(left / 2).
+/* One number for each row of `length` values. In all of them a 62-bit sum is shifted left by an even number of bits
+ * until it has 61 or 62, and root is the integer square root of that: sqrt(sum) = root / 2^(left / 2).
  *
  * Variance: sum = n * sum(q^2) - sum(q)^2; out = clamp(out_zero + sum * out_multiplier * 2^(out_shift - 31)), of its
  * upper 31 bits, or, with `root`, the same of its square root. */

@@ -14,9 +14,9 @@
 extern "C" {
 #endif
 
-/* Where a step stands: the rows it made, and the ring slots of its next row and of its ports' first rows. The count runs
- * up to 0xC000 and then goes back to 0x4000, again and again: it is compared with others modulo 0x8000, and 0 is the
- * first row after a reset and no other. */
+/* Where a step stands: the rows it made, and the ring slots of its next row and of its ports' first rows. The count
+ * runs up to 0xC000 and then goes back to 0x4000, again and again: it is compared with others modulo 0x8000, and 0 is
+ * the first row after a reset and no other. */
 typedef struct {
     uint16_t made;
     uint16_t out_slot;

@@ -13,8 +13,8 @@ void cortado_cumsum_s8(const cortado_cumsum_t *L, const int8_t *in, int8_t *out,
         int32_t sum = 0;
         for (int32_t i = 0; i < L->length; i++) {
             sum += *in++ - L->in_zero;
-            *out++ = (int8_t)cortado_clamp(
-                cortado_requant(cortado_shl(sum, L->left_shift), L->out_multiplier, L->out_shift) + L->out_zero, -128, 127);
+            const int32_t scaled = cortado_requant(cortado_shl(sum, L->left_shift), L->out_multiplier, L->out_shift);
+            *out++ = (int8_t)cortado_clamp(scaled + L->out_zero, -128, 127);
         }
     }
 }

@@ -25,7 +25,8 @@ void cortado_variance_s8(const cortado_variance_t *L, const int8_t *in, int8_t *
             squares += part;
         }
         const uint64_t wide = cortado_normalized((uint64_t)n * squares - (uint64_t)((int64_t)sum * sum), &left);
-        *out++ = L->root ? cortado_measure(cortado_root(wide), L->out_multiplier, 31 + left / 2 - L->out_shift, L->out_zero)
-                         : cortado_measure((uint32_t)(wide >> 31), L->out_multiplier, left - L->out_shift, L->out_zero);
+        const uint32_t value = L->root ? cortado_root(wide) : (uint32_t)(wide >> 31);
+        const int32_t right = (L->root ? 31 + left / 2 : left) - L->out_shift;
+        *out++ = cortado_measure(value, L->out_multiplier, right, L->out_zero);
     }
 }
