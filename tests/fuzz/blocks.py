@@ -8,4 +8,5 @@ from fuzz.positions import POSITIONS
 from fuzz.recipe import Block
 from fuzz.writes import WRITES
 
+IN_C_ALONE = {*MEASURES, *POSITIONS}  # no .pte has them
 BLOCKS: dict[str, Block] = {**LAYERS, **MEASURES, **MOVEMENTS, **CALLS, **WRITES, **POSITIONS}

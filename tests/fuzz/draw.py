@@ -8,7 +8,7 @@ from random import Random
 import torch
 from torch import nn
 
-from fuzz.blocks import BLOCKS
+from fuzz.blocks import BLOCKS, IN_C_ALONE
 from fuzz.choices import MOST_ELEMENTS, MOST_RANK, SIZES, one_of
 from fuzz.network import Builder, pruned, results_of
 from fuzz.recipe import Block, Layer, Recipe, Shape, Tensor
@@ -17,14 +17,16 @@ FEWEST, MOST = 20, 60  # layers that stay when those are gone that no output nee
 NAMES = list(BLOCKS)
 WILD = [block.weight for block in BLOCKS.values()]
 TAME = [0.0 if block.wild else block.weight for block in BLOCKS.values()]
+PLAIN = [0.0 if name in IN_C_ALONE else weight for name, weight in zip(NAMES, TAME, strict=True)]
 _ATTEMPTS = 400  # layers that are tried for one network
 
 
 def draw_recipe(seed: int, fewest: int = FEWEST, most: int = MOST) -> Recipe:
-    """The network of a seed. Three of four are tame: they write only where nobody else sees it."""
+    """The network of a seed. Three of four are tame: they write only where nobody else sees it. Of those, two of three
+    are plain: most of what they do has a place in a .pte."""
     rng = Random(seed)
     wanted = round(rng.triangular(fewest, most + 10, fewest))  # some of the layers will be needed by no output
-    return Drawing(rng, seed, wild=rng.random() < 0.25).draw(fewest, wanted)
+    return Drawing(rng, seed, wild=rng.random() < 0.25, plain=rng.random() < 0.67).draw(fewest, wanted)
 
 
 @dataclass
@@ -34,6 +36,7 @@ class Drawing:
     rng: Random
     seed: int
     wild: bool  # writes go anywhere, into views and inputs too
+    plain: bool  # nothing that no .pte has, unless it is wild
     inputs: list[Shape] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
     layers: list[Layer] = field(default_factory=list)
@@ -98,7 +101,7 @@ class Drawing:
         self.unread = self.unread.difference(drawn.sources).union(range(first, len(self.values)))
 
     def _fresh(self) -> Layer | None:
-        (name,) = self.rng.choices(NAMES, WILD if self.wild else TAME)
+        (name,) = self.rng.choices(NAMES, WILD if self.wild else PLAIN if self.plain else TAME)
         sources = self._sources(BLOCKS[name])
         if sources is None:
             return None

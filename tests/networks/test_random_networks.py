@@ -151,7 +151,7 @@ def test_other_bits_elsewhere_are_found(small: Case, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_refused_is_no_bug() -> None:
-    recipe = Recipe(((1, 4, 4),), (Layer("undeclared_alias", (0,), {"kind": "einsum"}),), (1,), 0)
+    recipe = Recipe(((1, 4, 4),), (Layer("undeclared_alias", (0,), {"kind": "sum_to_size"}),), (1,), 0)
     outcome = check_recipe(recipe, Choices(), Places())
     assert (outcome.kind, outcome.host) == ("", False)
     assert outcome.refused

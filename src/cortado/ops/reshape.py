@@ -11,6 +11,7 @@ from cortado.ir.op import Lowering, Operator, Pattern, Plain, Quantization, Rewr
 from cortado.ops._movement import shared
 
 aten = torch.ops.aten
+VIEW_CALLS = (aten.reshape.default, aten.view.default)
 
 
 def reference(*, self: Tensor, size: list[int]) -> Tensor:

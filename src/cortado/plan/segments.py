@@ -153,7 +153,9 @@ class Segments:
         """The step that the first stage must reach: an input that comes row by row is never whole, so all its readers
         are in it."""
         pushed = self.program.pushed
-        last = 0 if pushed is None else self.uses.last[pushed.output]
+        if pushed is None:
+            return 0
+        last = self.uses.last[pushed.output]
         if last >= LONGEST_STAGE or self.reach[0] < last:
             self._refuse_rows(last)
         return last

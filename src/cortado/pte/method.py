@@ -73,13 +73,22 @@ def read_plan(plan: Table, storage: Storage) -> MethodPlan:
         instructions=len(calls),
         delegates=delegates,
         scratch=tuple(_scratch(calls, values)),
-        state=tuple(one.tensor for one in values if one.tensor is not None and one.tensor.initial is not None),
+        state=tuple(_state(values)),
     )
     uses = list(_constant_uses(plan, name, calls, values))
     for i in outputs:
         uses += [(tensor, ConstantUse(name, len(calls), "", "output")) for tensor in _tensors(plan, values, i)]
     is_ours = name == METADATA_METHOD
     return MethodPlan(method, tuple(uses), read_metadata(plan, [values[i] for i in outputs]) if is_ours else None)
+
+
+def _state(values: tuple[MethodValue, ...]) -> Iterator[TensorInfo]:
+    """Tensors that last from call to call; the result of a write is the same place again."""
+    places = set()
+    for one in values:
+        if one.tensor is not None and one.tensor.initial is not None and one.tensor.placement not in places:
+            places.add(one.tensor.placement)
+            yield one.tensor
 
 
 def _read_indices(table: Table, field: str, count: int) -> tuple[int, ...]:
