@@ -183,7 +183,9 @@ def test_a_board_gives_the_same_codes_or_it_is_told(artifact: Artifact, monkeypa
 def test_other_codes_than_the_references_are_told(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_dataset(artifact, X, LABELS, limit=7)
     shifted = [[value ^ 1 for value in sample] for sample in artifact.reference(data.samples).expected]
-    monkeypatch.setattr(Artifact, "reference", lambda self, samples, *_: Reference([], shifted[: len(samples)], []))
+    monkeypatch.setattr(
+        Artifact, "reference", lambda self, samples, *_, **__: Reference([], shifted[: len(samples)], [])
+    )
     (problem,) = evaluate(artifact, data).problems()
     assert problem == "this machine gives other codes than the reference's for 2 of 2 samples, the first is 0"
 
