@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,16 @@ class Task:
 
     def steps(self, epochs: int) -> int:
         return epochs * self.samples // self.size
+
+
+def classes_task(inputs: Tensor, labels: Tensor, size: int) -> Task:
+    """Classes of inputs that are drawn as they are."""
+
+    def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(inputs), (size,), generator=generator)
+        return inputs[chosen], labels[chosen]
+
+    return Task(batch, nn.functional.cross_entropy, len(inputs), size)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -110,6 +120,14 @@ def channels_last(model: nn.Module) -> None:
 def outputs(model: nn.Module, inputs: Tensor) -> Tensor:
     """What the model in eval mode makes of many inputs."""
     return torch.cat([model.eval()(part) for part in inputs.split(256)])
+
+
+def tested(model: nn.Module, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> Tensor:
+    """Which of the inputs are taken for what they are; tells how many of each class."""
+    right = outputs(model, inputs).argmax(1) == labels
+    for number, name in enumerate(names):
+        print(f"{name}: {right[labels == number].float().mean():.3f} found")
+    return right
 
 
 @torch.no_grad()

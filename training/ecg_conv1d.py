@@ -10,7 +10,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 import common
 from cortado.frontend.zoo.ecg_conv1d import LABELS, SAMPLES, EcgConv1d
@@ -103,13 +102,7 @@ def training_set() -> tuple[Tensor, Tensor]:
 
 
 def task() -> common.Task:
-    inputs, labels = training_set()
-
-    def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(inputs), (BATCH,), generator=generator)
-        return inputs[chosen], labels[chosen]
-
-    return common.Task(batch, F.cross_entropy, len(inputs), BATCH)
+    return common.classes_task(*training_set(), size=BATCH)
 
 
 def main() -> None:
@@ -120,9 +113,7 @@ def main() -> None:
     common.train("ecg_conv1d", model, learned, steps=steps, rate=4e-3, fresh=options.fresh)
     common.round_to_half(model)
     test_inputs, test_labels = test_set()
-    right = common.outputs(model, test_inputs).argmax(1) == test_labels
-    for number, label in enumerate(LABELS):
-        print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
+    right = common.tested(model, test_inputs, test_labels, LABELS)
     common.ship_samples("ecg", training_set()[0], test_inputs, test_labels, scale=SCALE, offset=0.0)
     common.finish_classifier("ecg_conv1d", model, right)
 

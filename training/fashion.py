@@ -69,9 +69,7 @@ def main() -> None:
     common.train(options.network, model, learned, steps=steps, rate=8e-3, fresh=options.fresh)
     common.round_to_half(model)
     test_pictures, test_labels = load("t10k")
-    right = common.outputs(model, recipe.form(test_pictures)).argmax(1) == test_labels
-    for number, label in enumerate(LABELS):
-        print(f"{label}: {right[test_labels == number].float().mean():.3f} found")
+    right = common.tested(model, recipe.form(test_pictures), test_labels, LABELS)
     common.ship_samples("fashion", load("train")[0], test_pictures, test_labels, scale=SCALE, offset=OFFSET)
     common.finish_classifier(options.network, model, right)
 

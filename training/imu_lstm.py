@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 import common
 from cortado.frontend.zoo.imu_lstm import LABELS, TEST_SEED, ImuLstm, motions
@@ -19,13 +18,7 @@ def test_set() -> tuple[Tensor, Tensor]:
 
 
 def task() -> common.Task:
-    inputs, labels = motions(TRAINED, FIRST_SEED)
-
-    def batch(_: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        chosen = torch.randint(len(inputs), (BATCH,), generator=generator)
-        return inputs[chosen], labels[chosen]
-
-    return common.Task(batch, F.cross_entropy, len(inputs), BATCH)
+    return common.classes_task(*motions(TRAINED, FIRST_SEED), size=BATCH)
 
 
 def main() -> None:
@@ -35,10 +28,7 @@ def main() -> None:
     steps = learned.steps(options.epochs or EPOCHS)
     common.train("imu_lstm", model, learned, steps=steps, rate=1e-2, fresh=options.fresh)
     common.round_to_half(model)
-    inputs, labels = test_set()
-    right = common.outputs(model, inputs).argmax(1) == labels
-    for number, label in enumerate(LABELS):
-        print(f"{label}: {right[labels == number].float().mean():.3f} found")
+    right = common.tested(model, *test_set(), LABELS)
     common.finish_classifier("imu_lstm", model, right)
 
 

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+import cortado
 from cortado.api import load
 from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
+from cortado.options import Options
 from cortado.plan.lowered import reference_outputs
 from helpers.paths import ROOT
 
@@ -42,3 +45,19 @@ def test_the_words_are_heard(tmp_path: Path) -> None:
         assert np.array_equal(output, reference_outputs(artifact.graph, [window])[0][0].numpy())
     with pytest.raises(CortadoError, match="found 20 rows of 10 values, expected at least 49 rows"):
         push_rows(artifact, frames[:20])
+
+
+@pytest.mark.qemu
+def test_rows_with_channels_come_in_the_models_order(tmp_path: Path) -> None:
+    """A row of the model's input is [channels, width]; the bundle holds its channels last."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(2, 3, (3, 2)), nn.ReLU(), nn.AvgPool2d((6, 3)), nn.Flatten(1)).eval()
+    batches = [(torch.randn(1, 2, 8, 4),) for _ in range(32)]
+    compiled = cortado.compile(model, batches[0], "cortex-m4", batches, name="rows", options=Options(stream=2))
+    rows = torch.randn(12, 2, 4)
+    streamed = compiled.stream(rows)
+    assert compiled.graph is not None
+    assert list(streamed.ends) == [7, 8, 9, 10, 11]
+    for output, end in zip(streamed.outputs, streamed.ends, strict=True):
+        window = rows[end - 7 : end + 1].permute(1, 0, 2)[None]
+        assert np.array_equal(output, reference_outputs(compiled.graph, [window])[0][0].numpy())

@@ -37,25 +37,20 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
         )
     ends = range(first - 1, count, hop)
     info = replace(artifact.info, inputs=(IO("rows", (count, row_bytes), "int8"),), results=len(ends))
-    result = run_bundle(artifact.folder, info, [[_codes(artifact, rows)]], on)
+    result = run_bundle(artifact.folder, info, [[_codes(artifact, rows, report.stream.dim)]], on)
     assert result.instructions is not None
-    return Streamed(
-        _values(artifact, result.samples[0][0], len(ends)), range(first - 1, count, hop), result.instructions
-    )
+    codes = result.samples[0][0].reshape(len(ends), *report.outputs[0].shape)
+    return Streamed(np.concatenate([artifact.real([one])[0] for one in codes]), ends, result.instructions)
 
 
-def _codes(artifact: Artifact, rows: ArrayType) -> ArrayType:
+def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:
     """Rows as the bundle reads them: channels last where the model has images."""
     given = artifact.report.inputs[0]
     assert given.scale is not None
     assert given.zero_point is not None
-    codes = np.rint(rows.astype(np.float32) / np.float32(given.scale)) + given.zero_point
-    return np.clip(codes, INT8_MIN, INT8_MAX).astype(np.int8).reshape(len(rows), -1)
-
-
-def _values(artifact: Artifact, codes: ArrayType, count: int) -> ArrayType:
-    given = artifact.report.outputs[0]
-    assert given.scale is not None
-    assert given.zero_point is not None
-    real = (codes.astype(np.float32) - np.float32(given.zero_point)) * np.float32(given.scale)
-    return real.reshape(count, *given.shape[1:])
+    inverse = np.float32(1) / np.float32(given.scale)  # as the reference quantizes
+    held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, as they lie in memory
+    row = rows.astype(np.float32).reshape(len(rows), *(given.model_shape[dim] for dim in sorted(held)))
+    lying = row.transpose(0, *(1 + sorted(held).index(dim) for dim in held))
+    codes = np.clip(np.rint(lying * inverse) + given.zero_point, INT8_MIN, INT8_MAX)
+    return codes.astype(np.int8).reshape(len(rows), -1)

@@ -68,6 +68,14 @@ def compile_arguments(commands: Any) -> None:
 
 def _option_arguments(parser: argparse.ArgumentParser) -> None:
     """What becomes the Options of a compile."""
+    _schedule_arguments(parser)
+    _calibration_arguments(parser)
+    _artifact_arguments(parser)
+    _budget_arguments(parser)
+
+
+def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is computed in which order, on which numbers."""
     parser.add_argument(
         "--optimize",
         choices=names(Optimize),
@@ -96,6 +104,10 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
         "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
     )
+
+
+def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
+    """How ranges are chosen, and what is an error."""
     parser.add_argument(
         "--calibration-method",
         choices=names(CalibrationMethod),
@@ -118,6 +130,10 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         help="take warnings (of the calibration data, and of outputs that lose too much in int8) for errors: nothing "
         "is written",
     )
+
+
+def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
+    """What is written, and in which form the C bundle takes its input."""
     parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
     )
@@ -149,6 +165,10 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
         help="of layers that pad in time, for --stream: keep them (the default), which is an error where the output "
         "depends on the padding; or drop it: compile the same network without, over a longer window",
     )
+
+
+def _budget_arguments(parser: argparse.ArgumentParser) -> None:
+    """What it may take of a chip."""
     parser.add_argument(
         "--ram-budget",
         metavar="BYTES",

@@ -204,7 +204,10 @@ def context_body(node: Node) -> int | None:
     higher = torch.ops.higher_order
     if node.target is higher.wrap_with_set_grad_enabled:
         return 1
-    return 4 if node.target is higher.wrap_with_autocast and not node.args[2] else None
+    if node.target is higher.wrap_with_autocast:
+        _device, _dtype, enabled, *_ = node.args
+        return None if enabled else 4
+    return None
 
 
 def _inline(module: GraphModule, node: Node, start: int) -> None:

@@ -6,6 +6,7 @@ its upper half has 30 or more, whatever its size: groups of small values lose no
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -13,7 +14,7 @@ from torch.fx import Node
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Lowering, Rows
+from cortado.ir.op import ONE_ROW, Call, Lowering, Quantization, Role, Rows
 from cortado.ops._float import add_permute, add_view
 
 WIDE = 62
@@ -82,3 +83,27 @@ def output_shape(call: Call) -> tuple[int, ...]:
 def rows(operands: int) -> Rows:
     """Every number needs its own row only."""
     return Rows((ONE_ROW,) * operands, pixelwise=True)
+
+
+# ---- of two tensors ------------------------------------------------------------------------------------------
+
+
+def match_pair(bound: Bound, most: int) -> Quantization | Reject:
+    return check_length(bound, most) or Quantization({"input": Role.ACTIVATION, "other": Role.ACTIVATION})
+
+
+def draw_pair(draw: Any) -> dict[str, Any]:
+    """Two tensors of a sample, sometimes equal, of many values or few, and their zero points."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
+    ends = draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)]))
+    seed = draw(sampling.SEEDS)
+    return {
+        "input": sampling.codes(seed, sizes, *ends),
+        "input_zero_point": draw(sampling.ZERO_POINTS),
+        "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends),
+        "other_zero_point": draw(sampling.ZERO_POINTS),
+    }

@@ -15,7 +15,7 @@ from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8, divide_round_aw
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _measures
 from cortado.ops._float import add_view
 
@@ -74,9 +74,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _measures.check_length(bound, LARGEST_ROW) or Quantization(
-        {"input": Role.ACTIVATION, "other": Role.ACTIVATION}
-    )
+    return _measures.match_pair(bound, LARGEST_ROW)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -124,15 +122,10 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-        ends = draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)]))
-        seed, least = draw(sampling.SEEDS), st.sampled_from([1, 1, 1000, INT32_MAX])
+        least = st.sampled_from([1, 1, 1000, INT32_MAX])
         return {
-            "input": sampling.codes(seed, sizes, *ends),
-            "input_zero_point": draw(sampling.ZERO_POINTS),
+            **_measures.draw_pair(draw),
             "input_least": draw(least),
-            "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends),
-            "other_zero_point": draw(sampling.ZERO_POINTS),
             "other_least": draw(least),
             "output_zero_point": draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),

@@ -16,7 +16,7 @@ from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _measures
 from cortado.ops._float import add_view
 from cortado.ops.reductions import reduce
@@ -96,9 +96,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _measures.check_length(bound, LARGEST_ROW) or Quantization(
-        {"input": Role.ACTIVATION, "other": Role.ACTIVATION}
-    )
+    return _measures.match_pair(bound, LARGEST_ROW)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -148,16 +146,11 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-        ends = draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)]))
-        seed, most = draw(sampling.SEEDS), 2**MULTIPLIER_BITS - 1
+        most = 2**MULTIPLIER_BITS - 1
         multipliers = [most, draw(st.integers(0, most))]
         return {
-            "input": sampling.codes(seed, sizes, *ends),
-            "input_zero_point": draw(sampling.ZERO_POINTS),
+            **_measures.draw_pair(draw),
             "input_multiplier": multipliers[0],
-            "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends),
-            "other_zero_point": draw(sampling.ZERO_POINTS),
             "other_multiplier": multipliers[1],
             "offset": draw(st.sampled_from([0, 1, -70, LARGEST_OFFSET, -LARGEST_OFFSET])),
             "output_zero_point": draw(sampling.ZERO_POINTS),

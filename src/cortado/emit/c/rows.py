@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cortado.base.names import c_identifier
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.tables import at
-from cortado.emit.c.text import comment
+from cortado.emit.c.text import bad_arena, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import PUSHED_ROWS, Program, Step, Stream
 from cortado.plan.segments import COUNTER_BYTES, counters_name
@@ -60,7 +60,7 @@ static {self.state} *counters(void *arena)
 
 static int wrong(const void *arena)
 {{
-    return arena == NULL || (uintptr_t)arena % {self.upper}_ARENA_ALIGN != 0;
+    return {bad_arena(self.upper)};
 }}
 
 {self._once() if self.program.stream is None else self._endless(self.program.stream)}"""

@@ -13,7 +13,7 @@ from cortado.emit.c.layers import Layers
 from cortado.emit.c.rows import quantize_row_text, rows_text
 from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
-from cortado.emit.c.text import guarded, listed
+from cortado.emit.c.text import bad_arena, guarded, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
 from cortado.plan.segments import ALIGNMENT
@@ -138,7 +138,7 @@ int {self.name}_run(void *arena)
 {{
     cortado_state_t state[{longest}]; /* of the longest stage */
     const int8_t *rows[{widest}]; /* of the widest step */
-    if (arena == NULL || (uintptr_t)arena % {self.upper}_ARENA_ALIGN != 0) {{
+    if ({bad_arena(self.upper)}) {{
         return 1;
     }}
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{

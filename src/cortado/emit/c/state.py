@@ -9,7 +9,7 @@ import numpy as np
 from cortado.base.names import c_identifier, identifier_part, plain
 from cortado.emit.c.data import Arrays, Reader
 from cortado.emit.c.tables import at
-from cortado.emit.c.text import LONGEST_TITLE, comment
+from cortado.emit.c.text import LONGEST_TITLE, bad_arena, comment
 from cortado.plan.planned import GUARD_BYTES, Planned, moved
 from cortado.plan.program import Kept
 
@@ -44,7 +44,7 @@ static void keep_state(uint8_t *base)
 void {name}_reset(void *arena)
 {{
     uint8_t *base = (uint8_t *)arena;
-    if (arena == NULL || (uintptr_t)arena % {name.upper()}_ARENA_ALIGN != 0) {{
+    if ({bad_arena(name.upper())}) {{
         return;
     }}
 {_lines(resets)}

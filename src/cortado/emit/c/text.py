@@ -95,3 +95,8 @@ def core_macro(core: Core) -> str:
 
 def _test(cores: Sequence[Core]) -> str:
     return " || ".join(f"CORTADO_CORE == {core_macro(core)}" for core in cores)
+
+
+def bad_arena(model: str) -> str:
+    """The C condition of an arena that no function of a model can work in; the model as its macros begin."""
+    return f"arena == NULL || (uintptr_t)arena % {model}_ARENA_ALIGN != 0"
