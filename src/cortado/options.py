@@ -69,6 +69,7 @@ class Options:
     strict: bool = False  # warnings are errors
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
+    selftest: bool = False  # also a function of the C bundle that checks every layer on the device
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     input_rows: bool = False  # the C bundle's input comes row by row
     stream: int | None = None  # rows without end: the dimension of the model's input that is time
