@@ -41,6 +41,8 @@ from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, 
 from cortado.dataset import make_dataset
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.selftest import selftest_files
+from cortado.emit.packages.content import Content
+from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.evaluate import Evaluation, evaluate
@@ -149,6 +151,8 @@ class Compiled:
             files[REFERENCE] = to_bytes(self.graph)
             files[EXPECTED] = self._recorded()
             files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
+            for kind in self.options.package:
+                files |= package_files(kind, Content.of((prefix,), self.target, self.bundle.files))
         files[EXAMPLE] = _example_file(self.report.inputs, self.example)
         files[PAGE] = build_page(self.report)
         write_folder(path, files, self.report)

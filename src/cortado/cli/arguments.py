@@ -145,6 +145,13 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         "returns 0 or the first layer that differs, on the device itself (docs/firmware.md)",
     )
     parser.add_argument(
+        "--package",
+        metavar="SYSTEM",
+        default=(),
+        help="also write the bundle as a package, with an example that runs the self-test: zephyr, arduino, "
+        "cmsis-pack, platformio, pico or cmake, several with commas between them (docs/packages.md)",
+    )
+    parser.add_argument(
         "--allow-float",
         "--allow_float",
         action="store_true",
