@@ -40,6 +40,9 @@ from cortado.base.names import c_identifier, check_name
 from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 from cortado.dataset import make_dataset
 from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.c.selftest import selftest_files
+from cortado.emit.packages.content import Content
+from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.evaluate import Evaluation, evaluate
@@ -148,6 +151,8 @@ class Compiled:
             files[REFERENCE] = to_bytes(self.graph)
             files[EXPECTED] = self._recorded()
             files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
+            for kind in self.options.package:
+                files |= package_files(kind, Content.of((prefix,), self.target, self.bundle.files))
         files[EXAMPLE] = _example_file(self.report.inputs, self.example)
         files[PAGE] = build_page(self.report)
         write_folder(path, files, self.report)
@@ -254,6 +259,8 @@ class Model:
         runs = self._runs(options)
         with clock.phase("check"):
             kept = check_outputs(reported, runs, self.quantized.how.sequence)
+        if c is not None and options.selftest:
+            c = _with_selftest(c, kept.first)
         report = build_report(
             name=self.name,
             target=target,
@@ -351,13 +358,20 @@ class Model:
             others = schedules.alternatives()
         check_ram(planned, others, options)
         with clock.phase("emit C"):
-            bundle = emit_c(planned)
+            bundle = emit_c(planned, selftest=options.selftest)
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
             info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
             size = runner.code_bytes(bundle, info)
         check_flash(self.name, bundle.weights_bytes, size, options)
         return InC(planned, bundle, size, single, others)
+
+
+def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
+    """By the reference's values for the example."""
+    known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
+    files = {**c.bundle.files, **selftest_files(c.planned, known)}
+    return replace(c, bundle=replace(c.bundle, files=files))
 
 
 def _feeding(options: Options) -> Feeding:

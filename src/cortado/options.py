@@ -1,6 +1,7 @@
 """What a user may choose beside the target."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -52,6 +53,17 @@ class StreamPadding(Enum):
     DROP = "drop"  # the network without that padding, over a longer window
 
 
+class PackageKind(Enum):
+    """A build system that firmware projects use; the value is the folder that its package is written to."""
+
+    ZEPHYR = "zephyr"
+    ARDUINO = "arduino"
+    CMSIS_PACK = "cmsis-pack"
+    PLATFORMIO = "platformio"
+    PICO = "pico"
+    CMAKE = "cmake"
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
@@ -69,6 +81,8 @@ class Options:
     strict: bool = False  # warnings are errors
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
+    selftest: bool = False  # also a function of the C bundle that checks every layer on the device
+    package: tuple[PackageKind, ...] = ()  # also the bundle as packages of these systems, self-test included
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     input_rows: bool = False  # the C bundle's input comes row by row
     stream: int | None = None  # rows without end: the dimension of the model's input that is time
@@ -96,6 +110,8 @@ class Options:
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))
+        self._set("package", _packages(self.package))
+        self._set("selftest", self.selftest or bool(self.package))  # what the packages' examples run
         if self.stream is not None and not isinstance(self.stream, int):
             raise CortadoError(f"stream={self.stream!r} is no dimension; expected an int, or None for no stream")
         for name in ("ram_budget", "flash_budget"):
@@ -115,6 +131,15 @@ class Options:
     def _set(self, name: str, value: object) -> None:
         """Texts, as on the command line, become what they stand for while the options are made."""
         object.__setattr__(self, name, value)
+
+
+def _packages(value: object) -> tuple[PackageKind, ...]:
+    """The systems of `package`: texts such as "zephyr,arduino", or members, each once."""
+    given = value.split(",") if isinstance(value, str) else [value] if isinstance(value, PackageKind) else value
+    if not isinstance(given, Iterable):
+        raise CortadoError(f"package={value!r} names no system; expected a text such as 'zephyr,arduino'")
+    found = (_member("package", one, PackageKind) for one in given)
+    return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
 
 
 def _member(name: str, value: object, kind: type[Enum]) -> Enum:

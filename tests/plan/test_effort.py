@@ -10,7 +10,7 @@ from torch import nn
 
 from cortado import api
 from cortado.base.target import Core, from_target_string
-from cortado.emit.c.data import _NUMBERS_A_LINE, _numbers, float_text, int_text
+from cortado.emit.c.data import _NUMBERS_A_LINE, float_text, int_text, numbers_text
 from cortado.ir.c_call import CCall
 from cortado.ir.op import Kernel, RowRule
 from cortado.memory import planner
@@ -271,5 +271,5 @@ def test_numbers_of_any_count_are_the_same_text_in_pieces(dtype: type, monkeypat
         texts = [float_text(float(v)) if dtype is np.float32 else int_text(int(v)) for v in data]
         width = _NUMBERS_A_LINE[str(data.dtype)]
         lines = ["    " + ",".join(texts[start : start + width]) for start in range(0, count, width)]
-        assert _numbers(data) == ",\n".join(lines)
-    assert "".join(_numbers(np.arange(-128, 128, dtype=np.int8)).split()) == ",".join(map(str, range(-128, 128)))
+        assert numbers_text(data) == ",\n".join(lines)
+    assert "".join(numbers_text(np.arange(-128, 128, dtype=np.int8)).split()) == ",".join(map(str, range(-128, 128)))

@@ -139,6 +139,19 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
     parser.add_argument(
+        "--selftest",
+        action="store_true",
+        help="also write NAME_selftest.c: an input, what every layer must make of it, and MODEL_selftest, which "
+        "returns 0 or the first layer that differs, on the device itself (docs/firmware.md)",
+    )
+    parser.add_argument(
+        "--package",
+        metavar="SYSTEM",
+        default=(),
+        help="also write the bundle as a package, with an example that runs the self-test: zephyr, arduino, "
+        "cmsis-pack, platformio, pico or cmake, several with commas between them (docs/packages.md)",
+    )
+    parser.add_argument(
         "--allow-float",
         "--allow_float",
         action="store_true",

@@ -163,6 +163,8 @@ def options_of(arguments: argparse.Namespace) -> "Options":
         strict=arguments.strict,
         bundleio=arguments.bundleio,
         etrecord=arguments.etrecord,
+        selftest=arguments.selftest,
+        package=arguments.package,
         allow_float=arguments.allow_float,
         input_rows=arguments.input_rows,
         stream=arguments.stream,

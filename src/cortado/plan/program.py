@@ -159,6 +159,7 @@ class Stream:
     hop: int  # rows from one output to the next
     first: int  # rows until the first output
     warm_up: int  # rows that the last step makes before it
+    offsets: Mapping[str, int]  # by step: its row r is row r + offset of the window's tensor
 
 
 @dataclass(frozen=True)

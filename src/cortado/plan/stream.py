@@ -141,7 +141,8 @@ class _Streamed:
                 f"{self.program.name} does not read the last {window - first} rows of its window, and gives an output "
                 f"every {last.hop} rows; expected a window of {first} to {first + last.hop - 1} rows"
             )
-        return Stream(window=window, hop=last.hop, first=first, warm_up=warm_up)
+        offsets = {step.name: self.times[step.output].offset for step in steps}
+        return Stream(window=window, hop=last.hop, first=first, warm_up=warm_up, offsets=offsets)
 
     def _padding(self, last: _Time, first: int) -> CortadoError:
         below = [step for step in self.program.steps[1:] if any(_reads_below(step, port) for port in step.inputs)]

@@ -9,6 +9,7 @@ from cortado.emit.c.header import header_text
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text
 from cortado.emit.c.readme import readme_text
+from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration
 from cortado.emit.c.source import FLOAT_SOURCES, Source
 from cortado.emit.c.state import state_in_c
 from cortado.emit.c.tables import build_tables
@@ -25,21 +26,22 @@ class Bundle:
     weights_bytes: int  # what one core's build holds of them; of several, the most
 
 
-def emit_c(planned: Planned) -> Bundle:
-    """All files of the bundle."""
+def emit_c(planned: Planned, *, selftest: bool = False) -> Bundle:
+    """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input."""
     name = c_identifier(planned.program.name)
     layers = Layers(name, frozenset(planned.program.cores))
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
     state = state_in_c(planned, layers.arrays)
     loop = "cortado_run.c" if planned.program.stream is None else "cortado_stream.c"
-    sources = sorted({loop, *FLOAT_SOURCES, *layers.sources})
+    tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
+    sources = sorted({loop, *FLOAT_SOURCES, *layers.sources, *tested})
     arrays = layers.arrays
     files = {
-        f"{name}.h": header_text(planned),
-        f"{name}.c": Source(planned, layers, tables, state).text(),
+        f"{name}.h": header_text(planned, selftest_declaration(planned.program) if selftest else ""),
+        f"{name}.c": Source(planned, layers, tables, state, selftest).text(),
         f"{name}_data.h": arrays.header(),
         f"{name}_data.c": arrays.source(),
-        "CMakeLists.txt": cmake_text(name, sources),
+        "CMakeLists.txt": cmake_text([name, f"{name}_data", *([f"{name}_selftest"] if selftest else [])], sources),
         "README.md": readme_text(planned, arrays.total_bytes),
         LICENSE: license_text(),
         **kernel_files(sources),

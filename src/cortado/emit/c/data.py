@@ -58,7 +58,7 @@ class _Stored:
     @property
     def definition(self) -> str:
         placed = f"__attribute__((aligned({self.array.align}))) CORTADO_WEIGHTS"
-        return f"{comment(self._about)}\n{self.declaration}\n    {placed} = {{\n{_numbers(self.array.data)}\n}};\n"
+        return f"{comment(self._about)}\n{self.declaration}\n    {placed} = {{\n{numbers_text(self.array.data)}\n}};\n"
 
     @property
     def _about(self) -> str:
@@ -169,7 +169,7 @@ _NUMBERS_A_LINE = {"int8": 16, "uint8": 16, "int16": 12, "int32": 8, "float32": 
 _NUMBERS_A_PIECE = 3 << 16
 
 
-def _numbers(data: np.ndarray[Any, np.dtype[Any]]) -> str:
+def numbers_text(data: np.ndarray[Any, np.dtype[Any]]) -> str:
     """The numbers of an array, so many to a line."""
     flat = data.reshape(-1)
     pieces = (flat[start : start + _NUMBERS_A_PIECE] for start in range(0, flat.size, _NUMBERS_A_PIECE))

@@ -57,8 +57,8 @@ def order(tensor: Tensor) -> str:
     return f"{model} in the model, here {named}: {list(tensor.shape)}"
 
 
-def header_text(planned: Planned) -> str:
-    """MODEL.h: sizes, shapes, scales, and the functions of the bundle."""
+def header_text(planned: Planned, more: str = "") -> str:
+    """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end."""
     upper = c_identifier(planned.program.name).upper()
     return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
 #ifndef {upper}_H
@@ -71,7 +71,7 @@ extern "C" {{
 #endif
 
 {_facts(planned, upper)}
-{state_functions(planned)}{_functions(planned.program)}
+{state_functions(planned)}{_functions(planned.program)}{more}
 #ifdef __cplusplus
 }}
 #endif

@@ -30,9 +30,10 @@ def kernel_files(sources: Iterable[str]) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def cmake_text(name: str, sources: Sequence[str]) -> str:
-    """A library target with the sources of the network and of the kernels."""
-    files = "\n  ".join([f"{name}.c", f"{name}_data.c", *(f"kernels/src/{source}" for source in sources)])
+def cmake_text(own: Sequence[str], sources: Sequence[str]) -> str:
+    """A library target with the sources of the network, its name first, and of the kernels."""
+    name = own[0]
+    files = "\n  ".join([*(f"{file}.c" for file in own), *(f"kernels/src/{source}" for source in sources)])
     return f"""# SPDX-License-Identifier: Apache-2.0
 #
 # add_subdirectory() this folder and link {name}::{name}.

@@ -11,6 +11,7 @@ from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.rows import quantize_row_text, rows_text
+from cortado.emit.c.selftest import network_symbol
 from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
 from cortado.emit.c.text import bad_arena, guarded, listed
@@ -30,6 +31,7 @@ class Source:
     layers: Layers
     tables: Tables
     state: StateInC
+    selftest: bool = False
 
     @property
     def program(self) -> Program:
@@ -52,7 +54,7 @@ class Source:
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
 #include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
-#include "{self.name}_data.h"
+{'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
 
 {_isa_guard(self.program)}
 /* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
@@ -121,7 +123,7 @@ const char *const {self.name}_step_names[{self.upper}_STEPS] = {{
 static const cortado_program_t program = {{
     steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0]) PROFILED({self.name}_profile)
 }};
-"""
+{network_symbol(self.program) if self.selftest else ""}"""
 
     def _step_names(self) -> str:
         return "\n".join(f"    {c_string(step.name)}," for step in self.program.steps)

@@ -1,0 +1,248 @@
+"""MODEL_selftest.c: an input, what every layer must make of it, and the function that compares, on the silicon itself.
+
+A layer's output may never lie whole in memory, so what is compared are the CRC-32s of the rows that the kernels leave
+behind, one after the other; the outputs are compared byte for byte, also after a run without anybody watching.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cortado.base.arrays import ArrayType
+from cortado.base.names import c_identifier, c_string
+from cortado.emit.c.data import numbers_text
+from cortado.emit.c.header import banner
+from cortado.emit.c.text import bad_arena, comment, title
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program, Step, Tensor, Walk
+
+SELFTEST_SOURCE = "cortado_selftest.c"
+_WRONG_OUTPUTS = "every layer is right, and the outputs of a run are not"
+
+
+def selftest_declaration(program: Program) -> str:
+    """For MODEL.h."""
+    name = c_identifier(program.name)
+    upper = name.upper()
+    about = comment(
+        "Runs the network on an input of its own and compares. Returns 0 if every bit is the expected one; the number "
+        f"of the first layer that made something else, 1 to {upper}_LAYERS, whose name is "
+        f"{name}_selftest_names[number - 1]; {upper}_LAYERS + 1 if {_WRONG_OUTPUTS}; -1 if the arena is NULL or not "
+        f"aligned. It uses the arena, and must not run twice at the same time. In {name}_selftest.c; linked only if "
+        "used."
+    )
+    return f"""
+{about}
+#define {upper}_LAYERS {len(program.steps)}
+int {name}_selftest(void *arena);
+extern const char *const {name}_selftest_names[{upper}_LAYERS + 1];
+"""
+
+
+def network_symbol(program: Program) -> str:
+    """For MODEL.c: its tables, to whoever watches the steps."""
+    return f"""
+/* For the self-test. */
+extern const cortado_network_t {c_identifier(program.name)}__network;
+const cortado_network_t {c_identifier(program.name)}__network = {{
+    &program, stages, sizeof stages / sizeof stages[0]
+}};
+"""
+
+
+def selftest_files(planned: Planned, values: Mapping[str, ArrayType]) -> dict[str, str]:
+    """The file, by `values`: those of the reference for one input, by their names in the lowered graph."""
+    name = c_identifier(planned.program.name)
+    return {f"{name}_selftest.c": _Selftest(planned, values).text()}
+
+
+def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[tuple[int, int]]:
+    """For each step the CRC-32 of what its calls leave behind, and the row of an image from which on it counts."""
+    found = []
+    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
+        for step, rows in zip(stage.steps, run.rows, strict=True):
+            pieces, first = _rows_made(planned, step, rows, values)
+            found.append((zlib.crc32(b"".join(pieces)), first))
+    return found
+
+
+def _rows_made(planned: Planned, step: Step, rows: int, values: Mapping[str, ArrayType]) -> tuple[Sequence[bytes], int]:
+    """The bytes that count of each image, and from which row of it on they do."""
+    if step.kind is Walk.PUSHED:
+        return [], 0
+    data = np.ascontiguousarray(values[step.name]).tobytes()
+    stream = planned.program.stream
+    if stream is not None:  # what came before the window's first row is no row of its tensor
+        offset = stream.offsets[step.name]
+        first = max(-offset, 0)
+        return [data[(first + offset) * step.row_bytes : (rows + offset) * step.row_bytes]], first
+    size = step.image_bytes
+    images = [data[start : start + size] for start in range(0, size * step.images, size)]
+    if step.kind is Walk.ACCUMULATE:  # the only row, when the last has been added
+        return images, rows - 1
+    return [image[: rows * step.row_bytes] for image in images], 0
+
+
+@dataclass(frozen=True)
+class _Selftest:
+    planned: Planned
+    values: Mapping[str, ArrayType]
+
+    @property
+    def program(self) -> Program:
+        return self.planned.program
+
+    @property
+    def name(self) -> str:
+        return c_identifier(self.program.name)
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
+
+    def text(self) -> str:
+        longest = max((len(stage.steps) for stage in self.program.stages), default=1)
+        widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
+        stream = self.program.stream is not None
+        return f"""{banner(self.program, "an input, what every layer must make of it, and the function that compares")}
+#include "{self.name}.h"
+
+#include <string.h>
+
+#include "cortado_selftest.h"
+{'#include "cortado_stream.h"' + chr(10) if stream else ""}#include "{self.name}_data.h"
+
+extern const cortado_network_t {self.name}__network;
+
+{self._arrays()}
+/* By layer: the CRC-32 of its output rows, and the first of them that counts. */
+static const cortado_digest_t expected[] = {{
+{self._digests()}
+}};
+
+const char *const {self.name}_selftest_names[{self.upper}_LAYERS + 1] = {{
+{self._names()}
+}};
+
+/* Every layer, watched. */
+static int first_wrong_layer(uint8_t *arena)
+{{
+    static {"cortado_stream_state_t" if stream else "cortado_state_t"} state[{longest}]; /* of the longest stage */
+    static const int8_t *rows[{max(widest, 1)}]; /* of the widest step */
+    static cortado_step_t steps[{longest}];
+    static cortado_watched_t watched[{longest}];
+    static cortado_selftest_t test = {{.steps = steps, .watched = watched}};
+    const cortado_network_t *network = &{self.name}__network;
+{self._given()}    for (uint32_t i = 0; i < network->stage_count; i++) {{
+        cortado_selftest_watch(&test, network, i, expected);
+{self._run_stage()}
+        const int wrong = cortado_selftest_differs(&test, &network->stages[i], expected);
+        if (wrong != 0) {{
+            return wrong;
+        }}
+    }}
+    return 0;
+}}
+
+{self._outputs_wrong()}
+int {self.name}_selftest(void *arena)
+{{
+    if ({bad_arena(self.upper)}) {{
+        return -1;
+    }}
+    const int layer = first_wrong_layer(arena);
+    if (layer != 0) {{
+        return layer;
+    }}
+{self._run()}    return outputs_wrong(arena) ? {self.upper}_LAYERS + 1 : 0;
+}}
+"""
+
+    # ---- data -------------------------------------------------------------------------------------------------------
+
+    def _bytes(self, tensor: Tensor) -> ArrayType:
+        return np.frombuffer(np.ascontiguousarray(self.values[tensor.node]).tobytes(), dtype=np.uint8)
+
+    def _arrays(self) -> str:
+        groups = (("input", self.program.inputs), ("output", self.program.outputs))
+        return "\n".join(
+            f"static const uint8_t {kind}{number}[] CORTADO_WEIGHTS = {{\n{numbers_text(self._bytes(tensor))}\n}};\n"
+            for kind, group in groups
+            for number, tensor in enumerate(group)
+        )
+
+    def _digests(self) -> str:
+        rows = digests(self.planned, self.values) or [(0, 0)]
+        return "\n".join(f"    {{{crc:#010x}u, {first}u}}," for crc, first in rows)
+
+    def _names(self) -> str:
+        names = [f"{step.name} ({title(step)})" for step in self.program.steps]
+        return "\n".join(f"    {c_string(name)}," for name in (*names, _WRONG_OUTPUTS))
+
+    # ---- code -------------------------------------------------------------------------------------------------------
+
+    def _fill(self, indent: str) -> str:
+        lines = [f"memcpy({self.name}_input(arena, {i}), input{i}, sizeof input{i});" for i in range(self._inputs)]
+        if self.program.state:
+            lines.insert(0, f"{self.name}_reset(arena);")
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+    @property
+    def _inputs(self) -> int:
+        return len(self.program.inputs)
+
+    def _given(self) -> str:
+        """What is done before the first stage."""
+        if self.program.pushed is not None:
+            return ""
+        return self._fill("    ")
+
+    def _run_stage(self) -> str:
+        whole = "        cortado_run_stage(&test.program, &test.stage, i, arena, state, rows);"
+        if self.program.pushed is None:
+            return whole
+        if self.program.stream is not None:
+            return self._pushed("cortado_reset_stream", "cortado_push_stream", ", arena, state", "        ")
+        first = self._pushed("cortado_reset_stage", "cortado_push_row", ", 0, arena, state", "            ")
+        return f"""        if (i == 0) {{
+{first}
+        }} else {{
+    {whole}
+        }}"""
+
+    def _pushed(self, reset: str, push: str, arguments: str, indent: str) -> str:
+        """The stage that takes the rows."""
+        return "\n".join(
+            indent + line
+            for line in (
+                f"{reset}(&test.program, &test.stage{arguments});",
+                f"for (uint32_t r = 0; r < sizeof input0 / {self.upper}_ROW_BYTES; r++) {{",
+                f"    memcpy(arena + steps[0].out_offset + state[0].out_slot * {self.upper}_ROW_BYTES,",
+                f"           input0 + r * {self.upper}_ROW_BYTES, {self.upper}_ROW_BYTES);",
+                f"    (void){push}(&test.program, &test.stage{arguments}, rows);",
+                "}",
+            )
+        )
+
+    def _outputs_wrong(self) -> str:
+        tests = [
+            f"memcmp({self.name}_output(arena, {i}), output{i}, sizeof output{i}) != 0"
+            for i in range(len(self.program.outputs))
+        ]
+        joined = "\n        || ".join(tests)
+        return f"static int outputs_wrong(const void *arena)\n{{\n    return {joined};\n}}\n"
+
+    def _run(self) -> str:
+        """The same once more, as firmware does it."""
+        name, upper = self.name, self.upper
+        if self.program.pushed is None:
+            return self._fill("    ") + f"    (void){name}_run(arena);\n"
+        rows = f"{upper}_ROWS" if self.program.stream is None else f"{upper}_FIRST_ROWS"
+        return f"""    {name}_reset(arena);
+    for (uint32_t r = 0; r < {rows}; r++) {{
+        memcpy({name}_row(arena), input0 + r * {upper}_ROW_BYTES, {upper}_ROW_BYTES);
+        (void){name}_push(arena);
+    }}
+"""

@@ -1,0 +1,159 @@
+"""What goes into a package, whatever the system: the bundle's files, and the example that runs the self-tests."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from cortado import __version__
+from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig
+
+LICENSE = "LICENSE"
+SPDX = "Apache-2.0"
+_SOURCES = (".c", ".S")
+
+
+@dataclass(frozen=True)
+class Content:
+    """One or several models with the kernels they share."""
+
+    name: str  # of the package: a C identifier
+    models: tuple[str, ...]  # C identifiers
+    target: str  # for people: cortex-m4
+    cores: tuple[str, ...]  # in Arm's spelling: Cortex-M4
+    flags: tuple[str, ...]  # of the core, for gcc
+    bundle: Mapping[str, str]  # the bundle's files; what isn't C is left out
+
+    @classmethod
+    def of(cls, models: Sequence[str], target: CortexMTargetConfig, bundle: Mapping[str, str]) -> "Content":
+        """A package with the first model's name."""
+        cores = [core for core in CortexM if target.cpu in (core, CortexM.ANY) and core is not CortexM.ANY]
+        return cls(
+            name=models[0],
+            models=tuple(models),
+            target=str(target),
+            cores=tuple(_arms_name(core) for core in cores),
+            flags=() if target.cpu is CortexM.ANY else target.compiler_flags(),
+            bundle=bundle,
+        )
+
+    @property
+    def version(self) -> str:
+        return __version__
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the sources are compiled with, beside the core's flags."""
+        return BUNDLE_FLAGS
+
+    @property
+    def about(self) -> str:
+        """One sentence."""
+        return f"{' and '.join(self.models)} in int8 for {self.target}, compiled ahead of time by Cortado"
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Sources and headers, as the bundle has them."""
+        return {name: text for name, text in self.bundle.items() if PurePosixPath(name).suffix in (*_SOURCES, ".h")}
+
+    @property
+    def flat(self) -> dict[str, str]:
+        """The same in one folder, for systems that know one include path."""
+        return {PurePosixPath(name).name: text for name, text in self.files.items()}
+
+    @property
+    def sources(self) -> list[str]:
+        return [name for name in self.files if PurePosixPath(name).suffix in _SOURCES]
+
+    @property
+    def flat_sources(self) -> list[str]:
+        return [name for name in self.flat if PurePosixPath(name).suffix in _SOURCES]
+
+    @property
+    def headers(self) -> list[str]:
+        """Those that firmware includes."""
+        return [f"{model}.h" for model in self.models]
+
+    @property
+    def license(self) -> str:
+        return self.bundle[LICENSE]
+
+
+def _arms_name(core: CortexM) -> str:
+    """cortex-m0plus as Arm spells it: Cortex-M0+."""
+    return "Cortex-" + core.value.removeprefix("cortex-").replace("plus", "+").upper()
+
+
+def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
+    return {f"{folder}/{name}": text for name, text in files.items()}
+
+
+def lines(texts: Iterable[str], indent: str = "  ") -> str:
+    return "\n".join(indent + text for text in texts)
+
+
+# ---- the example --------------------------------------------------------------------------------------------------
+
+
+def arena(content: Content) -> str:
+    """One arena, as large as the largest model's: they run one after the other."""
+    members = lines((f"uint8_t {model}[{model.upper()}_ARENA_BYTES];" for model in content.models), "    ")
+    aligned = f"__attribute__((aligned({content.models[0].upper()}_ARENA_ALIGN)))"
+    return f"/* One after the other, the models share it. */\nstatic union {{\n{members}\n}} {aligned} arena;"
+
+
+def example(content: Content, include: str, start: str, say: str, end: str) -> str:
+    """A C program that runs the self-test of every model; `say` prints as printf does."""
+    includes = "\n".join(f'#include "{header}"' for header in content.headers)
+    calls = "\n".join(
+        f'    wrong += report("{model}", {model}_selftest(&arena), {model}_selftest_names);' for model in content.models
+    )
+    return f"""/* Runs every model on an input of its own and compares every layer, bit for bit: first of all on a new board.
+ * Then give them inputs of yours: {content.headers[0]} says how. */
+#include {include}
+#include <stdint.h>
+
+{includes}
+
+{arena(content)}
+
+static int report(const char *model, int layer, const char *const *names)
+{{
+    if (layer == 0) {{
+        {say}("%s: every bit as expected\\n", model);
+        return 0;
+    }}
+    {say}("%s: wrong from layer %d on: %s\\n", model, layer, layer > 0 ? names[layer - 1] : "the arena");
+    return 1;
+}}
+
+int main(void)
+{{
+    int wrong = 0;
+{start}{calls}
+{end}}}
+"""
+
+
+def _core(content: Content) -> str:
+    if not content.flags:
+        return "They run on any Cortex-M."
+    return f"They need a {' or '.join(content.cores)}, as in `{' '.join(content.flags)}`."
+
+
+def readme(content: Content, title: str, use: str) -> str:
+    """README.md of a package."""
+    functions = ", ".join(f"`{model}_run`" for model in content.models)
+    return f"""# {content.name} for {title}
+
+{content.about[0].upper() + content.about[1:]} {content.version}.
+
+{use.strip()}
+
+{functions}: the headers say what goes in and comes out, and how much memory each takes.
+
+The sources were measured with `{" ".join(content.options)}`. Other optimization gives
+the same bits at another speed, but keep `-fno-tree-vectorize` on cores with MVE: gcc 12 miscompiles loops there.
+{_core(content)}
+
+Code: {SPDX} (LICENSE). The numbers in the `_data.c` files are the models' own.
+"""

@@ -1,0 +1,45 @@
+"""PlatformIO: a library with library.json, its files in one folder."""
+
+import json
+
+from cortado.emit.packages.arduino import sketch
+from cortado.emit.packages.content import SPDX, Content, below, readme
+
+_USE = """
+Copy this folder into `lib/` of your project, or name it in `platformio.ini`:
+
+    lib_deps = symlink:///path/to/{name}
+
+The flags below are in `library.json`. `examples/selftest` is a project that runs the self-test on an Arduino core;
+choose a board with the core that the models were compiled for in its `platformio.ini`.
+"""
+
+
+def platformio(content: Content) -> dict[str, str]:
+    manifest = {
+        "name": content.name,
+        "version": content.version,
+        "description": content.about,
+        "keywords": ["machine learning", "int8", "cortex-m"],
+        "license": SPDX,
+        "frameworks": "*",
+        "platforms": "*",
+        "headers": content.headers,
+        "build": {"srcDir": "src", "includeDir": "src", "flags": list(content.options)},
+        "examples": [{"name": "selftest", "base": "examples/selftest", "files": ["platformio.ini", "src/main.cpp"]}],
+    }
+    project = f"""[env:selftest]
+; the board is yours to choose: one with the core that the models were compiled for, {content.target}
+platform = ststm32
+board = nucleo_l476rg
+framework = arduino
+lib_deps = symlink://../..
+monitor_speed = 115200
+"""
+    return {
+        "library.json": json.dumps(manifest, indent=2) + "\n",
+        "README.md": readme(content, "PlatformIO", _USE.format(name=content.name)),
+        "LICENSE": content.license,
+        **below("src", content.flat),
+        **below("examples/selftest", {"platformio.ini": project, "src/main.cpp": sketch(content)}),
+    }

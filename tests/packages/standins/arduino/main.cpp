@@ -1,0 +1,9 @@
+#include <Arduino.h>
+
+StandInSerial Serial;
+
+int main() {
+    setup();
+    loop();
+    return 0;
+}

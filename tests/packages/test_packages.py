@@ -1,0 +1,251 @@
+"""Packages of the build systems of firmware projects: built by each system's documented rules, and run."""
+
+import json
+import re
+import subprocess
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch import nn
+
+import cortado
+from cortado.options import PackageKind
+from helpers.packages import BOARD, CORE, STANDINS, compile_and_link, configure_and_build, say
+
+PASSES = "gadget: every bit as expected"
+
+
+def small() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, groups=8), nn.Flatten(), nn.Linear(8 * 36, 4)
+    )
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with all packages."""
+    folder = tmp_path_factory.mktemp("packages") / "gadget"
+    inputs = torch.randn(8, 3, 8, 8)
+    compiled = cortado.compile(
+        small(),
+        (inputs[:1],),
+        target="cortex-m4",
+        calibration=inputs,
+        name="gadget",
+        options=cortado.Options(package=tuple(PackageKind)),
+    )
+    compiled.save(folder)
+    return folder
+
+
+def test_each_has_its_folder_a_readme_and_the_license(packages: Path) -> None:
+    for kind in PackageKind:
+        root = packages / kind.value / ("gadget" if kind is PackageKind.ARDUINO else "")
+        text = (root / "README.md").read_text()
+        assert text.startswith("# gadget for ")
+        assert "cortex-m4" in text
+        assert kind is PackageKind.CMSIS_PACK or (root / "LICENSE").is_file()
+
+
+def test_the_compiled_model_still_runs(packages: Path) -> None:
+    """The files of the packages are no part of the bundle's own build."""
+    artifact = cortado.load(packages)
+    assert artifact.run([artifact.example()], on="host").bit_exact
+
+
+@pytest.mark.qemu
+def test_cmake(packages: Path, tmp_path: Path) -> None:
+    program = configure_and_build(
+        packages / "cmake" / "example",
+        tmp_path,
+        "gadget_example",
+        CMAKE_C_FLAGS=" ".join(CORE),
+        CMAKE_ASM_FLAGS=" ".join(CORE),
+        CMAKE_EXE_LINKER_FLAGS=f"--specs=rdimon.specs -T {BOARD / 'board.ld'} {compile_start(tmp_path)}",
+    )
+    assert PASSES in say(program)
+
+
+@pytest.mark.qemu
+def test_cmake_installed(packages: Path, tmp_path: Path) -> None:
+    """find_package() after an install, from another folder."""
+    build, prefix, app = tmp_path / "build", tmp_path / "prefix", tmp_path / "app"
+    flags = {"CMAKE_C_FLAGS": " ".join(CORE), "CMAKE_ASM_FLAGS": " ".join(CORE)}
+    configure_and_build(packages / "cmake", build, "libgadget.a", **flags)
+    subprocess.run(["cmake", "--install", build, "--prefix", prefix], check=True, capture_output=True)
+    app.mkdir()
+    (app / "main.c").write_text((packages / "cmake" / "example" / "main.c").read_text())
+    (app / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(app C)\nfind_package(gadget REQUIRED)\n"
+        f"add_executable(app main.c {BOARD / 'start.c'})\ntarget_link_libraries(app gadget::gadget)\n"
+        f"target_link_options(app PRIVATE --specs=rdimon.specs -T {BOARD / 'board.ld'})\n"
+    )
+    program = configure_and_build(
+        app, tmp_path / "app-build", "app", CMAKE_PREFIX_PATH=str(prefix), CMAKE_FIND_ROOT_PATH=str(prefix), **flags
+    )
+    assert PASSES in say(program)
+
+
+@pytest.mark.qemu
+def test_zephyr(packages: Path, tmp_path: Path) -> None:
+    """The core's flags reach the library by zephyr_interface alone."""
+    program = configure_and_build(
+        packages / "zephyr" / "samples" / "selftest",
+        tmp_path,
+        "zephyr.elf",
+        Zephyr_DIR=str(STANDINS / "zephyr" / "cmake"),
+        ZEPHYR_EXTRA_MODULES=str(packages / "zephyr"),
+        STANDIN_BOARD=str(BOARD),
+        STANDIN_CORE_FLAGS=";".join(CORE),
+    )
+    said = say(program)
+    assert PASSES in said
+    expected = re.findall(r'- "(.*)"', (packages / "zephyr" / "samples" / "selftest" / "sample.yaml").read_text())
+    assert expected == [PASSES]  # what Zephyr's test runner looks for
+
+
+def test_zephyrs_manifest_has_the_keys_that_zephyr_knows(packages: Path) -> None:
+    text = (packages / "zephyr" / "zephyr" / "module.yml").read_text()
+    keys = re.findall(r"^( *)(\w+):(?: (\S+))?$", text, re.MULTILINE)
+    assert [(indent, key) for indent, key, _ in keys] == [
+        ("", "name"),
+        ("", "build"),
+        ("  ", "cmake"),
+        ("  ", "kconfig"),
+    ]
+    assert (packages / "zephyr" / dict((key, value) for _, key, value in keys)["kconfig"]).is_file()
+
+
+@pytest.mark.qemu
+def test_pico(packages: Path, tmp_path: Path) -> None:
+    program = configure_and_build(
+        packages / "pico" / "example",
+        tmp_path,
+        "gadget_example",
+        PICO_SDK_PATH=str(STANDINS / "pico"),
+        STANDIN_BOARD=str(BOARD),
+        STANDIN_CORE_FLAGS=" ".join(CORE),
+    )
+    assert PASSES in say(program)
+
+
+def test_without_the_pico_sdk_an_error_says_what_is_missing(packages: Path, tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        configure_and_build(packages / "pico" / "example", tmp_path, "gadget_example", PICO_SDK_PATH="/nowhere")
+    assert "give its folder with -DPICO_SDK_PATH=" in " ".join(error.value.stderr.split())
+
+
+def properties(library: Path) -> dict[str, str]:
+    text = (library / "library.properties").read_text()
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_arduinos_manifest_follows_the_library_specification(packages: Path) -> None:
+    """https://arduino.github.io/arduino-cli/latest/library-specification/"""
+    found = properties(packages / "arduino" / "gadget")
+    required = {"name", "version", "author", "maintainer", "sentence", "paragraph", "category", "url", "architectures"}
+    assert required <= set(found)
+    assert set(found) <= required | {"depends", "dot_a_linkage", "includes", "precompiled", "ldflags"}
+    assert re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9 _.-]{0,62}", found["name"])
+    assert not found["name"].lower().startswith("arduino")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", found["version"])
+    assert found["category"] in (
+        "Display", "Communication", "Signal Input/Output", "Sensors", "Device Control", "Timing", "Data Storage",
+        "Data Processing", "Other",
+    )  # fmt: skip
+    assert found["sentence"].endswith(".")
+    assert all(found[key] for key in required)
+
+
+@pytest.mark.qemu
+def test_arduino(packages: Path, tmp_path: Path) -> None:
+    """Every source below src/, with one include path and flags of Arduino's; the sketch as C++ behind Arduino.h."""
+    library = packages / "arduino" / "gadget"
+    assert [path for path in (library / "src").iterdir() if path.is_dir()] == []
+    for header in properties(library)["includes"].split(","):
+        assert (library / "src" / header).is_file()
+    (sketch,) = library.glob("examples/*/*.ino")
+    assert sketch.stem == sketch.parent.name
+    main = tmp_path / "sketch.cpp"
+    main.write_text(f'#include <Arduino.h>\n#line 1 "{sketch}"\n{sketch.read_text()}')
+    sources = [*(library / "src").glob("*.[cS]"), main, STANDINS / "arduino" / "main.cpp"]
+    flags = ["-Os", "-w", "-ffunction-sections", "-fdata-sections", "-fno-exceptions", "-fno-rtti"]
+    program = compile_and_link(sources, [library / "src", STANDINS / "arduino"], flags, tmp_path)
+    assert PASSES in say(program)
+
+
+@pytest.mark.qemu
+def test_platformio(packages: Path, tmp_path: Path) -> None:
+    """What library.json says: sources of srcDir, includes of includeDir, flags."""
+    library = packages / "platformio"
+    manifest = json.loads((library / "library.json").read_text())
+    assert {"name", "version"} <= set(manifest)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", manifest["version"])
+    assert len(manifest["name"]) <= 50
+    build, (shown,) = manifest["build"], manifest["examples"]
+    assert set(build) <= {"flags", "unflags", "includeDir", "srcDir", "srcFilter", "extraScript", "libArchive"}
+    assert all((library / shown["base"] / name).is_file() for name in shown["files"])
+    assert "symlink://../.." in (library / shown["base"] / "platformio.ini").read_text()
+    for header in manifest["headers"]:
+        assert (library / build["includeDir"] / header).is_file()
+    sources = [
+        *(library / build["srcDir"]).rglob("*.[cS]"),
+        library / shown["base"] / "src" / "main.cpp",
+        STANDINS / "arduino" / "main.cpp",
+    ]
+    program = compile_and_link(sources, [library / build["includeDir"], STANDINS / "arduino"], build["flags"], tmp_path)
+    assert PASSES in say(program)
+
+
+def component_files(pack: Path) -> tuple[Sequence[Path], Sequence[Path]]:
+    """Sources and include folders of the component that the description names."""
+    (description,) = pack.glob("*.pdsc")
+    root = ElementTree.parse(description).getroot()
+    assert description.name == f"{root.findtext('vendor')}.{root.findtext('name')}.pdsc"
+    assert {child.tag for child in root} >= {"vendor", "name", "description", "url", "releases"}
+    (component,) = root.iter("component")
+    assert component.get("condition") in {condition.get("id") for condition in root.iter("condition")}
+    assert [one.get("Dcore") for one in root.iter("accept")] == ["Cortex-M4"]
+    files = list(component.iter("file"))
+    assert all((pack / file.attrib["name"]).exists() for file in files)
+    sources = [pack / file.attrib["name"] for file in files if file.get("category", "").startswith("source")]
+    includes = [pack / file.attrib["name"] for file in files if file.get("category") == "include"]
+    return sources, includes
+
+
+@pytest.mark.qemu
+def test_cmsis_pack(packages: Path, tmp_path: Path) -> None:
+    """The archive, unpacked: what the description's component names is what is built."""
+    (archive,) = (packages / "cmsis-pack").glob("*.pack")
+    assert archive.name == f"Cortado.gadget.{cortado.__version__}.pack"
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(tmp_path / "pack")
+    sources, includes = component_files(tmp_path / "pack")
+    program = compile_and_link(sources, includes, ["-O2", "-Wall", "-Werror"], tmp_path)
+    assert PASSES in say(program)
+
+
+@pytest.mark.qemu
+def test_a_wrong_weight_is_found_on_the_board(packages: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(next((packages / "cmsis-pack").glob("*.pack"))) as packed:
+        packed.extractall(tmp_path / "pack")
+    sources, includes = component_files(tmp_path / "pack")
+    data = tmp_path / "pack" / "gadget_data.c"
+    found = re.search(r"int8_t [^;{]*\{\s*(-?\d+)", data.read_text())
+    assert found is not None
+    first = slice(found.start(1), found.end(1))
+    text = data.read_text()
+    data.write_text(text[: first.start] + str(int(found[1]) ^ 64) + text[first.stop :])
+    assert "gadget: wrong from layer" in say(compile_and_link(sources, includes, ["-O2"], tmp_path))
+
+
+def compile_start(folder: Path) -> Path:
+    """The vector table as an object, for a program that knows of no board."""
+    target = folder / "start.o"
+    subprocess.run(["arm-none-eabi-gcc", *CORE, "-c", BOARD / "start.c", "-o", target], check=True)
+    return target
