@@ -1,11 +1,15 @@
 """LSTM, GRU and RNN: in integers, close to torch's own layers, bit-exact in C on every core."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from cortado import api
@@ -15,7 +19,9 @@ from cortado.ir.op import Array, Call, shaped_call
 from cortado.ops._recurrent import sigmoid, sigmoid_table, tanh
 from cortado.ops.gru import GRU
 from cortado.ops.lstm import LSTM
+from cortado.ops.rnn import RNN
 from cortado.plan.lowered import reference_outputs
+from helpers import cases
 from helpers.paths import ROOT
 from helpers.single import decibels, tensors
 
@@ -134,6 +140,24 @@ def test_on_boards(name: str, target: str, tmp_path: Path) -> None:
     _, batches, compiled = compiled_model(name, target)
     samples = [[value.numpy() for value in batch] for batch in batches[:2]]
     assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
+
+
+@pytest.mark.qemu
+def test_vector_instructions_equal_the_reference() -> None:
+    """Layers such as no calibration gives: shifts to the left, saturated gates, every kind of start and cell."""
+    each = (operator.samples() for operator in (RNN, GRU, LSTM) if operator.samples is not None)
+    target = from_target_string("cortex-m55")
+
+    @settings(max_examples=2)
+    @given(batch=st.tuples(*(st.lists(samples, min_size=6, max_size=6) for samples in each)))
+    def check(batch: tuple[list[dict[str, Any]], ...]) -> None:
+        work = [(operator, case) for operator, given in zip((RNN, GRU, LSTM), batch, strict=True) for case in given]
+        with tempfile.TemporaryDirectory() as folder:
+            found = cases.run_cases(work, target, target.machine.value, Path(folder))
+        for got, want, case in zip(found, cases.references(work), work, strict=True):
+            assert np.array_equal(got, want.numpy()), case
+
+    check()
 
 
 @pytest.mark.host

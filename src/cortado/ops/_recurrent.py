@@ -235,7 +235,7 @@ def start_q(lowering: Lowering) -> list[QParams]:
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
-_PRODUCTS = {Core.PORTABLE: ("products_s8.c",), Core.MVE: ("products_s8__mve.S",)}
+_SHARED = ("cortado_sigmoid.c", "cortado_scratch.c")
 _BY_LINEAR_LAYERS = ("products_s8__scalar_dsp.c", *LINEAR_GROUP)
 
 
@@ -251,8 +251,20 @@ def _stream(path: Path, gates: int, core: Core) -> Array:
         return moved.reshape(blocks * gates * together, -1)
 
     weights, *tables = (ordered(data) for data in (path.weight, path.bias, path.multiplier, path.shift))
-    stream = packing.pack_group_stream(weights, np.concatenate(tables, axis=1), core)
+    if core is Core.MVE:
+        stream = packing.pack_recurrent_mve(weights, *tables)
+    else:
+        stream = packing.pack_group_stream(weights, np.concatenate(tables, axis=1), core)
     return Array(stream, packed=tuple(path.weight.shape))
+
+
+def _called(name: str, core: Core) -> tuple[str, tuple[Function, ...], tuple[str, ...]]:
+    """A layer's C function, the one it is given for its products, and their files."""
+    if core is Core.MVE:  # whole steps with vector instructions
+        return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
+    ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
+    products = ("products_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
+    return f"cortado_{name}_s8", (Function(f"cortado_products_s8{ending}"),), (f"{name}_s8.c", *products)
 
 
 def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, **more: int) -> Kernel:
@@ -262,11 +274,10 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
     rows = 2 if more.get("gives_cells") else 1 if start else 0
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
-    products = Function(f"cortado_products_s8{'__' if SUFFIX[core] else ''}{SUFFIX[core]}")
-    operands = (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, products)
+    function, products, sources = _called(name, core)
     return Kernel(
-        call=CCall(f"cortado_{name}_s8", operands),
-        sources=(f"{name}_s8.c", *_PRODUCTS.get(core, _BY_LINEAR_LAYERS), "cortado_sigmoid.c", "cortado_scratch.c"),
+        call=CCall(function, (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, *products)),
+        sources=(*sources, *_SHARED),
         struct="cortado_recurrent_t",
         fields={
             "in_c": inputs,

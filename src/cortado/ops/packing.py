@@ -201,7 +201,7 @@ def _lanes(weights: NDArray[np.generic]) -> Int8:
     return np.ascontiguousarray(lanes.transpose(0, 2, 4, 1, 3).astype("<i2")).view(np.int8)
 
 
-def _joined(*parts: Int8) -> Int8:
+def _joined(*parts: NDArray[np.generic]) -> Int8:
     """The parts of each group of channels behind one another."""
     return np.ascontiguousarray(np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)).reshape(-1)
 
@@ -268,19 +268,31 @@ def group_channels(core: Core) -> int:
 
 
 def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) -> Int8:
-    """The stream of linear_group_s8__scalar_dsp.S, products_s8.c or products_s8__mve.S: [out_c, in_c] weights, a few
-    channels at a time, and behind them the row of `tables` of each."""
+    """The stream of linear_group_s8__scalar_dsp.S or products_s8.c: [out_c, in_c] weights, a few channels at a time,
+    and behind them the row of `tables` of each."""
     together = group_channels(core)
     flat = _pad(weights, 0, together)
-    block = {Core.DSP: 4, Core.MVE: 16}.get(core)
-    if block is not None:  # so many products of each channel in turn
-        flat = _pad(flat, 1, block).reshape(-1, together, -(-weights.shape[1] // block), block).transpose(0, 2, 1, 3)
+    if core is Core.DSP:  # four products of each channel in turn
+        flat = _by_blocks(flat, together, 4)
     elif core is not Core.SMALL:
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
     tables = _pad(tables.astype(np.int64), 0, together)
     groups = len(tables) // together
     parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+
+
+def _by_blocks(weights: NDArray[np.generic], together: int, size: int) -> NDArray[np.generic]:
+    """`size` products of each of the channels of a group in turn, the last ones padded with zeros."""
+    padded = _pad(weights, 1, size)
+    return padded.reshape(-1, together, padded.shape[1] // size, size).transpose(0, 2, 1, 3)
+
+
+def pack_recurrent_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """A stream of recurrent_units_s8__mve.h: [rows, in_c] weights, four rows each."""
+    products = _by_blocks(weights, 4, 16)
+    biases, *factors = (_bytes(table).reshape(len(products), -1) for table in (bias, multiplier, shift))
+    return _joined(biases, products, *factors)
 
 
 def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:

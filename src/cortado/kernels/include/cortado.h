@@ -269,7 +269,7 @@ typedef struct {
     int32_t relu;                        /* RNN */
     int32_t together;                    /* rows of weights whose products are computed together: 3 or 4 */
     const int8_t *zero;                  /* [units] codes of 0 */
-    const int8_t *weights_x, *weights_h; /* streams for `products` */
+    const int8_t *weights_x, *weights_h; /* streams in the kernel's order */
 } cortado_recurrent_t;
 
 /* Adds n > 0 products of each row to its sum; returns the weights behind them. Each reads a stream of its own;
@@ -279,7 +279,6 @@ typedef const int8_t *(*cortado_products_t)(const int8_t *x, const int8_t *weigh
 const int8_t *cortado_products_s8(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
 const int8_t *cortado_products_s8__scalar(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
 const int8_t *cortado_products_s8__dsp(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
-const int8_t *cortado_products_s8__mve(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
 
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
                      int8_t *out, void *scratch, cortado_products_t products);
@@ -287,6 +286,14 @@ void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t
                     cortado_products_t products);
 void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
                     cortado_products_t products);
+/* Streams of their own, four rows together. */
+void cortado_lstm_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
+                          const int8_t *start_cells, int8_t *out, void *scratch);
+void cortado_gru_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out,
+                         void *scratch);
+void cortado_rnn_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out,
+                         void *scratch);
+/* Of either. */
 int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);

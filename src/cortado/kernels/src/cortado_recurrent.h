@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What LSTM, GRU and RNN layers share: gates, their functions, and the loop over the steps. Internal.
+ * What a step of LSTM, GRU and RNN layers shares: gates and their functions. Internal.
  *
  * Gates are computed a few units at a time, of these gate after gate; `weights_x` and `weights_h` are streams in that
  * order. For each group of rows: its products, as the variant of cortado_products_s8 reads them, then
@@ -10,13 +10,10 @@
 #ifndef CORTADO_RECURRENT_H
 #define CORTADO_RECURRENT_H
 
-#include "cortado.h"
-#include "cortado_math.h"
+#include "cortado_sequences.h"
 #include "cortado_sigmoid.h"
 
 #define CORTADO_ROWS 4 /* of a group, at most */
-
-static inline int32_t cortado_sat16(int32_t v) { return cortado_clamp(v, -32768, 32767); }
 
 /* sigmoid(v / 2048) with 23 fractional bits, -32768 <= v <= 32767. */
 static inline int32_t cortado_interpolate(int32_t v)
@@ -59,38 +56,6 @@ static CORTADO_ONCE const int8_t *cortado_path(const cortado_recurrent_t *L, con
                                   cortado_stream_word(stream + 8));
     }
     return stream;
-}
-
-static inline int8_t cortado_hidden(const cortado_recurrent_t *L, int32_t v)
-{
-    return (int8_t)cortado_clamp(cortado_requant(v, L->out_multiplier, L->out_shift) + L->out_offset, -128, 127);
-}
-
-/* An initial state in the kernel's own steps. */
-static inline int32_t cortado_started(const cortado_recurrent_t *L, int8_t code)
-{
-    return cortado_requant(code - L->start_zero, L->start_multiplier, L->start_shift);
-}
-
-/* One step: from the input's row and the state before to the state after; `out` is none of them. */
-typedef void (*cortado_step_t)(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after,
-                               int16_t *state, int8_t *out, cortado_products_t products);
-
-/* All steps of one sequence; `before` is the state in front of the first. What a step gives is its state, or, with two
- * rows to keep that in, something else. */
-static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in, const int8_t *before, int8_t *out,
-                                 int16_t *state, int8_t *kept, cortado_step_t step, cortado_products_t products)
-{
-    const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1;
-    in += last * L->in_c;
-    out += last * L->units;
-    for (int32_t t = L->steps; t > 0; t--) {
-        int8_t *after = kept == NULL ? out : kept + (t & 1) * L->units;
-        step(L, in, before, after, state, out, products);
-        before = after;
-        in += next * L->in_c;
-        out += next * L->units;
-    }
 }
 
 #endif /* CORTADO_RECURRENT_H */

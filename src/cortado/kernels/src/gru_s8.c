@@ -35,19 +35,5 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
 void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
                     cortado_products_t products)
 {
-    int16_t *state = scratch;
-    int8_t *first = (int8_t *)(state + L->units);
-    for (int32_t s = 0; s < L->sequences; s++) {
-        for (int32_t i = 0; i < L->units; i++) {
-            state[i] = 0;
-            if (L->starts) {
-                state[i] = (int16_t)cortado_sat16(cortado_started(L, *start++));
-                first[i] = cortado_hidden(L, state[i]);
-            }
-            CORTADO_STAY_A_LOOP;
-        }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, state, NULL, step, products);
-        in += L->steps * L->in_c;
-        out += L->steps * L->units;
-    }
+    cortado_gru_sequences(L, in, start, out, scratch, step, products);
 }

@@ -52,26 +52,5 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
                      int8_t *out, void *scratch, cortado_products_t products)
 {
-    int16_t *cells = scratch;
-    int8_t *rows = (int8_t *)(cells + L->units);
-    for (int32_t s = 0; s < L->sequences; s++) {
-        for (int32_t i = 0; i < L->units; i++) {
-            cells[i] = 0;
-            if (L->starts) {
-                const int32_t cell = *start_cells++ - L->cell_zero;
-                cells[i] = (int16_t)cortado_sat16(cortado_requant(cell, L->cell_multiplier, L->cell_shift));
-            }
-            CORTADO_STAY_A_LOOP;
-        }
-        /* The step before the first one leaves its row where the first one does not write. */
-        int8_t *first = rows + (L->gives_cells ? ((L->steps + 1) & 1) * L->units : 0);
-        if (L->starts) {
-            for (int32_t i = 0; i < L->units; i++) {
-                first[i] = (int8_t)cortado_clamp(cortado_started(L, *start++) + L->out_offset, -128, 127);
-            }
-        }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, L->gives_cells ? rows : NULL, step, products);
-        in += L->steps * L->in_c;
-        out += L->steps * L->units;
-    }
+    cortado_lstm_sequences(L, in, start, start_cells, out, scratch, step, products);
 }

@@ -27,15 +27,5 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
 void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
                     cortado_products_t products)
 {
-    int8_t *first = scratch;
-    for (int32_t s = 0; s < L->sequences; s++) {
-        if (L->starts) {
-            for (int32_t i = 0; i < L->units; i++) {
-                first[i] = (int8_t)cortado_clamp(cortado_started(L, *start++) + L->out_offset, -128, 127);
-            }
-        }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, NULL, step, products);
-        in += L->steps * L->in_c;
-        out += L->steps * L->units;
-    }
+    cortado_rnn_sequences(L, in, start, out, scratch, step, products);
 }
