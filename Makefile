@@ -82,9 +82,11 @@ tools:
 	@test "$$(arm-none-eabi-gcc -print-file-name=libc.a)" != libc.a || { $(call apt,newlib,libnewlib-arm-none-eabi); }
 	$(call tool,qemu-system-arm,qemu-system-arm)
 
-# The tests build with clang as well, and the ExecuTorch adapter for a core.
+# The tests build with clang as well, the ExecuTorch adapter for a core, and look at report.html in Chromium.
 test-tools:
 	$(call tool,clang-19,clang-19 lld-19)
+	$(call tool,chromium,chromium chromium-driver)
+	$(call tool,chromedriver,chromium chromium-driver)
 	@test "$$(arm-none-eabi-g++ -print-file-name=libstdc++.a)" != libstdc++.a || \
 	  { $(call apt,the C++ library of arm-none-eabi,libstdc++-arm-none-eabi-newlib); }
 

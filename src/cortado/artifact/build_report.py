@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cortado import __version__
+from cortado.artifact.arena import arena_buffers
+from cortado.artifact.layers import layer_reports
 from cortado.artifact.report import (
     SCHEMA_VERSION,
     AlternativeReport,
@@ -13,7 +15,6 @@ from cortado.artifact.report import (
     FlashReport,
     FloatOperatorReport,
     InputRowsReport,
-    LayerReport,
     MemoryReport,
     MomentReport,
     OptionsReport,
@@ -87,7 +88,7 @@ def build_report(
         stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
-        layers=() if c is None else _layers(c.planned.program),
+        layers=() if c is None else layer_reports(c.planned.program, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
         state=tuple(_state(graph, state, None if c is None else c.planned) for state in graph.state),
@@ -165,6 +166,7 @@ def _memory(c: InC) -> MemoryReport:
         },
         single_targets=c.single_targets,
         timeline=_timeline(planned),
+        buffers=arena_buffers(planned),
     )
 
 
@@ -203,13 +205,6 @@ def _stream(planned: Planned, options: Options, delay: int) -> StreamReport | No
         state_bytes=state_bytes(planned),
         push_macs=largest,
         output_macs=output,
-    )
-
-
-def _layers(program: Program) -> tuple[LayerReport, ...]:
-    return tuple(
-        LayerReport(name=step.name, operator=step.operator, module=step.module, macs=step.macs)
-        for step in program.steps
     )
 
 

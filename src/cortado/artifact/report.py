@@ -40,6 +40,18 @@ class DType(StrEnum):
     BOOL = "bool"
 
 
+class BufferKind(StrEnum):
+    """What a buffer of the arena holds."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    STATE = "state"  # what a buffer of the model holds from call to call
+    TENSOR = "tensor"  # a layer's whole output
+    RING = "ring"  # the few rows of a layer's output that are needed at once
+    SCRATCH = "scratch"
+    COUNTERS = "counters"  # where the steps stand between two rows that are pushed
+
+
 @json_class
 class FloatOperatorReport:
     """A node that stays in float in the .pte."""
@@ -102,6 +114,22 @@ class MomentReport:
 
 
 @json_class
+class ArenaBufferReport:
+    """A buffer in the arena: where it lies, and in which moments of the timeline it lives."""
+
+    name: str = key("a layer for its output, a layer with .scratch behind it, or the node of an input")
+    kind: BufferKind = key("what it holds")
+    offset: Count = key("its first byte in the arena")
+    bytes: Count = key("its size")
+    start: Count = key("the first moment of the timeline in which it lives, counted from 0")
+    end: Count = key("one past the last moment in which it lives")
+    persists: bool = key("whether it lasts from call to call, or in a stream from row to row")
+    ring_rows: Count | None = key("rows that a ring holds; null: the tensor is whole")
+    rows: Count | None = key("rows of the whole tensor, of a ring")
+    over: tuple[str, ...] = key("buffers that live while it does and whose dead bytes it takes: it is laid over them")
+
+
+@json_class
 class MemoryReport:
     """RAM of the C bundle."""
 
@@ -114,6 +142,7 @@ class MemoryReport:
     alternatives: Mapping[Optimize, AlternativeReport] = key("what each way to optimize gives")
     single_targets: Mapping[str, Count] | None = key("the arena for each kind of core alone; null for a single core")
     timeline: tuple[MomentReport, ...] = key("RAM over time")
+    buffers: tuple[ArenaBufferReport, ...] = key("every buffer of the arena, as they are born", default=())
 
 
 @json_class
@@ -157,6 +186,15 @@ class FlashReport:
 
 
 @json_class
+class WeightScalesReport:
+    """The scales of a layer's weights, as its multipliers tell them."""
+
+    channels: Size = key("how many there are: one for each output channel, or one for all")
+    least: Scale = key("the smallest")
+    largest: Scale = key("the largest")
+
+
+@json_class
 class LayerReport:
     """One kernel of the C bundle and its work."""
 
@@ -164,6 +202,14 @@ class LayerReport:
     operator: OperatorName = key("what it computes")
     module: str = key("the module of the model that it comes from; empty if none")
     macs: Count = key("multiply-accumulates")
+    shape: tuple[Size, ...] = key("sizes of its output as they lie in memory", default=())
+    weights_bytes: Count = key("constants that it reads; layers may share some", default=0)
+    estimated_cycles: Count | None = key(
+        "by the table that schedules are chosen with; measure with profile", default=None
+    )
+    scale: Scale | None = key("of its output's codes; null where values are no codes", default=None)
+    zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes", default=None)
+    weight_scales: WeightScalesReport | None = key("the scales of its weights; null if it has none", default=None)
 
 
 @json_class
@@ -221,6 +267,71 @@ class CalibrationReport:
 
 
 @json_class
+class CyclesReport:
+    """Cycles as a model of the core has them, at zero wait states."""
+
+    low: Count = key("at least")
+    typical: Count = key("what to reckon with")
+    high: Count = key("at most")
+
+
+@json_class
+class LayerProfileReport:
+    """What a layer spends, with the row loop's work for it."""
+
+    name: NodeName = key("the layer")
+    instructions: Count = key("exactly")
+    cycles: CyclesReport = key("by the model of the core")
+
+
+@json_class
+class ProfileReport:
+    """One inference on an emulated board, as `cortado profile --save` measured it."""
+
+    board: str = key("the emulated board")
+    core: str = key("the core whose cycles these are")
+    grade: str = key("how far the model of the core is to be trusted")
+    bit_exact: bool = key("whether the outputs were the reference's")
+    instructions: Count = key("exactly")
+    cycles: CyclesReport = key("by the model of the core")
+    chip: ChipName | None = key("the chip that was named")
+    clock_hz: Size | None = key("its clock")
+    layers: tuple[LayerProfileReport, ...] = key("in the order in which they run")
+
+
+@json_class
+class LayerFidelityReport:
+    """How far a layer's output is from the float model's."""
+
+    name: NodeName = key("the layer")
+    sqnr_db: float | None = key("signal to noise; null where both are equal or the float model has no such value")
+    exact: bool = key("whether both are equal")
+
+
+@json_class
+class FidelityReport:
+    """The layers beside the float model, as `cortado validate --per-layer --save` found them."""
+
+    samples: Size = key("inputs that were run")
+    float_model: str | None = key("the float model")
+    layers: tuple[LayerFidelityReport, ...] = key("in the order in which they run")
+
+
+@json_class
+class EvaluationReport:
+    """The score on a dataset, as `cortado evaluate --save` found it; null where there is no such figure."""
+
+    samples: Size = key("samples of the dataset")
+    float_model: str | None = key("the float model")
+    accuracy: float | None = key("the part of the samples that got their class")
+    float_accuracy: float | None = key("that of the float model")
+    auc: float | None = key("area under the ROC curve")
+    float_auc: float | None = key("that of the float model")
+    sqnr_db: float | None = key("signal to noise of the outputs; null also where they are equal")
+    exact: bool = key("whether the outputs are equal to the float model's")
+
+
+@json_class
 class Report:
     """What was compiled, and what it costs. `memory`, `schedule`, `flash` and `macs` are null without a C bundle."""
 
@@ -258,6 +369,11 @@ class Report:
     )
     stream: StreamReport | None = key("rows without end, with --stream", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
+    profile: ProfileReport | None = key("time on an emulated board, once `profile --save` measured it", default=None)
+    fidelity: FidelityReport | None = key(
+        "layers beside the float model, once `validate --save` found it", default=None
+    )
+    evaluation: EvaluationReport | None = key("the score on a dataset, once `evaluate --save` found it", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 
     def to_json(self) -> dict[str, Any]:

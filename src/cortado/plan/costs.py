@@ -42,16 +42,18 @@ def costs_of(program: Program) -> Costs:
 
 def kernel_cycles(program: Program) -> int:
     """A rough cost of the kernels themselves, for weighing row calls against them."""
-    costs = costs_of(program)
-    outputs = sum(step.images * step.image_bytes for step in program.steps)
-    return int(sum(step.macs for step in program.steps) * costs.product + outputs * costs.output)
+    return int(sum(step_cycles(step, costs_of(program)) for step in program.steps))
+
+
+def step_cycles(step: Step, costs: Costs) -> float:
+    """That of one kernel, over its whole output."""
+    return step.macs * costs.product + step.images * step.image_bytes * costs.output
 
 
 def wasted_cycles(program: Program, step: Step) -> float:
     """What a pixelwise kernel does in vain because its calls' pixels are no whole tiles."""
     costs = costs_of(program)
-    work = step.macs * costs.product + step.images * step.image_bytes * costs.output
-    return waste(step, costs) * work if step.macs else 0.0
+    return waste(step, costs) * step_cycles(step, costs) if step.macs else 0.0
 
 
 def waste(step: Step, costs: Costs) -> float:

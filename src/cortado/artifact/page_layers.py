@@ -1,0 +1,152 @@
+"""The tables of report.html that go layer by layer: work and time, and quantization."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cortado.artifact.html import Cell, Markup, Table, note
+from cortado.artifact.page_arena import modules_of
+from cortado.artifact.report import LayerReport, Report, StateReport, TensorReport, WeightScalesReport
+from cortado.base.names import operator_base
+from cortado.base.numerics import INT8_MAX, INT8_MIN
+
+_ESTIMATED = (
+    "Estimated cycles are those of the table that schedules are chosen with. `cortado profile DIR --save` measures "
+    "instructions and cycles and writes them here."
+)
+
+
+def layer_table(report: Report) -> Markup:
+    """Shape, constants, products; estimated cycles until they are measured; decibels where they are known."""
+    if not report.layers:
+        return Markup("")
+    spent = {} if report.profile is None else {one.name: one for one in report.profile.layers}
+    kept = {} if report.fidelity is None else {one.name: one for one in report.fidelity.layers}
+    measured = ("instructions", "cycles") if report.profile is not None else ("estimated cycles",)
+    head = ("layer", "stage", "operator", "output", "weights, bytes", "products", *measured)
+    head += ("SQNR",) if report.fidelity is not None else ()
+    stages = () if report.schedule is None else report.schedule.stages
+    where = {name: number for number, names in enumerate(stages) for name in names}
+    cycles = {
+        layer.name: spent[layer.name].cycles.typical if layer.name in spent else layer.estimated_cycles or 0
+        for layer in report.layers
+    }
+    most, modules = max(cycles.values()) or 1, modules_of(report)
+    rows = []
+    for layer in report.layers:
+        row: list[Any] = [modules[layer.name], where.get(layer.name), operator_base(layer.operator)]
+        row += [shape_text(layer.shape), layer.weights_bytes, layer.macs]
+        if report.profile is not None:
+            row.append(spent[layer.name].instructions if layer.name in spent else None)
+        row.append(_cycles(cycles[layer.name], most))
+        if report.fidelity is not None:
+            one = kept.get(layer.name)
+            row.append("" if one is None else decibels(one.sqnr_db, exact=one.exact))
+        rows.append(row)
+    numbers = frozenset({1, *range(4, len(head))})
+    table = Table(head, rows, numbers, foot=_sums(report, len(head)), sortable=True, name="layers").markup()
+    return Markup(f"{table}\n{note(_profiled(report))}")
+
+
+def _cycles(cycles: int, most: int) -> Cell:
+    return Cell(f"{cycles:,}", cycles, share=cycles / most)
+
+
+def _sums(report: Report, columns: int) -> Sequence[Any]:
+    """Of constants what the bundle holds: layers may share them."""
+    flash, profile = report.flash, report.profile
+    row: list[Any] = ["all", None, "", "", None if flash is None else flash.weights_bytes, report.macs]
+    if profile is not None:
+        row += [profile.instructions, profile.cycles.typical]
+    else:
+        row.append(sum(layer.estimated_cycles or 0 for layer in report.layers))
+    return row + [""] * (columns - len(row))
+
+
+def _profiled(report: Report) -> str:
+    profile, fidelity = report.profile, report.fidelity
+    texts = [_ESTIMATED]
+    if profile is not None:
+        exact = "bit-exact with the reference" if profile.bit_exact else "NOT bit-exact with the reference"
+        texts = [
+            f"Instructions are exact, counted on the emulated board {profile.board}, {exact}; the sum has what runs "
+            f"before the first layer, too. Cycles are those of a model of the {profile.core} at zero wait states "
+            f"(grade {profile.grade}), {profile.cycles.low:,} to {profile.cycles.high:,} in all."
+        ]
+    if fidelity is not None:
+        count = f"{fidelity.samples:,} sample{'s' if fidelity.samples > 1 else ''}"
+        texts.append(f"SQNR: signal to noise of a layer's output beside {fidelity.float_model} in float, on {count}.")
+    else:
+        texts.append("`cortado validate DIR --per-layer --save` adds how far each layer is from the float model.")
+    return " ".join(texts)
+
+
+def decibels(value: float | None, *, exact: bool) -> Cell:
+    if exact:
+        return Cell("exact", 1000.0)
+    return Cell("") if value is None else Cell(f"{value:.1f} dB", value)
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))  # noqa: RUF001
+
+
+# ---- quantization ---------------------------------------------------------------------------------------------------
+
+
+def tensor_table(report: Report) -> Markup:
+    """What the C bundle reads and writes; of a .pte alone, what that does."""
+    rows = [
+        (
+            f"{kind} {tensor.name}",
+            str(list(tensor.model_shape)),
+            str(list(tensor.shape)),
+            tensor.dtype.value,
+            *_codes(tensor),
+        )
+        for kind, tensors in (("input", report.inputs), ("output", report.outputs))
+        for tensor in tensors
+    ]
+    rows += [
+        (f"state {one.name}", str(list(one.shape)), str(list(one.shape)), one.dtype.value, *_codes(one))
+        for one in report.state
+    ]
+    head = ("", "shape in the model", "shape here", "type", "scale", "zero point", "smallest", "largest")
+    return Table(head, rows, frozenset(range(4, 8)), name="tensors").markup()
+
+
+def quantization_table(report: Report) -> Markup:
+    modules = modules_of(report)
+    rows = [
+        (modules[layer.name], operator_base(layer.operator), *_codes(layer), *_weights(layer.weight_scales))
+        for layer in report.layers
+        if layer.scale is not None
+    ]
+    head = (
+        "layer",
+        "operator",
+        "scale",
+        "zero point",
+        "smallest",
+        "largest",
+        "weight scales",
+        "least",
+        "largest weight scale",
+    )
+    table = Table(head, rows, frozenset(range(2, 9)), sortable=True, name="quantization").markup()
+    text = "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold."
+    return Markup(f"{table}\n{note(text)}") if rows else Markup("")
+
+
+def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
+    scale, zero = value.scale, value.zero_point
+    if scale is None or zero is None:
+        return ("", "", "", "")
+    low, high = ((code - zero) * scale for code in (INT8_MIN, INT8_MAX))
+    return Cell(f"{scale:.9g}", scale), zero, Cell(f"{low:.4g}", low), Cell(f"{high:.4g}", high)
+
+
+def _weights(scales: WeightScalesReport | None) -> tuple[Any, ...]:
+    if scales is None:
+        return ("", "", "")
+    least, largest = (Cell(f"{value:.4g}", value) for value in (scales.least, scales.largest))
+    return scales.channels, least, largest
