@@ -8,21 +8,26 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Artifact",
+    "Checked",
     "Compiled",
     "CortadoError",
     "CortadoWarning",
+    "Evaluation",
     "Model",
     "Options",
     "__version__",
     "compile",
+    "evaluate",
     "load",
     "prepare",
     "prepare_qat",
 ]
 
 _HOMES = {
-    **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
+    **dict.fromkeys(("compile", "evaluate", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
     "Artifact": "artifact.opened",
+    "Checked": "artifact.checked",
+    "Evaluation": "scoring",
     "Options": "options",
     "CortadoWarning": "base.errors",
     "CortadoError": "base.errors",

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from cortado import scoring
 from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram
 from cortado.artifact.build_report import InC, build_report
@@ -45,7 +46,6 @@ from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
-from cortado.evaluate import Evaluation, evaluate
 from cortado.floats import float_inputs, float_model
 from cortado.frontend.export import (
     FloatRun,
@@ -73,6 +73,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.pushed import NO_LINES, Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import runner
+from cortado.scoring import Evaluation
 
 Tensor = torch.Tensor
 Given = Tensor | float  # an input of the model; a number is a constant of the compiled one
@@ -167,15 +168,13 @@ class Compiled:
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
-        with TemporaryDirectory(prefix="cortado-") as folder:
-            artifact = self.save(Path(folder) / self.report.prefix)
+        with _opened(self) as artifact:
             checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
             return replace(checked, nones=self.nones)
 
     def stream(self, rows: Tensor | ArrayType, on: str | None = None) -> Streamed:
         """Pushes rows of real numbers, time along the first dimension, through a stream on its emulated board."""
-        with TemporaryDirectory(prefix="cortado-") as folder:
-            artifact = self.save(Path(folder) / self.report.prefix)
+        with _opened(self) as artifact:
             return push_rows(artifact, _as_array(0, rows), on)
 
     def evaluate(
@@ -191,25 +190,19 @@ class Compiled:
         sequence: int | None = None,
         progress: Progress = lambda phase: None,
     ) -> Evaluation:
-        """Scores the C kernels on this machine against labels, the float `model`, or both.
-
-        The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or
-        what gives (input, label) pairs, such as torch's datasets and loaders. With `reconstruction` a sample's score is
-        how far the output is from the input, and labels are 0 (normal) and 1 (an anomaly). `sequence` is that of `run`.
-        """
-        with TemporaryDirectory(prefix="cortado-") as folder:
-            artifact = self.save(Path(folder) / self.report.prefix)
-            data = make_dataset(artifact, dataset, labels, limit, reconstruction=reconstruction)
-            example = float_inputs(artifact, artifact.example())
-            return evaluate(
-                artifact,
-                data,
-                floats=None if model is None else float_model(artifact, model, example),
-                top_k=top_k,
-                board_samples=board_samples,
-                sequence=sequence,
-                progress=lambda phase, done=0, total=0: progress(phase),
-            )
+        """`cortado.evaluate` of this model."""
+        return evaluate(
+            self,
+            dataset,
+            labels,
+            model=model,
+            top_k=top_k,
+            board_samples=board_samples,
+            limit=limit,
+            reconstruction=reconstruction,
+            sequence=sequence,
+            progress=progress,
+        )
 
 
 def _as_array(position: int, value: Any) -> ArrayType:
@@ -350,7 +343,7 @@ class Model:
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
             lines = self._lines(graph) if options.stream is not None else NO_LINES
-            program = program_of(self.name, graph, target, options.border, _feeding(options), lines=lines)
+            program = program_of(self.name, graph, target, options.io, _feeding(options), lines=lines)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
             single = _single_targets(self.name, graph, target, options)
@@ -425,7 +418,7 @@ def _single_targets(
     """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
     if target.cpu is not CortexM.ANY:
         return None
-    programs = [program_of(name, graph, one, options.border, _feeding(options)) for one in ONE_OF_EACH]
+    programs = [program_of(name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
     peaks = [schedule(program, options.optimize).plan.peak for program in programs]
     return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
@@ -514,6 +507,52 @@ def load(folder: str | Path, *, trust: bool = False) -> Artifact:
     return Artifact.open(Path(folder), trust=trust)
 
 
+def evaluate(
+    compiled: Compiled | Artifact | str | Path,
+    dataset: Any,
+    labels: Tensor | ArrayType | None = None,
+    *,
+    model: torch.nn.Module | ExportedProgram | None = None,
+    top_k: int | None = None,
+    board_samples: int = 0,
+    limit: int | None = None,
+    reconstruction: bool = False,
+    sequence: int | None = None,
+    progress: Progress = lambda phase: None,
+) -> Evaluation:
+    """Scores the C kernels on this machine against labels, the float `model`, or both.
+
+    The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or what
+    gives (input, label) pairs, such as torch's datasets and loaders. With `reconstruction` a sample's score is how far
+    the output is from the input, and labels are 0 (normal) and 1 (an anomaly). `board_samples` of the samples also run
+    on the target's emulated board. `sequence` is that of `run`.
+    """
+    with _opened(compiled) as artifact:
+        data = make_dataset(artifact, dataset, labels, limit, reconstruction=reconstruction)
+        example = float_inputs(artifact, artifact.example())
+        return scoring.evaluate(
+            artifact,
+            data,
+            floats=None if model is None else float_model(artifact, model, example),
+            top_k=top_k,
+            board_samples=board_samples,
+            sequence=sequence,
+            progress=lambda phase, done=0, total=0: progress(phase),
+        )
+
+
+@contextmanager
+def _opened(compiled: Compiled | Artifact | str | Path) -> Iterator[Artifact]:
+    """A compiled model as a folder, for as long as it is needed."""
+    if isinstance(compiled, Artifact):
+        yield compiled
+    elif isinstance(compiled, Compiled):
+        with TemporaryDirectory(prefix="cortado-") as folder:
+            yield compiled.save(Path(folder) / compiled.report.prefix)
+    else:
+        yield load(compiled)
+
+
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:
     if target is None:
         return ANY if options.chip is None else options.chip.target
@@ -525,4 +564,4 @@ def _config(target: str | CortexMTargetConfig | None, options: Options) -> Corte
     return config
 
 
-__all__ = ["Compiled", "Model", "Options", "compile", "load", "prepare", "prepare_qat"]
+__all__ = ["Compiled", "Model", "Options", "compile", "evaluate", "load", "prepare", "prepare_qat"]

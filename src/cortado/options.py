@@ -72,7 +72,7 @@ class Options:
     """
 
     optimize: Optimize = Optimize.BALANCED
-    border: Border = Border.INT8
+    io: Border = Border.INT8  # what inputs and outputs of the C bundle hold
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     calibration_method: CalibrationMethod = CalibrationMethod.MSE
@@ -102,7 +102,7 @@ class Options:
     def __post_init__(self) -> None:
         kinds: dict[str, type[Enum]] = {
             "optimize": Optimize,
-            "border": Border,
+            "io": Border,
             "input_layout": InputLayout,
             "linear": LinearWeights,
             "calibration_method": CalibrationMethod,

@@ -85,7 +85,7 @@ def test_what_can_not_be_run_is_refused(compiled: Compiled, value: Any, message:
     ("options", "message"),
     [
         ({"optimize": "RAM"}, "optimize='RAM': expected one of 'ram', 'balanced', 'time', or cortado.options.Optimize"),
-        ({"border": 8}, "border=8: expected one of 'int8', 'float', or cortado.options.Border"),
+        ({"io": 8}, "io=8: expected one of 'int8', 'float', or cortado.options.Border"),
         ({"ram_budget": "4Q"}, "'4Q' is not a size; expected bytes, as in 262144, 256K or 1M"),
         ({"ram_budget": 4.5}, "ram_budget=4.5 is no number of bytes; expected an int, a text such as '256K'"),
         ({"chip": 3}, "chip=3 is no chip; expected a name such as 'stm32l4r5'"),
@@ -97,8 +97,8 @@ def test_options_of_the_wrong_kind_are_refused(options: dict[str, Any], message:
 
 
 def test_options_may_be_the_texts_of_the_command_line() -> None:
-    told = Options(optimize="ram", border="float", ram_budget="4K", chip="rp2040")  # type: ignore[arg-type]
-    assert told == Options(optimize=Optimize.RAM, border=Border.FLOAT, ram_budget=4096, chip=find_chip("rp2040"))
+    told = Options(optimize="ram", io="float", ram_budget="4K", chip="rp2040")  # type: ignore[arg-type]
+    assert told == Options(optimize=Optimize.RAM, io=Border.FLOAT, ram_budget=4096, chip=find_chip("rp2040"))
 
 
 @pytest.mark.host

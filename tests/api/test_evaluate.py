@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import cortado
 from cortado.api import Compiled, compile
 from cortado.artifact.opened import Artifact, Reference
 from cortado.base.errors import CortadoError
 from cortado.dataset import Dataset, make_dataset, read_dataset, scores_of
-from cortado.evaluate import Evaluation, OutputError, Score, Thresholds, evaluate
 from cortado.floats import BATCH, float_inputs, float_model, float_outputs, one_thread
 from cortado.metrics import confusion
+from cortado.scoring import Evaluation, OutputError, Score, Thresholds, evaluate
 from helpers.single import Function
 from models.blobs import points, train
 
@@ -64,6 +65,16 @@ def test_a_classifier_is_scored_beside_its_float_model(compiled: Compiled) -> No
     assert found.same_best is not None
     assert found.same_best > 0.95
     assert [(one.place, one.samples, one.problem) for one in found.compared] == [("reference", 2, None)]
+
+
+@pytest.mark.host
+def test_a_folder_an_open_one_and_what_is_in_memory_are_scored_alike(compiled: Compiled, artifact: Artifact) -> None:
+    found = [
+        cortado.evaluate(one, X, LABELS, model=MODEL, limit=20)
+        for one in (compiled, artifact, artifact.folder, str(artifact.folder))
+    ]
+    assert {one.samples for one in found} == {20}
+    assert len({(one.accuracy, one.float_accuracy, one.outputs) for one in found}) == 1
 
 
 @pytest.mark.host

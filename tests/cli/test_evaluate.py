@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cortado.cli.evaluate import SHOWN_CLASSES, _class_lines
-from cortado.evaluate import Score
+from cortado.scoring import Score
 from helpers.cli import Run, forge_checksums, refused
 from helpers.paths import MODELS
 

@@ -161,7 +161,7 @@ def test_a_trace_is_every_layer_in_every_schedule(
 ) -> None:
     torch.manual_seed(0)
     batches = [(torch.randn(images, 3, 9, 9),) for _ in range(3)]
-    options = Options(optimize=optimize, border=border)
+    options = Options(optimize=optimize, io=border)
     artifact = compile(Images(), batches[0], "cortex-m4", batches, "images", options).save(tmp_path / "out")
     sample = [batches[1][0].numpy()]
     feeds = artifact.reference([sample]).feeds

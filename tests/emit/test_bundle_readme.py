@@ -63,7 +63,7 @@ def compiled(name: str, folder: Path, target: CortexMTargetConfig = M4, border: 
     else:
         source = load_model(str(MODELS / f"{name}.py"))
         model, example = source.model, tuple(torch.randn_like(x) for x in source.example_inputs)
-    found = prepare(model, example, [example], name=name).compile(target, Options(border=border))
+    found = prepare(model, example, [example], name=name).compile(target, Options(io=border))
     return found.save(folder / name)
 
 

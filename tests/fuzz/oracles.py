@@ -94,7 +94,7 @@ class Choices:
         target = rng.choice(list(TARGETS))
         options = Options(
             optimize=rng.choice(list(Optimize)),
-            border=rng.choice(list(Border)),
+            io=rng.choice(list(Border)),
             linear=rng.choice(list(LinearWeights)),
         )
         return Choices(target, rng.choice(ANY_BOARDS) if target == "cortex-m" else TARGETS[target], options)
@@ -133,7 +133,7 @@ class Case:
 
     def planned(self, cores: tuple[Core, ...] | None) -> Planned:
         options = self.choices.options
-        program = build_program(self.name, self.graph, self.choices.config, options.border, cores=cores)
+        program = build_program(self.name, self.graph, self.choices.config, options.io, cores=cores)
         return schedule(program, options.optimize)
 
     @property

@@ -180,7 +180,7 @@ recipe = Recipe(
     outputs={recipe.outputs!r},
     seed={recipe.seed},
 )
-options = Options(optimize={options.optimize}, border={options.border}, linear={options.linear})
+options = Options(optimize={options.optimize}, io={options.io}, linear={options.linear})
 choices = Choices({choices.target!r}, {choices.board!r}, options)
 outcome = check_recipe(recipe, choices, {places_of(kind)!r})
 print(outcome.kind, outcome.what, outcome.refused)

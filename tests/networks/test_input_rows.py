@@ -288,4 +288,4 @@ def test_inputs_without_rows_are_refused(
     torch.manual_seed(0)
     inputs = [torch.randn(shape) for shape in shapes]
     with pytest.raises(CortadoError, match=message):
-        made(model, *inputs).compile("cortex-m4", Options(input_rows=True, border=border))
+        made(model, *inputs).compile("cortex-m4", Options(input_rows=True, io=border))

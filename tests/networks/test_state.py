@@ -11,11 +11,11 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.dataset import Dataset
-from cortado.evaluate import evaluate
 from cortado.floats import float_model
 from cortado.options import Options
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import EXECUTORCH, HOST, RUNTIME_CHECKS
+from cortado.scoring import evaluate
 from cortado.validate import validate
 from helpers.cli import Run
 from helpers.stateful import STATEFUL, STEPS, decibels, eager_steps

@@ -62,7 +62,7 @@ def _help(peak: int, least: int, options: Options) -> str:
     if least < peak:
         fits = "fits" if options.ram_limit is not None and least <= options.ram_limit else "still too much"
         hints.append(f"--optimize ram: {least:,} bytes ({fits})")
-    if options.border is Border.FLOAT:
+    if options.io is Border.FLOAT:
         hints.append("--io int8: inputs and outputs take a quarter of the bytes")
     hints.append("a smaller input, or fewer channels in the layers above")
     return "What would help: " + "; ".join(hints)

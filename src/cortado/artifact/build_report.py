@@ -136,7 +136,7 @@ def _float_operator(item: FloatOperator) -> FloatOperatorReport:
 def _options(options: Options) -> OptionsReport:
     return OptionsReport(
         optimize=options.optimize,
-        io=options.border,
+        io=options.io,
         linear=options.linear,
         input_layout=options.input_layout,
         allow_float=options.allow_float,

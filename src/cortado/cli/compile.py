@@ -154,7 +154,7 @@ def options_of(arguments: argparse.Namespace) -> "Options":
     ram, flash = arguments.ram_budget, arguments.flash_budget
     return Options(
         optimize=Optimize(arguments.optimize),
-        border=Border(arguments.io),
+        io=Border(arguments.io),
         input_layout=InputLayout(arguments.input_layout),
         linear=LinearWeights(arguments.linear),
         calibration_method=CalibrationMethod(arguments.calibration_method),

@@ -15,7 +15,7 @@ from cortado.cli.validate import load_float_model
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.dataset import Dataset
-    from cortado.evaluate import Evaluation, Score, Thresholds
+    from cortado.scoring import Evaluation, Score, Thresholds
 
 SHOWN_CLASSES = 40
 SHOWN_MISTAKES = 3
@@ -61,7 +61,7 @@ def _evaluated(
     arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: Progress
 ) -> tuple["Evaluation", "Thresholds"]:
     progress("load")
-    from cortado.evaluate import evaluate
+    from cortado.scoring import evaluate
 
     data = _dataset(arguments, artifact)
     thresholds = thresholds_of(arguments, data, spec)
