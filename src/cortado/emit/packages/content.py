@@ -107,7 +107,7 @@ def example(content: Content, include: str, start: str, say: str, end: str) -> s
     calls = "\n".join(
         f'    wrong += report("{model}", {model}_selftest(&arena), {model}_selftest_names);' for model in content.models
     )
-    return f"""/* Runs every model on an input of its own and compares every layer, bit for bit: first of all on a new board.
+    return f"""/* Runs every model on an input of its own and compares every layer, bit for bit.
  * Then give them inputs of yours: {content.headers[0]} says how. */
 #include {include}
 #include <stdint.h>
