@@ -18,11 +18,13 @@ __all__ = [
     "load",
     "prepare",
     "prepare_qat",
+    "save_together",
 ]
 
 _HOMES = {
     **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
     "Artifact": "artifact.opened",
+    "save_together": "together",
     "Options": "options",
     "CortadoWarning": "base.errors",
     "CortadoError": "base.errors",
