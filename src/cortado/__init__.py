@@ -21,6 +21,7 @@ __all__ = [
     "load",
     "prepare",
     "prepare_qat",
+    "save_together",
 ]
 
 _HOMES = {
@@ -28,6 +29,7 @@ _HOMES = {
     "Artifact": "artifact.opened",
     "Checked": "artifact.checked",
     "Evaluation": "scoring",
+    "save_together": "together",
     "Options": "options",
     "CortadoWarning": "base.errors",
     "CortadoError": "base.errors",

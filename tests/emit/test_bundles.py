@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cortado import __version__
 from cortado.base.data import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
+from cortado.emit.c.together import Member, emit_together
 from cortado.frontend import zoo
 from cortado.options import Optimize
 from cortado.plan.lowered import run_reference
@@ -111,8 +113,7 @@ def test_sanitizers_and_analyzer_find_nothing_in_a_bundle(
 TWO = ("ds_cnn", "deep_autoencoder")
 PROJECT = """cmake_minimum_required(VERSION 3.16)
 project(firmware C ASM)
-add_subdirectory(ds_cnn)
-add_subdirectory(deep_autoencoder)
+add_subdirectory(both)
 foreach(program IN ITEMS {programs})
   add_executable(${{program}} ${{program}}.c)
   target_link_libraries(${{program}} PRIVATE ds_cnn::ds_cnn deep_autoencoder::deep_autoencoder)
@@ -161,7 +162,7 @@ int main(void)
 
 
 def cmake(folder: Path, programs: dict[str, str], *options: str) -> Path:
-    """A project that adds both bundles' folders and links them."""
+    """A project that adds the folder of both models and links it."""
     (folder / "CMakeLists.txt").write_text(PROJECT.format(programs=" ".join(programs)))
     for name, text in programs.items():
         (folder / f"{name}.c").write_text(text)
@@ -175,24 +176,25 @@ def cmake(folder: Path, programs: dict[str, str], *options: str) -> Path:
 @pytest.mark.host
 @pytest.mark.xdist_group("network ds_cnn")
 def test_two_models_in_one_program(tmp_path: Path) -> None:
-    fed, wanted = b"", b""
+    fed, wanted, members = b"", b"", []
     for name in TWO:
         found = portable(name)
-        write(tmp_path / name, found)
+        members.append(Member(found))
         values = run_reference(graph_of(name), list(zoo.get(name).example_inputs()))
         fed += b"".join(values[tensor.node].numpy().tobytes() for tensor in found.program.inputs)
         wanted += b"".join(values[tensor.node].numpy().tobytes() for tensor in found.program.outputs)
-    build = cmake(tmp_path, {"both": FILES})
+    write_files(tmp_path / "both", emit_together(members, one_arena=True).files)
+    build = cmake(tmp_path, {"program": FILES})
     (tmp_path / "in").write_bytes(fed)
-    subprocess.run([build / "both", tmp_path / "in", tmp_path / "out"], check=True, timeout=60)
+    subprocess.run([build / "program", tmp_path / "in", tmp_path / "out"], check=True, timeout=60)
     assert (tmp_path / "out").read_bytes() == wanted
 
 
 @pytest.mark.xdist_group("network ds_cnn")
 def test_two_models_in_one_firmware_and_only_what_is_used(tmp_path: Path) -> None:
     """The kernels they share are there once; float helpers and default arenas only if something calls them."""
-    for name in TWO:
-        write(tmp_path / name, planned(name, "cortex-m4", Optimize.BALANCED))
+    members = [Member(planned(name, "cortex-m4", Optimize.BALANCED)) for name in TWO]
+    write_files(tmp_path / "both", emit_together(members, one_arena=False).files)
     flags = " ".join(from_target_string("cortex-m4").compiler_flags())
     build = cmake(
         tmp_path,
@@ -205,7 +207,8 @@ def test_two_models_in_one_firmware_and_only_what_is_used(tmp_path: Path) -> Non
         "-DCMAKE_EXE_LINKER_FLAGS=--specs=nosys.specs -Wl,--gc-sections",
     )
     plain, floats = ([symbol.name for symbol in load_image(build / name).symbols] for name in ("plain", "with_floats"))
-    assert plain.count("cortado_run_stage") == plain.count("ds_cnn_run") == plain.count("deep_autoencoder_run") == 1
+    loop = f"cortado_run_stage_of_version_{__version__.replace('.', '_')}"
+    assert plain.count(loop) == plain.count("ds_cnn_run") == plain.count("deep_autoencoder_run") == 1
     assert [name for name in plain if "quantize" in name] == []
     assert {"ds_cnn_quantize_input", "cortado_quantize_f32_s8"}.issubset(floats)
     assert not {"ds_cnn_dequantize_output", "cortado_dequantize_s8_f32", "deep_autoencoder_run"}.intersection(floats)

@@ -195,7 +195,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report)
                 _replace_files(new, final, known=[final, *(path / "new" for path in litter)])
             elif final.is_dir():
                 shutil.copymode(final, new)
-                _exchange(new, final)
+                exchange(new, final)
             else:
                 os.rename(new, final)
         finally:
@@ -206,7 +206,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
-def _exchange(new: Path, final: Path) -> None:
+def exchange(new: Path, final: Path) -> None:
     """Both folders at once, where the system can; else one after the other."""
     library = ctypes.CDLL(None, use_errno=True)
     rename = getattr(library, "renameat2", None)

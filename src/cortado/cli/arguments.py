@@ -35,9 +35,10 @@ def compile_arguments(commands: Any) -> None:
     parser = add(commands, "compile", "compile a model for a target", compile_command)
     parser.add_argument(
         "model",
-        nargs="?",
+        nargs="*",
         metavar="MODEL",
-        help="a name of the zoo, file.py, file.py:function, package.module:function or exported.pt2",
+        help="a name of the zoo, file.py, file.py:function, package.module:function or exported.pt2; several with "
+        "--together",
     )
     parser.add_argument("-m", "--model-name", "--model_name", metavar="MODEL", help="the same, as an option")
     parser.add_argument(
@@ -63,6 +64,17 @@ def compile_arguments(commands: Any) -> None:
     parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
     parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
     parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
+    parser.add_argument(
+        "--together",
+        type=Path,
+        metavar="DIR",
+        help="write the C of all models as one program: the kernels once, and one arena, the largest, for those of "
+        "which nothing lasts between two calls (docs/firmware.md). NAME=MODEL names a model; --calibration may name "
+        "data for each, with commas between them",
+    )
+    parser.add_argument(
+        "--separate-arenas", action="store_true", help="with --together: an arena for each model, so that both may run"
+    )
     _option_arguments(parser)
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.cli.options import options_of
 from cortado.cli.tables import Progress
 from cortado.cli.timing import cycles_text
+from cortado.cli.together import together_command
 
 if TYPE_CHECKING:
     from cortado.api import Compiled, Options
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 
 
 def compile_command(arguments: argparse.Namespace) -> None:
-    spec = _model_spec(arguments)
+    specs = _model_specs(arguments)
     targets = _targets(arguments)
+    if arguments.together is not None:
+        together_command(arguments, specs, targets)
+        return
+    spec = _one_model(arguments, specs)
     progress = Progress()
     try:
         # A user's own file may print: standard output is for our result alone.
@@ -65,13 +71,22 @@ def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
     return targets
 
 
-def _model_spec(arguments: argparse.Namespace) -> str:
-    given = [spec for spec in (arguments.model, arguments.model_name) if spec is not None]
+def _model_specs(arguments: argparse.Namespace) -> list[str]:
+    given = [str(spec) for spec in (*arguments.model, arguments.model_name) if spec is not None]
     if not given:
         raise CortadoError("no model: name one, as in `cortado compile ds_cnn` (see `cortado zoo`)")
-    if len(set(given)) > 1:
-        raise CortadoError(f"two models, {given[0]} and {given[1]}: name one")
-    return str(given[0])
+    return list(dict.fromkeys(given))
+
+
+def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
+    if len(specs) > 1:
+        raise CortadoError(
+            f"{'two' if len(specs) == 2 else len(specs)} models, {' and '.join(specs)}: name one, or say where their "
+            "program goes with --together DIR"
+        )
+    if arguments.separate_arenas:
+        raise CortadoError("--separate-arenas is for models that are compiled with --together DIR; leave it out")
+    return specs[0]
 
 
 def _compile_all(
@@ -136,43 +151,6 @@ def _compile_source(
         compiled.append(replace(result, report=replace(result.report, calibration=calibration, zoo=network)))
     progress("write")
     return [(folder, item.save(folder).report) for folder, item in zip(folders, compiled, strict=True)]
-
-
-def options_of(arguments: argparse.Namespace) -> "Options":
-    from cortado.base.chips import find_chip
-    from cortado.options import (
-        Border,
-        CalibrationMethod,
-        InputLayout,
-        LinearWeights,
-        Optimize,
-        Options,
-        StreamPadding,
-        parse_bytes,
-    )
-
-    ram, flash = arguments.ram_budget, arguments.flash_budget
-    return Options(
-        optimize=Optimize(arguments.optimize),
-        io=Border(arguments.io),
-        input_layout=InputLayout(arguments.input_layout),
-        linear=LinearWeights(arguments.linear),
-        calibration_method=CalibrationMethod(arguments.calibration_method),
-        bias_correction=arguments.bias_correction,
-        sequence=arguments.sequence,
-        strict=arguments.strict,
-        bundleio=arguments.bundleio,
-        etrecord=arguments.etrecord,
-        selftest=arguments.selftest,
-        package=arguments.package,
-        allow_float=arguments.allow_float,
-        input_rows=arguments.input_rows,
-        stream=arguments.stream,
-        stream_padding=StreamPadding(arguments.stream_padding),
-        ram_budget=None if ram is None else parse_bytes(ram),
-        flash_budget=None if flash is None else parse_bytes(flash),
-        chip=None if arguments.chip is None else find_chip(arguments.chip),
-    )
 
 
 def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:

@@ -260,41 +260,56 @@ def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler
 
     Of a bundle for any core, the most that one of them needs.
     """
-    targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
-    sections = [_linked(bundle, replace(info, target=target), compiler) for target in targets]
+    return code_bytes_of(bundle.files, [bundle], [info], compiler)
+
+
+def code_bytes_of(
+    files: Mapping[str, str],
+    bundles: "Sequence[Bundle]",
+    infos: Sequence[BundleInfo],
+    compiler: Compiler = Compiler.GCC,
+) -> int | None:
+    """The same of several bundles for one target whose files are together."""
+    target = infos[0].target
+    targets = ONE_OF_EACH if target.cpu is CortexM.ANY else (target,)
+    sections = [_linked(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
     return max((found[".text"] for found in sections if found is not None), default=None)
 
 
 def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
     """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
-    sections = _linked(bundle, info, Compiler.GCC)
+    sections = _linked(bundle.files, [bundle], [info], Compiler.GCC)
     return None if sections is None else sections.get(".data", 0)
 
 
-def _linked(bundle: "Bundle", info: BundleInfo, compiler: Compiler) -> Mapping[str, int] | None:
+def _linked(
+    files: Mapping[str, str], bundles: "Sequence[Bundle]", infos: Sequence[BundleInfo], compiler: Compiler
+) -> Mapping[str, int] | None:
     """The sizes of the sections of what MODEL_run needs, built with the bundle's default flags."""
+    target = infos[0].target
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if any(toolchain.find(tool) is None for tool in tools):
         return None
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)
-        write_files(folder, bundle.files)
-        (folder / f"{info.name}_data.c").unlink()
+        write_files(folder, files)
+        for info in infos:
+            (folder / f"{info.name}_data.c").unlink()
         elf = toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
-            [*info.target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
-            [_code_script(info, [constant.name for constant in bundle.constants])],
-            info.name,
+            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
+            [_code_script(infos, [constant.name for bundle in bundles for constant in bundle.constants])],
+            infos[0].name,
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
-            machine_flags=info.target.compiler_flags(),
+            machine_flags=target.compiler_flags(),
         )
         return load_image(elf).sections
 
 
-def _code_script(info: BundleInfo, constants: Sequence[str]) -> str:
-    """Links what running a bundle needs and nothing else; the constants are not there, only their names."""
-    entry, *others = info.entries
+def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str]) -> str:
+    """Links what running bundles needs and nothing else; the constants are not there, only their names."""
+    entry, *others = [entry for info in infos for entry in info.entries]
     return "\n".join(
         [
             f"ENTRY({entry})",

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from cortado.base.names import c_identifier
 from cortado.emit.c.data import Constant
 from cortado.emit.c.header import header_text
+from cortado.emit.c.kernels import Kernels
 from cortado.emit.c.layers import Layers
-from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text
+from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration
 from cortado.emit.c.source import FLOAT_SOURCES, Source
@@ -24,11 +25,14 @@ class Bundle:
     calls: tuple[str, ...]  # the functions of MODEL.c that call kernels
     constants: tuple[Constant, ...]  # the arrays of MODEL_data.c
     weights_bytes: int  # what one core's build holds of them; of several, the most
+    sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
 
 
-def emit_c(planned: Planned, *, selftest: bool = False) -> Bundle:
-    """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input."""
+def emit_c(planned: Planned, *, selftest: bool = False, kernels: Kernels | None = None) -> Bundle:
+    """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `kernels`:
+    those that it shares with others; None for its own."""
     name = c_identifier(planned.program.name)
+    kernels = kernels or Kernels((name,))
     layers = Layers(name, frozenset(planned.program.cores))
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
     state = state_in_c(planned, layers.arrays)
@@ -37,11 +41,11 @@ def emit_c(planned: Planned, *, selftest: bool = False) -> Bundle:
     sources = sorted({loop, *FLOAT_SOURCES, *layers.sources, *tested})
     arrays = layers.arrays
     files = {
-        f"{name}.h": header_text(planned, selftest_declaration(planned.program) if selftest else ""),
-        f"{name}.c": Source(planned, layers, tables, state, selftest).text(),
+        f"{name}.h": header_text(planned, kernels, selftest_declaration(planned.program) if selftest else ""),
+        f"{name}.c": Source(planned, layers, tables, state, kernels, selftest).text(),
         f"{name}_data.h": arrays.header(),
         f"{name}_data.c": arrays.source(),
-        "CMakeLists.txt": cmake_text([name, f"{name}_data", *([f"{name}_selftest"] if selftest else [])], sources),
+        "CMakeLists.txt": cmake_text(name, [(name, own_sources(name, selftest))], sources),
         "README.md": readme_text(planned, arrays.total_bytes),
         LICENSE: license_text(),
         **kernel_files(sources),
@@ -52,4 +56,5 @@ def emit_c(planned: Planned, *, selftest: bool = False) -> Bundle:
         calls=(*layers.calls.pieces, *([] if planned.program.pushed is None else [f"{name}_row"])),
         constants=arrays.constants,
         weights_bytes=arrays.total_bytes,
+        sources=tuple(sources),
     )

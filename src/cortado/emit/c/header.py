@@ -8,6 +8,7 @@ import numpy as np
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.data import c_type, float_text
+from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.rows import rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
@@ -57,7 +58,7 @@ def order(tensor: Tensor) -> str:
     return f"{model} in the model, here {named}: {list(tensor.shape)}"
 
 
-def header_text(planned: Planned, more: str = "") -> str:
+def header_text(planned: Planned, kernels: Kernels, more: str = "") -> str:
     """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end."""
     upper = c_identifier(planned.program.name).upper()
     return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
@@ -66,6 +67,7 @@ def header_text(planned: Planned, more: str = "") -> str:
 
 #include <stdint.h>
 
+{one_set_of_kernels(kernels)}
 #ifdef __cplusplus
 extern "C" {{
 #endif
@@ -90,7 +92,7 @@ def _facts(planned: Planned, upper: str) -> str:
     )
     return f"""/* Of the Cortado that wrote this; as a number, 10000 * major + 100 * minor + patch. */
 #define {upper}_VERSION "{__version__}"
-#define {upper}_VERSION_NUMBER {_version_number(__version__)}
+#define {upper}_VERSION_NUMBER {version_number(__version__)}
 #define {upper}_TARGET "{program.target.target_string}"
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -162,8 +164,3 @@ def banner(program: Program, what: str) -> str:
     made = f"{plain(program.name)} for {program.target.target_string}, written by Cortado {__version__}"
     lines = textwrap.wrap(f"{made}: {what}.", WIDTH - len(" * "))
     return "\n * ".join(["/* SPDX-License-Identifier: Apache-2.0\n *", *lines]) + "\n */"
-
-
-def _version_number(version: str) -> int:
-    major, minor, patch = (int(part) for part in version.split(".")[:3])
-    return 10000 * major + 100 * minor + patch

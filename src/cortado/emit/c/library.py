@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from cortado.base.data import KERNELS
 from cortado.base.target import BUNDLE_FLAGS
+from cortado.emit.c.kernels import TWO_SETS
 
 LICENSE = "LICENSE"
 # What the files that are written for a network include.
@@ -30,25 +31,37 @@ def kernel_files(sources: Iterable[str]) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def cmake_text(own: Sequence[str], sources: Sequence[str]) -> str:
-    """A library target with the sources of the network, its name first, and of the kernels."""
-    name = own[0]
-    files = "\n  ".join([*(f"{file}.c" for file in own), *(f"kernels/src/{source}" for source in sources)])
+def own_sources(name: str, selftest: bool) -> list[str]:
+    """The sources that are written for one network."""
+    return [f"{name}.c", f"{name}_data.c", *([f"{name}_selftest.c"] if selftest else [])]
+
+
+def cmake_text(library: str, models: Sequence[tuple[str, Sequence[str]]], sources: Iterable[str]) -> str:
+    """A library target with the sources of networks, by their names, and of the kernels."""
+    own = [source for _, files in models for source in files]
+    files = "\n  ".join([*own, *(f"kernels/src/{source}" for source in sources)])
+    links = "\n".join(f"add_library({name}::{name} ALIAS {library})" for name, _ in models)
     return f"""# SPDX-License-Identifier: Apache-2.0
 #
-# add_subdirectory() this folder and link {name}::{name}.
+# add_subdirectory() this folder and link {" or ".join(f"{name}::{name}" for name, _ in models)}.
 cmake_minimum_required(VERSION 3.16)
-project({name} LANGUAGES C ASM)
+project({library} LANGUAGES C ASM)
 
-add_library({name} STATIC
+# A program has one set of kernels.
+if(TARGET cortado_kernels)
+  message(FATAL_ERROR "{TWO_SETS}")
+endif()
+add_library(cortado_kernels INTERFACE)
+
+add_library({library} STATIC
   {files}
 )
-add_library({name}::{name} ALIAS {name})
-target_include_directories({name}
+{links}
+target_include_directories({library}
   PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}}
   PRIVATE kernels/include kernels/src
 )
-target_compile_options({name}
+target_compile_options({library}
   PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)}
 )
 """

@@ -9,6 +9,7 @@ from cortado.base.names import c_identifier, c_string
 from cortado.base.target import Core, CortexM
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
+from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.rows import quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
@@ -31,7 +32,8 @@ class Source:
     layers: Layers
     tables: Tables
     state: StateInC
-    selftest: bool = False
+    kernels: Kernels
+    selftest: bool
 
     @property
     def program(self) -> Program:
@@ -57,6 +59,7 @@ class Source:
 {'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
 
 {_isa_guard(self.program)}
+{kernels_check(self.kernels)}
 /* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define AT(release, checked) checked
@@ -156,7 +159,18 @@ int {self.name}_run(void *arena)
 
     def _results(self) -> str:
         return f"""{self._accessor("output", self.program.outputs, const="const ")}
+{self._default_arena()}"""
+
+    def _default_arena(self) -> str:
+        if self.kernels.shares_arena(self.program):
+            return f"""void *{SHARED_ARENA}(void); /* of cortado_together.h */
+
 void *{self.name}_default_arena(void)
+{{
+    return {SHARED_ARENA}();
+}}
+"""
+        return f"""void *{self.name}_default_arena(void)
 {{
     static union {{
         uint8_t bytes[{self.upper}_ARENA_BYTES];

@@ -9,6 +9,7 @@
 #define CORTADO_RUN_H
 
 #include "cortado.h"
+#include "cortado_version.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,6 +117,10 @@ typedef struct {
     uint16_t out_slot;
     uint16_t slot[CORTADO_MAX_PORTS];
 } cortado_state_t;
+
+#define cortado_run_stage CORTADO_VERSIONED(cortado_run_stage)
+#define cortado_reset_stage CORTADO_VERSIONED(cortado_reset_stage)
+#define cortado_push_row CORTADO_VERSIONED(cortado_push_row)
 
 /* Runs stage `number` in the arena. `state` holds one entry per step, `rows` a pointer per tap of the widest step. */
 void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,

@@ -23,6 +23,9 @@ typedef struct {
     uint16_t slot[CORTADO_MAX_PORTS];
 } cortado_stream_state_t;
 
+#define cortado_reset_stream CORTADO_VERSIONED(cortado_reset_stream)
+#define cortado_push_stream CORTADO_VERSIONED(cortado_push_stream)
+
 /* `state` holds one entry per step; it and the arena are kept from row to row. */
 void cortado_reset_stream(const cortado_program_t *program, const cortado_stage_t *stage, uint8_t *arena,
                           cortado_stream_state_t *state);

@@ -1,0 +1,117 @@
+"""cortado compile MODEL MODEL --together DIR."""
+
+import argparse
+import contextlib
+import json
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.cli.options import options_of
+from cortado.cli.tables import Progress
+
+if TYPE_CHECKING:
+    from cortado.api import Compiled
+    from cortado.artifact.together import TogetherFacts
+    from cortado.base.target import CortexMTargetConfig
+    from cortado.options import Options
+
+_OF_ONE = {
+    "output": "-o (the folder is that of --together)",
+    "name": "--name (write NAME=MODEL)",
+    "intermediates": "--intermediates",
+    "bundleio": "--bundleio",
+    "etrecord": "--etrecord",
+    "allow_float": "--allow-float",
+}
+
+
+def together_command(arguments: argparse.Namespace, specs: list[str], targets: list["CortexMTargetConfig"]) -> None:
+    given = [text for name, text in _OF_ONE.items() if getattr(arguments, name)]
+    if given:
+        raise CortadoError(f"{given[0]} is for one model and its folder, and --together writes the C of several")
+    if len(targets) > 1:
+        names = ", ".join(target.target_string for target in targets)
+        raise CortadoError(f"--together makes one program, for one target; {len(targets)} were given: {names}")
+    progress = Progress()
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # a user's own file may print
+            facts, findings = _write(arguments, specs, targets[0], progress)
+    finally:
+        progress.stop()
+    for text in dict.fromkeys(findings):
+        print(f"warning: {text}", file=sys.stderr)
+    print(json.dumps(facts.to_json(), indent=2) if arguments.json else _summary(arguments, facts))
+
+
+def _write(
+    arguments: argparse.Namespace, specs: list[str], target: "CortexMTargetConfig", progress: Progress
+) -> tuple["TogetherFacts", list[str]]:
+    progress("load")
+    from cortado.artifact.together import check_together
+    from cortado.together import save_together
+
+    check_together(arguments.together)
+    options, data = options_of(arguments), _calibrations(arguments.calibration, specs)
+    compiled = [_compiled(spec, given, target, options, progress) for spec, given in zip(specs, data, strict=True)]
+    progress("write")
+    facts = save_together(compiled, arguments.together, separate_arenas=arguments.separate_arenas)
+    return facts, [f"{one.name}: {finding.text}" for one in compiled for finding in one.report.warnings]
+
+
+def _calibrations(given: str | None, specs: list[str]) -> list[str | None]:
+    """The same for all models, or one for each."""
+    if given is None or "," not in given:
+        return [given] * len(specs)
+    each = given.split(",")
+    if len(each) != len(specs):
+        raise CortadoError(
+            f"--calibration names {len(each)} data sets for {len(specs)} models, expected one for all, or one for each "
+            "with commas between them; nothing between two commas is the model's own"
+        )
+    return [text or None for text in each]
+
+
+def _compiled(
+    spec: str, calibration: str | None, target: "CortexMTargetConfig", options: "Options", progress: Progress
+) -> "Compiled":
+    from cortado.api import prepare
+    from cortado.base.names import check_name
+    from cortado.frontend.models import load_calibration, load_model
+
+    name, _, model_spec = spec.rpartition("=")
+    source = load_model(model_spec)
+    model = prepare(
+        source.model,
+        source.example_inputs,
+        load_calibration(calibration, source),
+        name=check_name(name) if name else source.name,
+        labels=source.labels,
+        progress=progress,
+        options=options,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CortadoWarning)  # they are told at the end
+        return model.compile(target, options)
+
+
+def _summary(arguments: argparse.Namespace, facts: "TogetherFacts") -> str:
+    rows = [
+        ("model", f"{one.model}, {one.arena_bytes:,} bytes of arena, {one.weights_bytes:,} bytes of constants")
+        for one in facts.models
+    ]
+    shared = [one.model for one in facts.models if one.shares_arena]
+    text = f"{facts.arena_bytes:,} bytes of arena in all"
+    if len(shared) > 1:
+        text += f"; {', '.join(shared)} share one of {facts.shared_arena_bytes:,}"
+    code = "code (unknown without arm-none-eabi-gcc)"
+    if facts.code_bytes is not None:
+        code = f"{'at most ' if facts.target == 'cortex-m' else ''}{facts.code_bytes:,} bytes of code, kernels once"
+    rows += [
+        ("target", facts.target),
+        ("RAM", text),
+        ("flash", f"{facts.weights_bytes:,} bytes of constants + {code}"),
+        ("written to", str(arguments.together)),
+    ]
+    return "\n".join(f"{label:>11}  {text}" for label, text in rows)

@@ -1,0 +1,180 @@
+"""Several models in one program: their C side by side, the kernels once, and one arena for those that can share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cortado import __version__
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.names import c_identifier, plain
+from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.c.kernels import SHARED_ARENA, Kernels, lasting, mark
+from cortado.emit.c.library import LICENSE, cmake_text, own_sources
+from cortado.emit.c.selftest import selftest_files
+from cortado.plan.planned import Planned
+from cortado.plan.segments import ALIGNMENT
+
+LIBRARY = "cortado_together"
+_OF_EACH = ("CMakeLists.txt", "README.md")  # files of a bundle that others take the place of
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model, and the reference's values for an input where it gets a self-test."""
+
+    planned: Planned
+    tested: Mapping[str, ArrayType] | None = None
+
+    @property
+    def name(self) -> str:
+        return c_identifier(self.planned.program.name)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files, and each model as it is in them."""
+
+    files: Mapping[str, str]
+    bundles: tuple[Bundle, ...]
+    arena_bytes: int  # of the shared arena; 0: each model has its own
+    sharing: tuple[str, ...]  # the models that have it
+
+
+def emit_together(members: Sequence[Member], *, one_arena: bool) -> Program:
+    """The models' files side by side."""
+    _check_names(members)
+    kernels = Kernels(tuple(member.name for member in members), one_arena=one_arena, together=True)
+    files: dict[str, str] = {}
+    bundles = []
+    for member in members:
+        bundle = emit_c(member.planned, selftest=member.tested is not None, kernels=kernels)
+        tested = {} if member.tested is None else selftest_files(member.planned, member.tested)
+        own = {name: text for name, text in bundle.files.items() if name not in _OF_EACH}
+        _add(files, {**own, **tested, f"{member.name}.md": bundle.files["README.md"]}, member)
+        bundles.append(bundle)
+    sharing = [member for member in members if kernels.shares_arena(member.planned.program)]
+    sources = sorted({source for bundle in bundles for source in bundle.sources})
+    models = [(member.name, own_sources(member.name, member.tested is not None)) for member in members]
+    files |= {
+        f"{LIBRARY}.h": _header(members, sharing),
+        f"{LIBRARY}.c": _source(sharing),
+        "CMakeLists.txt": cmake_text(LIBRARY, [*models, (LIBRARY, [f"{LIBRARY}.c"])], sources),
+        "README.md": _readme(members, sharing, one_arena),
+    }
+    arena = max((member.planned.plan.peak for member in sharing), default=0)
+    return Program(dict(sorted(files.items())), tuple(bundles), arena, tuple(member.name for member in sharing))
+
+
+def _check_names(members: Sequence[Member]) -> None:
+    found: dict[str, str] = {LIBRARY.upper(): LIBRARY}
+    for member in members:
+        name, macros = plain(member.planned.program.name), member.name.upper()
+        if macros in found:
+            raise CortadoError(
+                f"'{found[macros]}' and '{name}' would be the same model in C, expected names that differ in more than "
+                "signs and case: rename one (NAME=MODEL on the command line)"
+            )
+        found[macros] = name
+
+
+def _add(files: dict[str, str], own: Mapping[str, str], member: Member) -> None:
+    for name, text in own.items():
+        if files.get(name, text) != text:
+            raise CortadoError(
+                f"'{plain(member.planned.program.name)}' and another model would both write {name}: rename one "
+                "(NAME=MODEL on the command line)"
+            )
+        files[name] = text
+
+
+def _header(members: Sequence[Member], sharing: Sequence[Member]) -> str:
+    includes = "\n".join(f'#include "{member.name}.h"' for member in members)
+    guard = f"{LIBRARY.upper()}_H"
+    arena = f"""
+/* One arena for {", ".join(member.name for member in sharing)}: what their default_arena functions return.
+ * A run of one destroys inputs and outputs of the others. Linked only if used. */
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define CORTADO_TOGETHER_ARENA_BYTES {max((member.planned.checked.peak for member in sharing), default=1)}
+#else
+#define CORTADO_TOGETHER_ARENA_BYTES {max((member.planned.plan.peak for member in sharing), default=1)}
+#endif
+#define CORTADO_TOGETHER_ARENA_ALIGN {ALIGNMENT}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+void *{SHARED_ARENA}(void);
+#ifdef __cplusplus
+}}
+#endif
+"""
+    return f"""/* SPDX-License-Identifier: Apache-2.0
+ *
+ * {len(members)} models that share their kernels, written by Cortado {__version__}.
+ */
+#ifndef {guard}
+#define {guard}
+
+{includes}
+{arena if sharing else ""}
+#endif /* {guard} */
+"""
+
+
+def _source(sharing: Sequence[Member]) -> str:
+    arena = f"""
+#ifndef CORTADO_ARENA
+#define CORTADO_ARENA
+#endif
+
+void *{SHARED_ARENA}(void)
+{{
+    static union {{
+        uint8_t bytes[CORTADO_TOGETHER_ARENA_BYTES];
+        uint64_t align;
+    }} arena __attribute__((aligned({ALIGNMENT}))) CORTADO_ARENA;
+    return &arena;
+}}
+"""
+    return f"""/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What several models share.
+ */
+#include "{LIBRARY}.h"
+
+#include "cortado_endian.h"
+{mark()}{arena if sharing else ""}"""
+
+
+def _readme(members: Sequence[Member], sharing: Sequence[Member], one_arena: bool) -> str:
+    rows = [f"| [{member.name}]({member.name}.md) | {member.planned.plan.peak} |" for member in members]
+    alone = [member.name for member in members if lasting(member.planned.program)]
+    text = "Every model has an arena of its own."
+    if sharing:
+        names = ", ".join(f"`{member.name}_default_arena`" for member in sharing)
+        text = (
+            f"{names} return one arena of {max(member.planned.plan.peak for member in sharing)} bytes\n"
+            f"(`{SHARED_ARENA}`): a run of one model destroys inputs and outputs of the others, so copy what you need."
+        )
+    if one_arena and alone:
+        text += (
+            f"\nOf {', '.join(f'`{name}`' for name in alone)} something lasts in the arena between two calls:\n"
+            "the arena is its own."
+        )
+    return f"""# {len(members)} models in one program
+
+| model | bytes of arena |
+|---|---|
+{chr(10).join(rows)}
+
+{text}
+
+With CMake: `add_subdirectory` this folder, then link `{LIBRARY}::{LIBRARY}` or any model's own name, such as
+`{members[0].name}::{members[0].name}`: it is the same library. Without: compile every `.c` and `.S` file of this
+folder and of `kernels/src`, as the page of each model says. Models that are not called are not linked.
+
+The kernels are there once. Another bundle beside these would bring its own: the compiler, CMake or the linker says so
+(`cortado_two_sets_of_kernels...`); compile all models of a program together.
+
+The code is under the Apache License 2.0 ([{LICENSE}]({LICENSE})).
+"""

@@ -1,0 +1,87 @@
+"""Several compiled models as one program's C: the kernels once, and one arena unless each is to have its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from cortado.api import Compiled
+from cortado.artifact.together import ModelFacts, TogetherFacts, write_together
+from cortado.base.errors import CortadoError
+from cortado.emit.c.together import Member, emit_together
+from cortado.emit.c.together import Program as TogetherInC
+from cortado.emit.packages.content import Content
+from cortado.emit.packages.kinds import package_files
+from cortado.options import Options
+from cortado.plan.lowered import run_reference
+from cortado.run import runner
+
+
+def save_together(compiled: Sequence[Compiled], folder: str | Path, *, separate_arenas: bool = False) -> TogetherFacts:
+    """Writes the C of all models into one folder. They must be compiled for one target."""
+    _check(compiled)
+    program = emit_together([_member(one) for one in compiled], one_arena=not separate_arenas)
+    facts = _facts(compiled, program)
+    _check_budget(facts, compiled[0].options)
+    prefixes, first = [model.prefix for model in facts.models], compiled[0]
+    files: dict[str, str | bytes] = dict(program.files)
+    for kind in first.options.package:
+        files |= package_files(kind, Content.of(prefixes, first.target, program.files))
+    write_together(Path(folder), files, facts)
+    return facts
+
+
+def _check(compiled: Sequence[Compiled]) -> None:
+    if not compiled:
+        raise CortadoError("no models were given, expected at least one to write")
+    for one in compiled:
+        if one.bundle is None:
+            reasons = "\n  ".join(one.report.bundle_missing)
+            raise CortadoError(f"{one.name} has no C bundle, expected one to put beside others:\n  {reasons}")
+    targets = list(dict.fromkeys(one.target.target_string for one in compiled))
+    if len(targets) > 1:
+        raise CortadoError(f"models for {' and '.join(targets)} can't be one program; compile all for one target")
+
+
+def _member(one: Compiled) -> Member:
+    assert one.planned is not None
+    assert one.graph is not None
+    if not one.options.selftest:
+        return Member(one.planned)
+    values = run_reference(one.graph, one.example)
+    return Member(one.planned, {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)})
+
+
+def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
+    models, infos = [], []
+    for one, bundle in zip(compiled, program.bundles, strict=True):
+        assert one.planned is not None
+        pushed = one.planned.program.pushed
+        prefix, state = one.report.prefix, bool(one.planned.program.state)
+        infos.append(runner.BundleInfo(prefix, one.target, (), (), 0 if pushed is None else pushed.row_bytes, state))
+        models.append(
+            ModelFacts(
+                model=one.name,
+                prefix=prefix,
+                arena_bytes=one.planned.plan.peak,
+                shares_arena=prefix in program.sharing,
+                weights_bytes=bundle.weights_bytes,
+            )
+        )
+    return TogetherFacts(
+        target=compiled[0].target.target_string,
+        models=tuple(models),
+        shared_arena_bytes=program.arena_bytes,
+        code_bytes=runner.code_bytes_of(program.files, program.bundles, infos),
+    )
+
+
+def _check_budget(facts: TogetherFacts, options: Options) -> None:
+    """Each model by itself was held to the budgets already."""
+    needed = facts.weights_bytes + (facts.code_bytes or 0)
+    for what, found, limit in (("RAM", facts.arena_bytes, options.ram_limit), ("flash", needed, options.flash_limit)):
+        if limit is not None and found > limit:
+            raise CortadoError(
+                f"together the models need {found:,} bytes of {what}, expected at most {limit:,}; "
+                f"{'share one arena (without --separate-arenas), or ' if what == 'RAM' else ''}compile smaller models"
+            )
