@@ -1,11 +1,11 @@
 """cortado.compile(model, example_inputs, target=..., calibration=...) -> Compiled: save, run, report."""
 
 import json
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,7 +35,8 @@ from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.streamed import Streamed, push_rows
 from cortado.artifact.summary import html_summary, sizes
 from cortado.base.arrays import ArrayType
-from cortado.base.errors import CortadoError, CortadoWarning, NotInteger
+from cortado.base.clock import IMPORT_EXECUTORCH, Clock
+from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
 from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
@@ -44,6 +45,7 @@ from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.selftest import selftest_files
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
+from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.floats import float_inputs, float_model
@@ -64,7 +66,7 @@ from cortado.frontend.quantized import is_quantized
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.portable import float_operators
-from cortado.options import DEFAULTS, InputLayout, Options, StreamPadding
+from cortado.options import DEFAULTS, Artifacts, InputLayout, Options, StreamPadding
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
@@ -78,21 +80,6 @@ from cortado.scoring import Evaluation
 Tensor = torch.Tensor
 Given = Tensor | float  # an input of the model; a number is a constant of the compiled one
 Progress = Callable[[str], None]
-
-
-@dataclass
-class Clock:
-    """CPU seconds per phase."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    progress: Progress = lambda phase: None
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        self.progress(name)
-        start = time.process_time()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.process_time() - start
 
 
 @dataclass(frozen=True, repr=False)
@@ -237,16 +224,18 @@ class Model:
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
         target = _config(target, options)
+        _check_installed(options)
         clock = Clock(dict(self.seconds), self.progress)
+        if options.allow_float:
+            with clock.phase(IMPORT_EXECUTORCH):
+                import_executorch()
         with clock.phase("lower"):
-            programs = self._lower(target, options, intermediates)
+            programs = _without_c(self._lower(target, options, intermediates), options)
             graph = None if programs.c is None else lowered_graph(programs.c)
             same = programs.pte is programs.c
             pte_graph = graph if same or programs.pte is None else lowered_graph(programs.pte)
         c = None if graph is None else self._in_c(graph, target, options, clock)
-        with clock.phase("emit pte"):
-            facts = {"model": self.name}
-            pte = None if programs.pte is None else emit_pte(programs.pte, target, facts, etrecord=options.etrecord)
+        pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
         reported = graph or pte_graph
         assert reported is not None
         runs = self._runs(options)
@@ -323,10 +312,14 @@ class Model:
         try:
             program = lower(False, intermediates)
         except NotInteger as error:
+            if options.artifacts is Artifacts.C:
+                raise
             if not options.allow_float:
                 raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
             _check_no_budget(options, error.reasons)
             return _Programs(None, lower(True, place), bundle_missing=error.reasons)
+        if options.artifacts is Artifacts.C:
+            return _Programs(program, None, pte_missing=(_NOT_ASKED,))
         missing = tuple(c_only(program))
         if missing and options.allow_float:
             try:
@@ -339,6 +332,12 @@ class Model:
         """The line in the user's file that each call comes from, where it is known."""
         lines = {node.name: source_line(node) for node in self.quantized.converted.graph.nodes}
         return {call.name: line for call in graph.calls if (line := lines.get(call.twin)) is not None}
+
+    def _in_pte(self, program: ExportedProgram, target: CortexMTargetConfig, options: Options, clock: Clock) -> Pte:
+        with clock.phase(IMPORT_EXECUTORCH):
+            import_executorch()
+        with clock.phase("emit pte"):
+            return emit_pte(program, target, {"model": self.name}, etrecord=options.etrecord)
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
@@ -392,6 +391,20 @@ class _Programs:
     pte_missing: tuple[str, ...] = ()
 
 
+_NOT_ASKED = "it was not asked for (--artifacts)"
+
+
+def _without_c(programs: _Programs, options: Options) -> _Programs:
+    """What is left where the .pte alone was asked for."""
+    if options.artifacts is not Artifacts.PTE or programs.c is None:
+        return programs
+    if programs.pte is None:
+        reasons = "\n  ".join(programs.pte_missing)
+        hint = "" if options.allow_float else "\n--allow-float keeps this as ExecuTorch's float kernels"
+        raise CortadoError(f"can't be a .pte, and nothing else was asked for:\n  {reasons}{hint}")
+    return replace(programs, c=None, bundle_missing=(_NOT_ASKED,))
+
+
 def _hint(lower: Callable[[], ExportedProgram]) -> str:
     """What would help, only if it would."""
     try:
@@ -439,6 +452,7 @@ def prepare(
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
     calibration and of a stream's padding count here. A model that PT2E has quantized keeps its scales, and needs no
     calibration data."""
+    _check_installed(options)
     clock = Clock(progress=progress)
     batches = without_numbers(calibration, example_inputs)
     module, tensors = with_numbers(model, example_inputs)
@@ -551,6 +565,15 @@ def _opened(compiled: Compiled | Artifact | str | Path) -> Iterator[Artifact]:
             yield compiled.save(Path(folder) / compiled.report.prefix)
     else:
         yield load(compiled)
+
+
+def _check_installed(options: Options) -> None:
+    """Tells of a missing package before the work, not after it."""
+    if options.artifacts is not Artifacts.C and find_spec("executorch") is None:
+        raise MissingTool(
+            "executorch is not installed, and a .pte is made with it: pip install 'cortado[executorch]'; or compile to "
+            "C alone, with --artifacts c (artifacts='c' in Options)"
+        )
 
 
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:

@@ -64,6 +64,14 @@ class PackageKind(Enum):
     CMAKE = "cmake"
 
 
+class Artifacts(Enum):
+    """What is made of a model. ExecuTorch's packages are only needed, and only imported, for a .pte."""
+
+    C = "c"  # the C bundle
+    PTE = "pte"
+    BOTH = "both"
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
@@ -79,6 +87,7 @@ class Options:
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
     sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
     strict: bool = False  # warnings are errors
+    artifacts: Artifacts = Artifacts.BOTH
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
     selftest: bool = False  # also a function of the C bundle that checks every layer on the device
@@ -107,6 +116,7 @@ class Options:
             "linear": LinearWeights,
             "calibration_method": CalibrationMethod,
             "stream_padding": StreamPadding,
+            "artifacts": Artifacts,
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))
@@ -127,6 +137,28 @@ class Options:
             self._set("chip", find_chip(self.chip))
         if self.chip is not None and not isinstance(self.chip, Chip):
             raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
+        self._check_artifacts()
+
+    def _check_artifacts(self) -> None:
+        """Refuses what is said of an artifact that was not asked for."""
+        of_pte = {"--bundleio": self.bundleio, "--etrecord": self.etrecord, "--allow-float": self.allow_float}
+        of_c = {
+            "--input-rows": self.input_rows,
+            "--stream": self.stream is not None,
+            "--ram-budget": self.ram_budget is not None,
+            "--flash-budget": self.flash_budget is not None,
+            "--chip": self.chip is not None,
+        }
+        for missing, given, what in (
+            (Artifacts.C, of_pte, "the .pte"),
+            (Artifacts.PTE, of_c, "the C bundle"),
+        ):
+            names = [name for name, value in given.items() if value]
+            if self.artifacts is missing and names:
+                raise CortadoError(
+                    f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} for {what}, and --artifacts "
+                    f"{missing.value} (artifacts={missing.value!r} in Options) makes none; leave one of them out"
+                )
 
     def _set(self, name: str, value: object) -> None:
         """Texts, as on the command line, become what they stand for while the options are made."""

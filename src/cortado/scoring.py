@@ -1,6 +1,5 @@
 """How good a compiled model is on a dataset: its C kernels on this machine, beside the float model and the labels."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from cortado import metrics
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
+from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
 from cortado.dataset import Dataset, Scores
@@ -171,10 +171,10 @@ def evaluate(
     scores = data.scores
     _check_possible(data, floats, scores, top_k)
     feeds = _feeds(artifact, data.samples, progress)
-    before = _cpu_seconds()
+    before = cpu_seconds()
     running = partial(progress, HOST, total=len(feeds))
     codes = artifact.execute(feeds, HOST, sequence=sequence, progress=running).samples
-    seconds = _cpu_seconds() - before
+    seconds = cpu_seconds() - before
     compared = [_compare_reference(artifact, data.samples, codes, sequence, progress)]
     if board_samples > 0:
         chosen = _chosen(artifact, board_samples, len(feeds))
@@ -228,12 +228,6 @@ def check_labels(labels: ArrayType | None, scores: Scores | None) -> None:
 def _feeds(artifact: Artifact, samples: Samples, progress: Progress) -> Samples:
     progress("quantize inputs", 0, len(samples))
     return [artifact.feed(sample) for sample in samples]
-
-
-def _cpu_seconds() -> float:
-    """Of this process and of those that it started and that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 # ---- bits ----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from cortado.artifact.report import (
     TensorReport,
 )
 from cortado.base.chips import Chip
+from cortado.base.clock import rounded
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier
@@ -99,7 +100,7 @@ def build_report(
         notes=(),
         warnings=tuple(findings),
         labels=None if labels is None else tuple(labels),
-        compile_seconds={phase: round(value, 3) for phase, value in seconds.items()},
+        compile_seconds=rounded(seconds),
         prefix=c_identifier(name),
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
@@ -144,6 +145,7 @@ def _options(options: Options) -> OptionsReport:
         bias_correction=options.bias_correction,
         sequence=options.sequence,
         stream_padding=options.stream_padding,
+        artifacts=options.artifacts,
     )
 
 

@@ -399,8 +399,9 @@ class Artifact:
 
     @cached_property
     def pte_graph(self) -> "LoweredGraph":
-        """The lowered graph that the .pte was made from: one of its own if it has float operators."""
-        return self._graph(PTE_REFERENCE) if self.report.float_operators else self.graph
+        """The lowered graph that the .pte was made from: one of its own if it has float operators, or is alone."""
+        own = self.report.float_operators or self.report.bundle_missing
+        return self._graph(PTE_REFERENCE) if own else self.graph
 
     def _graph(self, name: str) -> "LoweredGraph":
         from cortado.plan.lowered import from_bytes

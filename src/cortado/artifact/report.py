@@ -9,7 +9,7 @@ from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
-from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
+from cortado.options import Artifacts, Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -77,6 +77,7 @@ class OptionsReport:
     bias_correction: bool = key("whether biases make up for rounding", default=False)
     sequence: Size | None = key("calibration inputs after which state started anew; null: never", default=None)
     stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
+    artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
 
 
 @json_class
@@ -358,7 +359,9 @@ class Report:
     notes: tuple[str, ...] = key("anything else worth knowing")
     warnings: tuple[Finding, ...] = key("what to look at: in the calibration data, and in what int8 makes of them")
     labels: tuple[str, ...] | None = key("names of a classifier's classes, where the model has them")
-    compile_seconds: Mapping[str, float] = key("CPU seconds of each phase; all else is the same in every compile")
+    compile_seconds: Mapping[str, float] = key(
+        "CPU seconds of each phase, imports and compilers included; all else is the same in every compile"
+    )
     prefix: str = key("the model's name in files and C symbols")
     calibration: CalibrationReport | None = key(
         "the calibration data; null if compiled in Python, or if the model came quantized", default=None

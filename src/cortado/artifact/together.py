@@ -51,7 +51,7 @@ class TogetherFacts:
         return {**asdict(self), "arena_bytes": self.arena_bytes, "weights_bytes": self.weights_bytes}
 
 
-def write_together(folder: Path, files: Mapping[str, str], facts: TogetherFacts) -> None:
+def write_together(folder: Path, files: Mapping[str, str | bytes], facts: TogetherFacts) -> None:
     """Into a new folder, an empty one, or in place of an older one of this kind."""
     with locked(folder):
         check_together(folder)
@@ -93,10 +93,12 @@ def _files_of(folder: Path) -> tuple[str, ...]:
         return ()
 
 
-def _write(folder: Path, files: Mapping[str, str], facts: TogetherFacts) -> None:
-    for name, text in files.items():
+def _write(folder: Path, files: Mapping[str, str | bytes], facts: TogetherFacts) -> None:
+    digests = {}
+    for name, content in files.items():
+        data = content.encode() if isinstance(content, str) else content
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    digests = {name: digest(text.encode()) for name, text in files.items()}
+        path.write_bytes(data)
+        digests[name] = digest(data)
     (folder / TOGETHER).write_text(json.dumps({**facts.to_json(), "files": digests}, indent=2) + "\n")

@@ -12,7 +12,7 @@ from cortado.cli.evaluate import evaluate_command
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
-from cortado.options import Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
+from cortado.options import Artifacts, Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
 
 
 def names(kind: type[Enum]) -> tuple[str, ...]:
@@ -146,6 +146,13 @@ def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
     """What is written, and in which form the C bundle takes its input."""
+    parser.add_argument(
+        "--artifacts",
+        choices=names(Artifacts),
+        default="both",
+        help="what to write: the C bundle, the .pte, or both (the default). For C alone ExecuTorch's packages are not "
+        "needed, and nothing waits for their import",
+    )
     parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"
     )

@@ -1,44 +1,11 @@
 """The Options of a compile, from its arguments."""
 
 import argparse
-from typing import TYPE_CHECKING
+from dataclasses import fields
 
-if TYPE_CHECKING:
-    from cortado.options import Options
+from cortado.options import Options
 
 
-def options_of(arguments: argparse.Namespace) -> "Options":
-    from cortado.base.chips import find_chip
-    from cortado.options import (
-        Border,
-        CalibrationMethod,
-        InputLayout,
-        LinearWeights,
-        Optimize,
-        Options,
-        StreamPadding,
-        parse_bytes,
-    )
-
-    ram, flash = arguments.ram_budget, arguments.flash_budget
-    return Options(
-        optimize=Optimize(arguments.optimize),
-        io=Border(arguments.io),
-        input_layout=InputLayout(arguments.input_layout),
-        linear=LinearWeights(arguments.linear),
-        calibration_method=CalibrationMethod(arguments.calibration_method),
-        bias_correction=arguments.bias_correction,
-        sequence=arguments.sequence,
-        strict=arguments.strict,
-        bundleio=arguments.bundleio,
-        etrecord=arguments.etrecord,
-        selftest=arguments.selftest,
-        package=arguments.package,
-        allow_float=arguments.allow_float,
-        input_rows=arguments.input_rows,
-        stream=arguments.stream,
-        stream_padding=StreamPadding(arguments.stream_padding),
-        ram_budget=None if ram is None else parse_bytes(ram),
-        flash_budget=None if flash is None else parse_bytes(flash),
-        chip=None if arguments.chip is None else find_chip(arguments.chip),
-    )
+def options_of(arguments: argparse.Namespace) -> Options:
+    """An option of the command line is a field of Options, of the same name and with the same texts."""
+    return Options(**{one.name: getattr(arguments, one.name) for one in fields(Options)})

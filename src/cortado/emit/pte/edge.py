@@ -1,6 +1,7 @@
 """The lowered graph in ExecuTorch's edge dialect, with scratch of CMSIS-NN's sizes."""
 
 import copy
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -43,6 +44,12 @@ UNEVEN_SCRATCH = (
     "CORTEX_M_ENABLE_RUNTIME_CHECKS compares sizes for equality and refuses this file; compile for one core to use "
     "such a runtime"
 )
+
+
+def import_executorch() -> None:
+    """What a .pte is made with; it takes seconds, so nothing else imports it before its time."""
+    for name in ("executorch.exir", "executorch.backends.cortex_m.library.cmsis_nn"):
+        importlib.import_module(name)
 
 
 def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
