@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
