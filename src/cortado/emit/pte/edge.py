@@ -48,8 +48,8 @@ UNEVEN_SCRATCH = (
 
 def import_executorch() -> None:
     """What a .pte is made with; it takes seconds, so nothing else imports it before its time."""
-    for name in ("executorch.exir", "executorch.backends.cortex_m.library.cmsis_nn"):
-        importlib.import_module(name)
+    importlib.import_module("executorch.exir")
+    from executorch.backends.cortex_m.library import cmsis_nn  # noqa: F401
 
 
 def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
