@@ -27,8 +27,8 @@ Both are made from the classes in `src/cortado/artifact/report.py`; `make golden
   again. A newer report is refused: update Cortado, or compile the model again.
 - Whatever else doesn't fit is an error with exit code 2 that names the place, as in `inputs[0].scale`, what was found
   and what was expected.
-- The same model, data and version give the same report but for `compile_seconds`. `profile`, `fidelity` and `evaluation`
-  are null until `--save` of the command adds what it found.
+- The same model, data and version give the same report but for `compile_seconds`. `profile`, `fidelity` and
+  `evaluation` are null until `cortado profile`, `validate` or `evaluate` adds them with `--save`.
 """
 
 
