@@ -36,7 +36,9 @@ def build_index(comparison: Comparison, folder: Path) -> str:
     figures = Table(head, [links, *(_figure_cells(row) for row in comparison.figures)], numbers, name="figures")
     options = [(_option(name), *(option_text(value) for value in values)) for name, values in comparison.options]
     cycles = "Cycles are measured ones." if comparison.measured else "Cycles are estimates: not all were measured."
-    layers = Table(("layer", "operator", *head[1:]), map(_layer_cells, comparison.layers), numbers | {len(head)})
+    layers = Table(
+        ("layer", "operator", *head[1:]), map(_layer_cells, comparison.layers), frozenset(range(2, len(head) + 1))
+    )
     body = [
         f"<header><h1>{html_text(title)}</h1></header>\n<main>",
         section("Figures", figures.markup(), note("Differences are from the first column.")),
