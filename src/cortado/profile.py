@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report import LayerReport
+from cortado.artifact.report import CyclesReport, LayerProfileReport, LayerReport, ProfileReport
 from cortado.base.arrays import ArrayType
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
@@ -111,3 +111,27 @@ def profile(
     )
     timing = time_of(work, artifact.info.target, on, clock)
     return Profile(checked.result.on, checked.bit_exact, timing, work.step(BEFORE), layers)
+
+
+def profile_report(found: Profile) -> ProfileReport:
+    """What a report says of it."""
+    timing = found.timing
+    return ProfileReport(
+        board=found.board,
+        core=timing.cpu.value,
+        grade=timing.model.grade.value,
+        instructions=timing.total.instructions,
+        cycles=_rounded(timing.total.cycles),
+        chip=None if timing.clock is None else timing.clock.chip,
+        clock_hz=None if timing.clock is None else timing.clock.hertz,
+        layers=tuple(
+            LayerProfileReport(
+                name=layer.report.name, instructions=layer.spent.instructions, cycles=_rounded(layer.spent.cycles)
+            )
+            for layer in found.layers
+        ),
+    )
+
+
+def _rounded(cycles: Cycles) -> CyclesReport:
+    return CyclesReport(low=round(cycles.low), typical=round(cycles.typical), high=round(cycles.high))

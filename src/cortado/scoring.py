@@ -1,5 +1,6 @@
 """How good a compiled model is on a dataset: its C kernels on this machine, beside the float model and the labels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +10,7 @@ import numpy as np
 from cortado import metrics
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
+from cortado.artifact.report import EvaluationReport
 from cortado.base.arrays import ArrayType
 from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
@@ -101,6 +103,21 @@ class Evaluation(Scored):
     def problems(self) -> list[str]:
         """A sentence for each place that gave other codes."""
         return [one.problem for one in self.compared if one.problem is not None]
+
+
+def evaluation_report(found: Evaluation, float_model: str | None) -> EvaluationReport:
+    """What a report says of it."""
+    exact = found.sqnr_db == math.inf
+    return EvaluationReport(
+        samples=found.samples,
+        float_model=float_model,
+        accuracy=found.accuracy,
+        float_accuracy=found.float_accuracy,
+        auc=None if found.integers is None else found.integers.auc,
+        float_auc=None if found.floats is None else found.floats.auc,
+        sqnr_db=None if exact else found.sqnr_db,
+        exact=exact,
+    )
 
 
 @dataclass(frozen=True)

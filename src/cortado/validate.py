@@ -1,5 +1,6 @@
 """A compiled model everywhere it runs: float model, integer reference, C on this machine, boards, ExecuTorch."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from cortado.artifact.opened import Artifact, Reference
+from cortado.artifact.report import FidelityReport, LayerFidelityReport
 from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
@@ -90,6 +92,22 @@ class Validation:
             return f"{text}; the first layer that differs is {first.name} ({first.operator}){where}"
         traced = any(place.name in layer.differing for layer in self.layers)
         return f"{text}; every layer gave the reference's bits, something overwrote them later" if traced else text
+
+
+def fidelity_report(found: Validation, float_model: str | None) -> FidelityReport:
+    """What a report says of its layers."""
+    return FidelityReport(
+        samples=found.samples,
+        float_model=float_model,
+        layers=tuple(
+            LayerFidelityReport(
+                name=layer.name,
+                sqnr_db=None if layer.sqnr == math.inf else layer.sqnr,
+                exact=layer.sqnr == math.inf,
+            )
+            for layer in found.layers
+        ),
+    )
 
 
 # ---- validating ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cortado.artifact.opened import PAGE, Artifact
 from cortado.cli.evaluate import SHOWN_CLASSES, _class_lines
 from cortado.scoring import Score
 from helpers.cli import Run, forge_checksums, refused
@@ -69,7 +70,7 @@ def test_scores_for_programs(run: Run, files: Files) -> None:
 
 @pytest.mark.host
 def test_scores_for_people(run: Run, files: Files) -> None:
-    done = run(*files.arguments("--model", f"{BLOBS}:make", "--limit", 40))
+    done = run(*files.arguments("--model", f"{BLOBS}:make", "--limit", 40, "--save"))
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert lines[0] == "blobs for cortex-m4, 40 samples"
@@ -78,6 +79,11 @@ def test_scores_for_people(run: Run, files: Files) -> None:
     assert "CLASS SAMPLES RIGHT RIGHT IN FLOAT MOST OFTEN TAKEN FOR" in [" ".join(line.split()) for line in lines]
     assert "bit-exact with reference: 2 samples" in lines
     assert "float model" not in done.out
+    kept = Artifact.open(files.folder).report.evaluation
+    assert kept is not None
+    assert kept.accuracy is not None
+    assert (kept.samples, f"{kept.accuracy:.2%}") == (40, lines[2].split()[1])
+    assert f"{kept.accuracy:.2%}" in (files.folder / PAGE).read_text()
 
 
 @pytest.mark.host

@@ -39,6 +39,19 @@ def test_layers_and_parts_add_up_to_what_run_says(run: Run, tiny_artifact: Artif
 
 
 @pytest.mark.qemu
+def test_figures_are_kept_in_the_report(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_artifact.folder, tmp_path / "tiny"))
+    found = run("profile", folder, "--chip", "nrf52840", "--json", "--save").json
+    kept = Artifact.open(folder).report.to_json()["profile"]
+    for key in ("board", "core", "grade", "instructions", "cycles", "chip", "clock_hz"):
+        assert kept[key] == found[key]
+    layers = [{key: layer[key] for key in ("name", "instructions", "cycles")} for layer in found["layers"]]
+    assert kept["layers"] == layers
+    page = (folder / "report.html").read_text()
+    assert all(f"{layer['instructions']:,}" in page for layer in layers)
+
+
+@pytest.mark.qemu
 def test_the_same_as_text_and_as_csv(run: Run, tiny_artifact: Artifact) -> None:
     found = run("profile", tiny_artifact.folder, "--json").json
     assert (found["chip"], found["milliseconds"]) == (None, None)

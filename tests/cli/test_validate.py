@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cortado.api import compile
-from cortado.artifact.opened import Artifact
+from cortado.artifact.opened import PAGE, Artifact
 from cortado.base.errors import CortadoError
 from cortado.floats import float_model
 from cortado.frontend.export import FloatModel
@@ -56,8 +56,8 @@ def damage(path: Path, pattern: str, replacement: str | Callable[[Any], str]) ->
 
 
 @pytest.mark.qemu
-def test_every_place_gives_the_references_bits(run: Run, tiny_artifact: Artifact, inputs: Path) -> None:
-    done = run("validate", tiny_artifact.folder, "--inputs", inputs, "--model", TINY, "--per-layer", "--json")
+def test_every_place_gives_the_references_bits(run: Run, folder: Path, inputs: Path) -> None:
+    done = run("validate", folder, "--inputs", inputs, "--model", TINY, "--per-layer", "--json", "--save")
     assert done.code == 0, done.err
     found = done.json
     assert (found["model"], found["target"], found["samples"], found["bit_exact"]) == ("tiny", "cortex-m4", 3, True)
@@ -73,6 +73,12 @@ def test_every_place_gives_the_references_bits(run: Run, tiny_artifact: Artifact
         assert layer["sqnr"] > 28
         assert layer["differing"] == {"host": 0, "mps2-an386": 0}
     assert found["layers"][-1]["sqnr"] == pytest.approx(reference["sqnr"])
+    kept = Artifact.open(folder).report.fidelity
+    assert kept is not None
+    assert (kept.samples, kept.float_model) == (3, str(TINY))
+    decibels = [(layer["name"], layer["sqnr"]) for layer in found["layers"]]
+    assert [(layer.name, layer.sqnr_db) for layer in kept.layers] == decibels
+    assert all(f"{value:.1f} dB" in (folder / PAGE).read_text() for _, value in decibels)
 
 
 @pytest.mark.qemu
@@ -360,6 +366,15 @@ def test_samples_that_do_not_fit_are_refused(
     done = run("validate", tiny_artifact.folder, "--inputs", tmp_path / "x.npy")
     assert (done.code, done.out) == (2, "")
     assert message in done.err
+
+
+def test_what_is_not_found_can_not_be_saved(run: Run, tiny_artifact: Artifact) -> None:
+    done = run("validate", tiny_artifact.folder, "--model", TINY, "--save")
+    assert (done.code, done.out) == (2, "")
+    assert "which --per-layer finds: add that" in done.err
+    done = run("validate", tiny_artifact.folder, "--per-layer", "--save")
+    assert (done.code, done.out) == (2, "")
+    assert "name that with --model" in done.err
 
 
 def test_another_target_or_model_is_refused(run: Run, tiny_artifact: Artifact) -> None:

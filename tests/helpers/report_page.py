@@ -28,13 +28,31 @@ Both are made from the classes in `src/cortado/artifact/report.py`; `make golden
 - Whatever else doesn't fit is an error with exit code 2 that names the place, as in `inputs[0].scale`, what was found
   and what was expected.
 - The same model, data and version give the same report but for `compile_seconds`. `profile`, `fidelity` and
-  `evaluation` are null until `--save` of the command adds what it found.
+  `evaluation` are null until `cortado profile`, `validate` or `evaluate` adds them with `--save`.
+"""
+
+
+FOOT = """
+## report.html
+
+The same for people, in one file that loads nothing: the arena as a map (addresses over the moments of the timeline,
+every buffer a rectangle), RAM over time, layers, scales and warnings. Point at a buffer to see what it is; or reach the
+map with Tab and walk: left and right in the order of birth, up and down by address; Enter zooms in, Escape out.
+
+Cycles are estimates by the table that schedules are chosen with, until they are measured:
+
+    cortado profile DIR --save                  # instructions and cycles of each layer
+    cortado validate DIR --per-layer --save     # how far each layer is from the float model
+    cortado evaluate DIR --save                 # accuracy on a dataset
+
+Each writes its figures into report.json (`profile`, `fidelity`, `evaluation`) and report.html, both or none; all other
+files stay as they are. `cortado compare A B` has the reports of several compiles side by side.
 """
 
 
 def page(schema: dict[str, Any], version: int) -> str:
     classes = [schema, *schema["$defs"].values()]
-    return HEAD.replace("{version}", str(version)) + "".join(map(_class, classes))
+    return HEAD.replace("{version}", str(version)) + "".join(map(_class, classes)) + FOOT
 
 
 def _class(cls: dict[str, Any]) -> str:

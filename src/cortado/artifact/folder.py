@@ -180,8 +180,8 @@ def _os_errors(folder: Path) -> Iterator[None]:
 # ---- writing ------------------------------------------------------------------------------------------------------
 
 
-def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report) -> None:
-    """Writes a compiled model, in place of an older one if there is one."""
+def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report, *, ours: bool = True) -> None:
+    """Writes a compiled model, in place of an older one if there is one. One that is not `ours` doesn't become it."""
     with locked(folder), _os_errors(folder):
         check_folder(folder)
         final = Path(os.path.realpath(folder))
@@ -190,7 +190,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], report: Report)
         staging = Path(tempfile.mkdtemp(prefix=f".{final.name}{STAGING}", dir=beside))
         try:
             new = staging / "new"
-            _write_all(new, files, report)
+            _write_all(new, files, report, ours)
             if beside == final:
                 _replace_files(new, final, known=[final, *(path / "new" for path in litter)])
             elif final.is_dir():
@@ -222,7 +222,7 @@ def exchange(new: Path, final: Path) -> None:
     os.rename(new, final)
 
 
-def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report) -> None:
+def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report, ours: bool) -> None:
     digests = {}
     folder.mkdir()
     for name, content in files.items():
@@ -231,12 +231,13 @@ def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report) -
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         digests[name] = digest(data)
-        if path.suffix == ".pte":
+        if ours and path.suffix == ".pte":
             remember(digests[name])  # it may be taken out of the folder
     whole = replace(report, artifacts=dict(sorted(digests.items())))
     text = json.dumps(whole.to_json(), indent=2) + "\n"
     (folder / REPORT).write_text(text)
-    remember(digest(text.encode()))
+    if ours:
+        remember(digest(text.encode()))
 
 
 def _replace_files(new: Path, folder: Path, known: list[Path]) -> None:

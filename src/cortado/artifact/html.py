@@ -8,6 +8,7 @@ from typing import Any
 from cortado.base.data import WEB
 from cortado.base.names import html_text
 
+GENERATOR = '<meta name="generator" content="Cortado">'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"  # nothing comes from elsewhere
 
 
@@ -106,6 +107,7 @@ def document(title: str, body: Iterable[str]) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
+{GENERATOR}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>{html_text(title)}</title>

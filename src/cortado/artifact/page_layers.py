@@ -66,10 +66,9 @@ def _profiled(report: Report) -> str:
     profile, fidelity = report.profile, report.fidelity
     texts = [_ESTIMATED]
     if profile is not None:
-        exact = "bit-exact with the reference" if profile.bit_exact else "NOT bit-exact with the reference"
         texts = [
-            f"Instructions are exact, counted on the emulated board {profile.board}, {exact}; the sum has what runs "
-            f"before the first layer, too. Cycles are those of a model of the {profile.core} at zero wait states "
+            f"Instructions are exact, counted on the emulated board {profile.board}; the sum has what runs before "
+            f"the first layer, too. Cycles are those of a model of the {profile.core} at zero wait states "
             f"(grade {profile.grade}), {profile.cycles.low:,} to {profile.cycles.high:,} in all."
         ]
     if fidelity is not None:
@@ -130,7 +129,7 @@ def quantization_table(report: Report) -> Markup:
         "largest",
         "weight scales",
         "least",
-        "largest weight scale",
+        "most",
     )
     table = Table(head, rows, frozenset(range(2, 9)), sortable=True, name="quantization").markup()
     text = "A real value is scale * (code - zero point); smallest and largest are those that the codes can hold."

@@ -287,13 +287,12 @@ class LayerProfileReport:
 
 @json_class
 class ProfileReport:
-    """One inference on an emulated board, as `cortado profile --save` measured it."""
+    """One inference on an emulated board, bit-exact, as `cortado profile --save` measured it."""
 
     board: str = key("the emulated board")
     core: str = key("the core whose cycles these are")
     grade: str = key("how far the model of the core is to be trusted")
-    bit_exact: bool = key("whether the outputs were the reference's")
-    instructions: Count = key("exactly")
+    instructions: Count = key("exactly, with what runs before the first layer")
     cycles: CyclesReport = key("by the model of the core")
     chip: ChipName | None = key("the chip that was named")
     clock_hz: Size | None = key("its clock")

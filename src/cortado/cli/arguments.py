@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from cortado.cli.compare import compare_command
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
 from cortado.cli.profile import profile_command
@@ -253,6 +254,13 @@ def profile_arguments(commands: Any) -> None:
     _chip_argument(parser)
     parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
     parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
+    _save_argument(parser)
+
+
+def _save_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--save", action="store_true", help="also write the figures into the folder's report.json and report.html"
+    )
 
 
 def _chip_argument(parser: argparse.ArgumentParser) -> None:
@@ -307,6 +315,7 @@ def validate_arguments(commands: Any) -> None:
         action="store_true",
         help="also compare every layer: the first that differs, and how far each is from the float model",
     )
+    _save_argument(parser)
     _float_model_argument(parser)
     _threshold_arguments(parser)
     _trust_argument(parser)
@@ -349,8 +358,22 @@ def evaluate_arguments(commands: Any) -> None:
         help="also run N of the samples on the target's emulated board, which must give the same bits",
     )
     parser.add_argument("--target", "-t", metavar="TARGET", help="the core whose board to run on")
+    _save_argument(parser)
     _threshold_arguments(parser)
     _trust_argument(parser)
+
+
+def compare_arguments(commands: Any) -> None:
+    text = "two or more compiles side by side: RAM, flash, time, options and layers that differ"
+    parser = add(commands, "compare", text, compare_command)
+    parser.add_argument(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="what `cortado compile` wrote: a folder, one with a folder for each of several targets, or a report.json",
+    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write the comparison as a page")
 
 
 def _labels_argument(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cortado.base.clock import IMPORT, Clock, cpu_seconds, rounded
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.cli.options import options_of
+from cortado.cli.several import several_text, write_index
 from cortado.cli.tables import Progress
 from cortado.cli.timing import cycles_text
 from cortado.cli.together import together_command
@@ -57,7 +58,16 @@ def compile_command(arguments: argparse.Namespace) -> None:
         data = [report.to_json() for report in reports]
         print(json.dumps(data[0] if len(data) == 1 else data, indent=2))
     else:
-        print("\n\n".join(_summary(folder, report, times[folder]) for folder, report in done))
+        print(_summary(*done[0], times[done[0][0]]) if len(done) == 1 else _several(done, times))
+
+
+def _several(done: list[tuple[Path, "Report"]], times: dict[Path, str | None]) -> str:
+    facts: dict[Path, list[tuple[str, str]]] = {}
+    for folder, report in done:
+        missing = [("no C bundle", reason) for reason in report.bundle_missing]
+        time = times[folder]
+        facts[folder] = [*missing, *_facts(report), *([] if time is None else [("time", time)])]
+    return several_text(done, facts)
 
 
 def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
@@ -174,7 +184,10 @@ def _compile_source(
         report = replace(result.report, calibration=calibration, zoo=network, compile_seconds=seconds)
         compiled.append(replace(result, report=report))
     clock.progress("write")
-    return [(folder, item.save(folder).report) for folder, item in zip(folders, compiled, strict=True)]
+    done = [(folder, item.save(folder).report) for folder, item in zip(folders, compiled, strict=True)]
+    if len(done) > 1:
+        write_index(done)
+    return done
 
 
 def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
@@ -184,12 +197,15 @@ def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:
 def _check_places(folders: list[Path], intermediates: Path | None) -> None:
     """Places that can't be written are found out before the work, not after it."""
     from cortado.artifact.folder import check_folder, check_writable
+    from cortado.artifact.index_page import check_index
     from cortado.artifact.manifest import REPORT
 
     for folder in folders:
         check_folder(folder)
     if len(folders) > 1 and (folders[0].parent / REPORT).exists():
         raise CortadoError(f"can't write several targets into {folders[0].parent}: it holds one compiled model")
+    if len(folders) > 1:
+        check_index(folders[0].parent)
     if intermediates is None:
         return
     check_writable(intermediates)
@@ -226,16 +242,22 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
         rows.append(("time", time))
     if report.pte is not None:
         rows.append((".pte", pte_size(report.pte)))
-    rows += [("no .pte", reason) for reason in report.pte_missing]
+    rows += _facts(report)
+    operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report.operators.items())
+    rows.append(("operators", operators))
+    rows.append(("written to", str(folder)))
+    return "\n".join(f"{label:>11}  {text}" for label, text in rows)
+
+
+def _facts(report: "Report") -> list[tuple[str, str]]:
+    """What is no figure and has to be said."""
+    rows = [("no .pte", reason) for reason in report.pte_missing]
     if report.pte_missing and report.options.artifacts is Artifacts.BOTH and not report.options.allow_float:
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
     rows += [("in float", _float_text(item)) for item in report.float_operators]
-    operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report.operators.items())
-    rows.append(("operators", operators))
     if report.calibration is not None and report.calibration.data == "random":
         rows.append(("warning", "calibrated with random data: sizes and speed are real, results are meaningless"))
-    rows.append(("written to", str(folder)))
-    return "\n".join(f"{label:>11}  {text}" for label, text in rows)
+    return rows
 
 
 def _bundle_rows(report: "Report") -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from cortado import __version__, quiet_libraries
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.arguments import (
     add,
+    compare_arguments,
     compile_arguments,
     evaluate_arguments,
     profile_arguments,
@@ -126,6 +127,7 @@ def make_parser() -> argparse.ArgumentParser:
     profile_arguments(commands)
     validate_arguments(commands)
     evaluate_arguments(commands)
+    compare_arguments(commands)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)
     add(commands, "chips", "chips and boards by name: core, clock, memories", chips_command)
     add(commands, "zoo", "the networks that come with Cortado", zoo_command)

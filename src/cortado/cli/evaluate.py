@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
@@ -55,6 +56,11 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
         print("\n".join(_evaluation_text(artifact, found, spec)))
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
+    if arguments.save:
+        from cortado.artifact.figures import save_figures
+        from cortado.evaluate import evaluation_report
+
+        save_figures(artifact, lambda report: replace(report, evaluation=evaluation_report(found, spec)))
 
 
 def _evaluated(

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
@@ -48,7 +49,8 @@ def profile_command(arguments: argparse.Namespace) -> None:
 
 
 def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> None:
-    from cortado.profile import clock_of, profile
+    from cortado.artifact.figures import save_figures
+    from cortado.profile import clock_of, profile, profile_report
     from cortado.run.doctor import require
     from cortado.run.runner import choose_board
     from cortado.run.toolchain import Tool
@@ -68,6 +70,8 @@ def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> No
         print(_as_csv(found) if arguments.csv else "\n".join(_as_text(artifact, found)))
     if not found.bit_exact:
         raise WrongResult(f"the output on {found.board} differs from the reference")
+    if arguments.save:
+        save_figures(artifact, lambda report: replace(report, profile=profile_report(found)))
 
 
 # ---- JSON and CSV ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
@@ -43,9 +43,13 @@ def _validate_artifact(
 
     if arguments.inputs is None and arguments.labels is not None:
         raise CortadoError(f"{arguments.labels} holds the labels of samples: give those with --inputs")
+    if arguments.save and not arguments.per_layer:
+        raise CortadoError("--save keeps how far each layer is from the float model, which --per-layer finds: add that")
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC)
     require(tools if artifact.report.pte is None else (*tools, Tool.CXX))
     spec = arguments.model or artifact.report.zoo
+    if arguments.save and spec is None:
+        raise CortadoError("--save keeps how far each layer is from the float model: name that with --model")
     progress = Progress()
     try:
         # A user's own file may print: standard output is for our result alone.
@@ -60,6 +64,11 @@ def _validate_artifact(
         _print_validation(artifact, found, spec)
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
+    if arguments.save:
+        from cortado.artifact.figures import save_figures
+        from cortado.validate import fidelity_report
+
+        save_figures(artifact, lambda report: replace(report, fidelity=fidelity_report(found, spec)))
 
 
 def _validated(

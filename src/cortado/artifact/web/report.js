@@ -164,7 +164,7 @@
       const rows = buffer.ring_rows === null ? "" : `${buffer.short}, ${buffer.ring_rows} of ${number(buffer.rows)} rows`;
       const name = rows && rows.length <= room ? rows : buffer.short;
       const text = name.length > room ? `\u2026${name.slice(1 - room)}` : name;
-      const place = upright ? { transform: `translate(${(from + to) / 2 + 4},${down - 5}) rotate(-90)` } : { x: from + 4, y: Math.min(up + 13, (up + down) / 2 + 4) };
+      const place = upright ? { transform: `translate(${(from + to) / 2 + 4},${up + 5}) rotate(-90)`, "text-anchor": "end" } : { x: from + 4, y: Math.min(up + 13, (up + down) / 2 + 4) };
       element("text", { class: "inside", ...place }, layer, text);
     }
 

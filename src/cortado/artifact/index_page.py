@@ -1,0 +1,96 @@
+"""Compiled models side by side as a page: index.html of several targets, and what `cortado compare --html` writes."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from cortado.artifact.comparison import Compared, Comparison, Figure, LayerRow, Row, difference
+from cortado.artifact.html import GENERATOR, Cell, Markup, Table, document, note, section
+from cortado.artifact.opened import PAGE
+from cortado.base.errors import CortadoError
+from cortado.base.names import html_text
+
+INDEX = "index.html"
+
+
+def check_index(folder: Path) -> None:
+    """Raises if there is somebody's own page where that of several targets would be written."""
+    path = folder / INDEX
+    try:
+        ours = not path.exists() or GENERATOR in path.read_text(errors="replace")
+    except OSError as error:
+        raise CortadoError(f"can't read {path}: {error.strerror}; choose another folder") from error
+    if not ours:
+        raise CortadoError(f"can't write {path}: it is not Cortado's; choose another folder, or move it away")
+
+
+def build_index(comparison: Comparison, folder: Path) -> str:
+    """`folder` is where the page will lie: links to the models' own pages are relative to it."""
+    models = comparison.models
+    names = list(dict.fromkeys(one.report.model for one in models))
+    title = f"{', '.join(names)}: {len(models)} compiles side by side"
+    head = ("", *(one.name for one in models))
+    numbers = frozenset(range(1, len(head)))
+    links = ("report", *(_link(one, folder) for one in models))
+    figures = Table(head, [links, *(_figure_cells(row) for row in comparison.figures)], numbers, name="figures")
+    options = [(_option(name), *(option_text(value) for value in values)) for name, values in comparison.options]
+    cycles = "Cycles are measured ones." if comparison.measured else "Cycles are estimates: not all were measured."
+    layers = Table(
+        ("layer", "operator", *head[1:]), map(_layer_cells, comparison.layers), frozenset(range(2, len(head) + 1))
+    )
+    body = [
+        f"<header><h1>{html_text(title)}</h1></header>\n<main>",
+        section("Figures", figures.markup(), note("Differences are from the first column.")),
+        section("What was chosen differently", Table(head, options).markup() if options else ""),
+        section("Layers that differ", layers.markup() if comparison.layers else "", note(cycles))
+        if comparison.layers
+        else "",
+        f"</main>\n<footer>Written by Cortado {html_text(models[0].report.cortado_version)}.</footer>",
+    ]
+    return document(title, body)
+
+
+def _link(model: Compared, folder: Path) -> Cell:
+    page = (model.path if model.path.is_dir() else model.path.parent) / PAGE
+    if not page.is_file():
+        return Cell("")
+    place = quote(Path(os.path.relpath(page, folder)).as_posix())
+    return Cell(Markup(f'<a href="{html_text(place)}">report.html</a>'))
+
+
+def _figure_cells(row: Row) -> list[str | Cell]:
+    return [row.title, *_beside(row.values, row.smaller_is_better)]
+
+
+def _layer_cells(row: LayerRow) -> list[str | Cell]:
+    return [row.title, row.operator, *_beside(row.cycles, True)]
+
+
+def _beside(values: Sequence[Figure], smaller_is_better: bool | None) -> list[Cell]:
+    first, *others = values
+    return [Cell(figure_text(first)), *(_cell(first, other, smaller_is_better) for other in others)]
+
+
+def _cell(first: Figure, other: Figure, smaller_is_better: bool | None) -> Cell:
+    change = difference(first, other)
+    text = figure_text(other) + (f" ({change})" if change not in ("", "same") else "")
+    if smaller_is_better is None or first is None or other is None or first == other:
+        return Cell(text)
+    return Cell(text, kind="better" if (other < first) == smaller_is_better else "worse")
+
+
+def figure_text(value: Figure) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _option(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)

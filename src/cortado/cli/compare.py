@@ -1,0 +1,78 @@
+"""cortado compare."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cortado.base.errors import CortadoError
+from cortado.cli.tables import in_columns
+
+if TYPE_CHECKING:
+    from cortado.artifact.comparison import Comparison, Figure, LayerRow
+
+SHOWN_LAYERS = 30
+
+
+def compare_command(arguments: argparse.Namespace) -> None:
+    from cortado.artifact.comparison import compare, read_models
+    from cortado.artifact.folder import write_file
+    from cortado.artifact.index_page import build_index
+
+    found = compare(read_models(arguments.models))
+    if arguments.html is not None:
+        if arguments.html.is_dir():
+            raise CortadoError(f"can't write {arguments.html}: it is a folder, expected a file to write the page to")
+        write_file(arguments.html, build_index(found, arguments.html.absolute().parent).encode())
+    print(json.dumps(found.to_json(), indent=2) if arguments.json else "\n".join(comparison_lines(found)))
+
+
+def comparison_lines(found: "Comparison") -> list[str]:
+    from cortado.artifact.index_page import option_text
+
+    lines = figure_lines(found)
+    if found.options:
+        head = ("CHOSEN DIFFERENTLY", *(one.name for one in found.models))
+        rows = [(name.replace("_", " "), *map(option_text, values)) for name, values in found.options]
+        lines += ["", *in_columns([head, *rows])]
+    return [*lines, *_layer_lines(found)]
+
+
+def figure_lines(found: "Comparison") -> list[str]:
+    """Two models with the difference, more without."""
+    head = ["", *(one.name for one in found.models), *(["DIFFERENCE"] if len(found.models) == 2 else [])]
+    return _to_the_right([head, *([row.title, *_cells(row.values)] for row in found.figures)], first=1)
+
+
+def _layer_lines(found: "Comparison") -> list[str]:
+    """The layers that differ, those first whose cycles differ most."""
+    if not found.layers:
+        return ["", "no layer differs in operator, shape, constants, products or cycles"]
+    order = {id(row): _spread(row) for row in found.layers}
+    worst = sorted(found.layers, key=lambda row: -order[id(row)])[:SHOWN_LAYERS]
+    shown = [row for row in found.layers if row in worst]
+    cycles = "cycles" if found.measured else "estimated cycles"
+    more = ["DIFFERENCE"] if len(found.models) == 2 else []
+    head = ["LAYER", f"OPERATOR ({cycles})", *(one.name for one in found.models), *more]
+    lines = _to_the_right([head, *([row.title, row.operator, *_cells(row.cycles)] for row in shown)], first=2)
+    left = len(found.layers) - len(shown)
+    return ["", *lines, *([f"and {left} layers that differ less (--json has all)"] if left else [])]
+
+
+def _spread(row: "LayerRow") -> int:
+    known = [cycles or 0 for cycles in row.cycles]
+    return max(known) - min(known)
+
+
+def _cells(values: "Sequence[Figure]") -> list[str]:
+    from cortado.artifact.comparison import difference
+    from cortado.artifact.index_page import figure_text
+
+    shown = [figure_text(value) for value in values]
+    return [*shown, difference(values[0], values[1])] if len(values) == 2 else shown
+
+
+def _to_the_right(rows: Sequence[Sequence[str]], first: int) -> list[str]:
+    """Columns from `first` on are numbers."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return in_columns([[c.rjust(widths[at]) if at >= first else c for at, c in enumerate(row)] for row in rows])
