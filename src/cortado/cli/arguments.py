@@ -63,6 +63,12 @@ def compile_arguments(commands: Any) -> None:
     parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
     parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
     parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")
+    parser.add_argument(
+        "--labels",
+        metavar="NAMES",
+        help="names of a classifier's classes, in their order: a .txt file with one in each line, or the names with "
+        "commas between them (default: those of the zoo's networks)",
+    )
     _option_arguments(parser)
 
 
