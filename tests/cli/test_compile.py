@@ -78,7 +78,7 @@ def test_compile_writes_a_summary_and_plain_progress(run: Run, folder: Path) -> 
     assert labels == ["model", "RAM", "flash", ".pte", "operators", "written to"] or "written to" in done.out
     assert "tiny for cortex-m0plus" in done.out
     phases = [line.split("] ")[1] for line in done.err.splitlines() if line.startswith("[")]
-    assert phases[:3] == ["load", "export", "quantize"]
+    assert phases[:3] == ["import", "load", "export"]
     assert phases[-1] == "write"
     assert sorted(path.name for path in (folder / "graphs").iterdir())[0] == "01-fold-qparams.txt"
 
@@ -108,7 +108,8 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = Progress()
+    progress = Progress(["quantize", "lower", "host"])
+    progress.start -= 3700  # an hour ago, and a little
     progress("quantize")
     progress("host", 1200, 5000)
     progress.stop()
@@ -119,6 +120,8 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
         5000,
         "1,200 of 5,000",
     )
+    plain = re.sub(r"\x1b\[[\d;?]*\w", "", terminal.getvalue())
+    assert re.search(r" 3/3 host .*1,200 of 5,000 1:01:4\d", plain)
     assert " s] " not in terminal.getvalue()
 
 

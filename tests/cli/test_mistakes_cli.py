@@ -133,13 +133,20 @@ def without_torch(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.qemu
-def test_commands_that_need_no_torch_run_without_it(tiny_artifact: Artifact) -> None:
+def test_commands_that_need_no_torch_run_without_it(tiny_artifact: Artifact, tmp_path: Path) -> None:
+    problem = tmp_path / "problem.csv"
+    problem.write_text("id,lower,upper,size\na,0,2,16\nb,1,3,16\n")
     for arguments in (
         ["--help"],
         ["targets"],
+        ["chips"],
         ["doctor"],
+        ["completion", "bash"],
+        ["plan", problem],
         ["inspect", tiny_artifact.folder / "tiny.pte"],
         ["run", tiny_artifact.folder],
+        ["run", tiny_artifact.folder, "--json"],
+        ["profile", tiny_artifact.folder],
     ):
         done = without_torch(*arguments)
         assert done.returncode == 0, done.stderr
@@ -167,7 +174,7 @@ def test_commands_that_need_torch_say_how_to_install_it(tiny_artifact: Artifact,
 # ---- Ctrl-C --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", ["load", "export", "plan"])
+@pytest.mark.parametrize("phase", ["import", "export", "plan"])
 def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
     command = ["compile", TINY, "--calibration", TINY, "-t", "cortex-m4", "-o", tmp_path / "out"]
     process = subprocess.Popen(

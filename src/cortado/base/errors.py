@@ -17,6 +17,10 @@ class MissingTool(CortadoError):
     """A program this command needs is not installed; the message holds the command that installs it."""
 
 
+class TellsWhatIsMissing(MissingTool):
+    """The same of a command that has printed what is there and what is not."""
+
+
 class NotInteger(CortadoError):
     """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
 

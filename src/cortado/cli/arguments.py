@@ -76,6 +76,12 @@ def compile_arguments(commands: Any) -> None:
     parser.add_argument(
         "--separate-arenas", action="store_true", help="with --together: an arena for each model, so that both may run"
     )
+    parser.add_argument(
+        "--labels",
+        metavar="NAMES",
+        help="names of a classifier's classes, in their order: a .txt file with one in each line, or the names with "
+        "commas between them (default: those of the zoo's networks)",
+    )
     _option_arguments(parser)
 
 

@@ -80,7 +80,7 @@ def ops_command(arguments: argparse.Namespace) -> None:
 
 
 def doctor_command(arguments: argparse.Namespace) -> None:
-    from cortado.base.errors import MissingTool
+    from cortado.base.errors import TellsWhatIsMissing
     from cortado.run.doctor import Item, check
 
     def state(item: Item) -> str:
@@ -94,7 +94,7 @@ def doctor_command(arguments: argparse.Namespace) -> None:
     print_rows(arguments.json, items, header, lambda item: (item.name, item.needed_for, state(item)))
     fixes = [item.fix for item in items if not item.found and not item.optional]
     if fixes:
-        raise MissingTool("something is missing. Install it with:\n  " + "\n  ".join(dict.fromkeys(fixes)))
+        raise TellsWhatIsMissing("something is missing. Install it with:\n  " + "\n  ".join(dict.fromkeys(fixes)))
 
 
 def inspect_command(arguments: argparse.Namespace) -> None:

@@ -7,11 +7,12 @@ import importlib
 import json
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortado.base.clock import IMPORT, Clock, cpu_seconds, rounded
+from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.cli.options import options_of
 from cortado.cli.several import several_text, write_index
@@ -43,7 +44,7 @@ def compile_command(arguments: argparse.Namespace) -> None:
         together_command(arguments, specs, targets)
         return
     spec = _one_model(arguments, specs)
-    progress = Progress()
+    progress = Progress(_steps(arguments, targets))
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
@@ -68,6 +69,16 @@ def _several(done: list[tuple[Path, "Report"]], times: dict[Path, str | None]) -
         time = times[folder]
         facts[folder] = [*missing, *_facts(report), *([] if time is None else [("time", time)])]
     return several_text(done, facts)
+
+
+def _steps(arguments: argparse.Namespace, targets: Sequence["CortexMTargetConfig"]) -> list[str]:
+    """The phases of this compile, in order."""
+    in_c = ["plan", "plan alternatives", "emit C", "measure code"]
+    in_pte = [IMPORT_EXECUTORCH, "emit pte"]
+    left_out = {"c": in_pte, "pte": in_c}.get(arguments.artifacts, [])
+    each = [name for name in ("lower", *in_c, *in_pte, "check") if name not in left_out]
+    timed = [] if arguments.chip is None else ["time"]
+    return [IMPORT, "load", "export", "quantize", *each * len(targets), "write", *timed]
 
 
 def _targets(arguments: argparse.Namespace) -> list["CortexMTargetConfig"]:
@@ -169,7 +180,7 @@ def _compile_source(
         source.example_inputs,
         batches,
         name=name,
-        labels=source.labels,
+        labels=source.labels if arguments.labels is None else class_names(arguments.labels),
         progress=clock.progress,
         options=options,
     )
@@ -188,6 +199,23 @@ def _compile_source(
     if len(done) > 1:
         write_index(done)
     return done
+
+
+def class_names(given: str) -> tuple[str, ...]:
+    """The names of classes: in a file, one in each line, or with commas between them."""
+    if given.endswith(".txt"):
+        try:
+            lines = Path(given).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CortadoError(f"can't read the labels in {given}: {error}; expected a name in each line") from error
+    else:
+        lines = given.split(",")
+    names = tuple(line.strip() for line in lines)
+    while names and not names[-1]:
+        names = names[:-1]
+    if not names or not all(names):
+        raise CortadoError(f"--labels {given}: found an empty name, expected the name of a class in every place")
+    return names
 
 
 def _folders(output: Path, targets: list["CortexMTargetConfig"]) -> list[Path]:

@@ -3,6 +3,8 @@
 import argparse
 import atexit
 import contextlib
+import errno
+import json
 import os
 import sys
 import traceback
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from cortado import __version__, quiet_libraries
-from cortado.base.errors import CortadoError, WrongResult
+from cortado.base.errors import CortadoError, TellsWhatIsMissing, WrongResult
 from cortado.cli.arguments import (
     add,
     compare_arguments,
@@ -31,6 +33,7 @@ from cortado.cli.commands import (
     targets_command,
     zoo_command,
 )
+from cortado.cli.completion import SHELLS, completion_command
 
 MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"
 
@@ -54,31 +57,77 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     quiet_libraries()
     parser = make_parser()
-    arguments = parser.parse_args(argv)
-    if not hasattr(arguments, "command"):
-        parser.print_help(sys.stderr)
-        return Exit.USER
+    given = sys.argv[1:] if argv is None else argv
     try:
+        arguments = parser.parse_args(given)
+        if not hasattr(arguments, "command"):
+            parser.print_help(sys.stderr)
+            return Exit.USER
         arguments.command(arguments)
         sys.stdout.flush()
         return Exit.FINE
     except BrokenPipeError:
         # The reader went away (`cortado targets | head -1`): the interpreter's last flush must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _no_more_output()
         return Exit.FINE
-    except KeyboardInterrupt:
-        return _fail("interrupted", Exit.INTERRUPTED)
-    except WrongResult as error:
-        return _fail(str(error), Exit.WRONG_RESULT)
-    except CortadoError as error:
-        return _fail(str(error), Exit.USER)
-    except ModuleNotFoundError as error:
-        return _missing_module(error)
-    except Exception as error:
-        if _interrupted(error):
-            return _fail("interrupted", Exit.INTERRUPTED)
-        traceback.print_exc()
-        return _fail(MISTAKE, Exit.INTERNAL)
+    except (KeyboardInterrupt, Exception) as error:
+        return _failed(error, as_json="--json" in given)
+
+
+def _failed(error: BaseException, as_json: bool) -> int:
+    """Tells what went wrong, on standard error and for programs as JSON; returns the exit code."""
+    message, code = _told(error)
+    print(f"cortado: {message}", file=sys.stderr)
+    if as_json and not isinstance(error, WrongResult | TellsWhatIsMissing):  # these have printed their result
+        record = {"error": {"exit_code": int(code), "kind": type(error).__name__, "message": message}}
+        with contextlib.suppress(OSError):
+            print(json.dumps(record, indent=2), flush=True)
+    return code
+
+
+def _told(error: BaseException) -> tuple[str, Exit]:
+    if _interrupted(error):
+        return "interrupted", Exit.INTERRUPTED
+    if isinstance(error, CortadoError):
+        return str(error), Exit.WRONG_RESULT if isinstance(error, WrongResult) else Exit.USER
+    missing = _missing_package(error) if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None:
+        return missing, Exit.USER
+    if isinstance(error, OSError) and error.errno in MACHINE:
+        return _of_the_machine(error), Exit.USER
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this on this machine", Exit.USER
+    traceback.print_exception(error)
+    return MISTAKE, Exit.INTERNAL
+
+
+MACHINE = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "make room there",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.EROFS: "name another folder, or set TMPDIR and CORTADO_CACHE",
+    errno.EACCES: "name another folder, or set TMPDIR and CORTADO_CACHE",
+    errno.EPERM: "name another folder, or set TMPDIR and CORTADO_CACHE",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+    errno.ENOMEM: "close other programs",
+    errno.EIO: "look at the disk",
+}
+"""What is wrong with the machine, and not with Cortado, and what to do about it."""
+
+
+def _of_the_machine(error: OSError) -> str:
+    _no_more_output()  # what could not be written would be tried again
+    where = f"{error.filename}: " if error.filename is not None else ""
+    return f"{where}{error.strerror}; {MACHINE[error.errno or 0]} and run this again"
+
+
+def _no_more_output() -> None:
+    with contextlib.suppress(OSError, ValueError):  # a test's standard output is no file
+        sys.stdout.flush()
+        return
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(code: int) -> NoReturn:
@@ -97,25 +146,26 @@ def _interrupted(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _missing_module(error: ModuleNotFoundError) -> int:
+def _missing_package(error: ModuleNotFoundError) -> str | None:
     """A package that this command needs and others don't; anything else is a mistake of ours."""
     from cortado.run.doctor import PACKAGES
 
     package = next((package for package in PACKAGES if package.name == (error.name or "").split(".")[0]), None)
     if package is None:
-        traceback.print_exc()
-        return _fail(MISTAKE, Exit.INTERNAL)
-    install = f"pip install {package.name}=={package.pinned}"
-    return _fail(f"{package.name} is not installed (needed for {package.needed_for}): {install}", Exit.USER)
+        return None
+    return f"{package.name} is not installed (needed for {package.needed_for}): {package.install}"
 
 
-def _fail(message: str, code: Exit) -> int:
-    print(f"cortado: {message}", file=sys.stderr)
-    return code
+class Parser(argparse.ArgumentParser):
+    """One whose mistakes are told as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise CortadoError(message)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cortado",
         description="Compiles PyTorch models ahead of time for Arm Cortex-M microcontrollers.",
         allow_abbrev=False,
@@ -148,4 +198,8 @@ def make_parser() -> argparse.ArgumentParser:
     plan.add_argument(
         "--output", "-o", type=Path, metavar="PLAN.csv", help="write the plan here (default: standard output)"
     )
+    completion = add(
+        commands, "completion", "completion of this command line for a shell", completion_command, json=False
+    )
+    completion.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     return parser

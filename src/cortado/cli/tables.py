@@ -11,39 +11,58 @@ EVERY = 10.0  # seconds between two lines about the same phase, where there is n
 
 
 class Progress:
-    """A bar on a terminal, plain lines otherwise; always on standard error."""
+    """A bar on a terminal, plain lines otherwise; always on standard error. `steps` are the phases to come."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Sequence[str] = ()) -> None:
         self.start = self.said = time.monotonic()
+        self.steps = tuple(steps)
         self.phase = ""
+        self.step = 0
         self.bar: Any = None
         if sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, SpinnerColumn, TextColumn
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
             columns = (
                 SpinnerColumn(),
+                TextColumn("{task.fields[step]}"),
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TextColumn("{task.fields[count]}"),
+                TimeElapsedColumn(),
             )
             self.bar = Bar(*columns, console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("starting", total=None, count="")  # without a total, the bar only moves
+            self.task = self._add("starting", 0, 0, "")
             self.bar.start()
 
     def __call__(self, phase: str, done: int = 0, total: int = 0) -> None:
         """What is being done, and how many of how many samples are done where they are counted."""
         count = f"{done:,} of {total:,}" if total else ""
+        if phase != self.phase:
+            self.step = self._number(phase)
         if self.bar is not None:
             self.bar.remove_task(self.task)
-            self.task = self.bar.add_task(phase, completed=done, total=total or None, count=count)
+            self.task = self._add(phase, done, total, count)
+            self.phase = phase
             return
         now = time.monotonic()
         if phase != self.phase or now - self.said > EVERY:
             text = f"{phase}, {count}" if count and phase == self.phase else phase
             print(f"[{now - self.start:6.1f} s] {text}", file=sys.stderr)
             self.phase, self.said = phase, now
+
+    def _number(self, phase: str) -> int:
+        """Phases that don't happen are passed over; those of a second target go on counting from where they stand."""
+        later = [number for number, name in enumerate(self.steps, start=1) if name == phase and number > self.step]
+        return later[0] if later else self.step + (0 if self.steps else 1)
+
+    def _add(self, phase: str, done: int, total: int, count: str) -> Any:
+        """The bar of a phase, with the time since the beginning; without a total it only moves."""
+        step = f"{self.step}/{len(self.steps)}" if self.steps else f"{self.step or ''}"
+        task = self.bar.add_task(phase, completed=done, total=total or None, count=count, step=step)
+        self.bar.tasks[-1].start_time = self.start
+        return task
 
     def stop(self) -> None:
         if self.bar is not None:

@@ -21,11 +21,18 @@ class Package:
     pinned: str
     accepted: str
     needed_for: str
+    extra: str | None = None  # of Cortado's own package, that brings it
+
+    @property
+    def install(self) -> str:
+        return (
+            f"pip install {self.name}=={self.pinned}" if self.extra is None else f"pip install 'cortado[{self.extra}]'"
+        )
 
 
 PACKAGES = (
     Package("torch", "2.13.0", "2.13.0", "exporting models"),
-    Package("executorch", "1.5.1", "1.5.1", "writing and running .pte files"),
+    Package("executorch", "1.5.1", "1.5.1", "writing and running .pte files", extra="executorch"),
     Package("torchao", "0.18.0", "0.18.", "quantization"),
     Package("numpy", "2.4.6", "2.", "data in and out"),
     Package("rich", "15.0.0", "", "the progress display"),
@@ -61,8 +68,8 @@ def _package(package: Package) -> Item:
     except importlib.metadata.PackageNotFoundError:
         version = None
     fits = version is not None and version.split("+")[0].startswith(package.accepted)
-    fix = f"pip install {package.name}=={package.pinned}"
-    return Item(package.name, fits, version, package.needed_for, fix)
+    optional = package.extra is not None and version is None
+    return Item(package.name, fits, version, package.needed_for, package.install, optional)
 
 
 def _tool(status: toolchain.ToolStatus) -> Item:
