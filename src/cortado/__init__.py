@@ -11,10 +11,12 @@ __all__ = [
     "Compiled",
     "CortadoError",
     "CortadoWarning",
+    "Estimate",
     "Model",
     "Options",
     "__version__",
     "compile",
+    "estimate",
     "load",
     "prepare",
     "prepare_qat",
@@ -22,6 +24,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
+    **dict.fromkeys(("estimate", "Estimate"), "estimation"),
     "Artifact": "artifact.opened",
     "Options": "options",
     "CortadoWarning": "base.errors",
