@@ -12,11 +12,13 @@ __all__ = [
     "Compiled",
     "CortadoError",
     "CortadoWarning",
+    "Estimate",
     "Evaluation",
     "Model",
     "Options",
     "__version__",
     "compile",
+    "estimate",
     "evaluate",
     "load",
     "prepare",
@@ -26,6 +28,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("compile", "evaluate", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
+    **dict.fromkeys(("estimate", "Estimate"), "estimation"),
     "Artifact": "artifact.opened",
     "Checked": "artifact.checked",
     "Evaluation": "scoring",

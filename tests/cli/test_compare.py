@@ -21,7 +21,7 @@ from helpers.cli import TINY, Run, refused
 def other(tiny: Model, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """The tiny network for another core, with float inputs and outputs."""
     folder = tmp_path_factory.mktemp("compare") / "other"
-    return tiny.compile("cortex-m0plus", Options(border=Border.FLOAT)).save(folder)
+    return tiny.compile("cortex-m0plus", Options(io=Border.FLOAT)).save(folder)
 
 
 def test_figures_options_and_layers(run: Run, tiny_artifact: Artifact, other: Artifact) -> None:

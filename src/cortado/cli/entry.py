@@ -34,6 +34,7 @@ from cortado.cli.commands import (
     zoo_command,
 )
 from cortado.cli.completion import SHELLS, completion_command
+from cortado.cli.sweep import estimate_arguments, sweep_arguments
 
 MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"
 
@@ -178,6 +179,8 @@ def make_parser() -> argparse.ArgumentParser:
     validate_arguments(commands)
     evaluate_arguments(commands)
     compare_arguments(commands)
+    estimate_arguments(commands, add)
+    sweep_arguments(commands, add)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)
     add(commands, "chips", "chips and boards by name: core, clock, memories", chips_command)
     add(commands, "zoo", "the networks that come with Cortado", zoo_command)

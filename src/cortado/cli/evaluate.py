@@ -58,7 +58,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
         raise WrongResult("\ncortado: ".join(problems))
     if arguments.save:
         from cortado.artifact.figures import save_figures
-        from cortado.evaluate import evaluation_report
+        from cortado.scoring import evaluation_report
 
         save_figures(artifact, lambda report: replace(report, evaluation=evaluation_report(found, spec)))
 

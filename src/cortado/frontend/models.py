@@ -68,6 +68,19 @@ def _split(spec: str) -> tuple[str, str | None]:
     return (place, function) if named else (spec, None)
 
 
+def load_function(spec: str) -> Any:
+    """What the function of file.py:function gives."""
+    place, function = _split(spec)
+    if function is None:
+        raise CortadoError(f"'{spec}' names no function; expected file.py:function")
+    return _call(_import_file(Path(place)), function, place)
+
+
+def source_of(name: str, builder: Callable[[], Any], where: str) -> Source:
+    """The model that a user's function builds; what the function raises is raised."""
+    return _from_pair(name, builder(), where)
+
+
 # ---- names --------------------------------------------------------------------------------------------------------
 
 

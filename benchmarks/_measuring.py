@@ -1,0 +1,71 @@
+"""Networks measured step by step: what kernels and row loop have to do, beside the cycles that a profile gives them."""
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from architectures import draw
+from cortado.base.target import from_target_string
+from cortado.frontend import zoo
+from cortado.options import Optimize, Options
+from cortado.plan.jobs import jobs_of, loop_of
+from cortado.sketch import Sketch, board_work, prepared, sketch
+from cortado.timing.parts import Part
+from cortado.timing.work import Work
+
+Inputs = tuple[torch.Tensor, ...]
+TESTS = Path(__file__).parent.parent / "tests"
+
+
+def build(name: str) -> tuple[torch.nn.Module, Inputs]:
+    """A network by name: of the zoo, an architecture (a12), or one of the campaign's random networks (f12)."""
+    if name in zoo.names():
+        network = zoo.get(name)
+        return network.build(), network.example_inputs()
+    seed = int(name[1:])
+    if name[0] == "a":
+        drawn = draw(seed)
+        return drawn.module, drawn.example
+    if str(TESTS) not in sys.path:
+        sys.path.insert(0, str(TESTS))
+    from fuzz.draw import draw_recipe
+    from fuzz.network import Network
+
+    recipe = draw_recipe(seed)
+    return Network(recipe), recipe.batches(1)[0]
+
+
+def measure(name: str, targets: Sequence[str], optimize: Optimize = Optimize.BALANCED) -> Iterator[dict[str, Any]]:
+    """For each target: jobs with their cycles, the row loop with its own, the sum of all."""
+    module, example = build(name)
+    options = Options(optimize=optimize)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = prepared(module, example, options)
+        for target in targets:
+            found = sketch(model, from_target_string(target), options)
+            yield {"network": name, "target": target, "optimize": optimize.value, **_measured(found)}
+
+
+def _measured(found: Sketch) -> dict[str, Any]:
+    work = board_work(found)
+    jobs = jobs_of(found.planned, max(found.planned.program.cores), found.values)
+    loop = _cycles(work, Part.ROWS)
+    steps = [
+        {**asdict(job), "cycles": work.step(number).cycles.typical - _cycles(work, Part.ROWS, number)}
+        for number, job in enumerate(jobs)
+        if job is not None
+    ]
+    total = work.total.cycles.typical
+    rest = total - loop - sum(step["cycles"] for step in steps)
+    return {"jobs": steps, "loop": asdict(loop_of(found.planned)), "loop_cycles": loop, "rest": rest, "cycles": total}
+
+
+def _cycles(work: Work, part: Part, step: int | None = None) -> float:
+    numbers = work.steps if step is None else [step]
+    return sum(work.steps[n][part].cycles.typical for n in numbers if n in work.steps and part in work.steps[n])

@@ -1,0 +1,60 @@
+"""Measures networks for the table of costs: one line of JSON for each network and target, behind what is there.
+
+python benchmarks/cost_samples.py FILE --networks a1000-1099,f5000-5039,zoo [--targets cortex-m4,...]
+"""
+
+import argparse
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from _common import progress
+from _measuring import measure
+from cortado.base.errors import CortadoError
+from cortado.frontend import zoo
+from cortado.options import Optimize
+
+logging.disable(logging.ERROR)
+
+TARGETS = "cortex-m0plus,cortex-m3,cortex-m4,cortex-m55"
+
+
+def names(text: str) -> Iterator[str]:
+    """a1000-1003 is a1000, a1001, a1002, a1003; zoo is all of them."""
+    for one in text.split(","):
+        found = re.fullmatch(r"([af])(\d+)-(\d+)", one)
+        if one == "zoo":
+            yield from zoo.names()
+        elif found is None:
+            yield one
+        else:
+            yield from (f"{found[1]}{seed}" for seed in range(int(found[2]), int(found[3]) + 1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--networks", default="a1000-1199,f5000-5099,zoo")
+    parser.add_argument("--targets", default=TARGETS)
+    parser.add_argument("--optimize", choices=[*(one.value for one in Optimize), "mixed"], default="mixed")
+    arguments = parser.parse_args()
+    lines = arguments.file.read_text().splitlines() if arguments.file.exists() else []
+    done = {(line["network"], line["target"]) for line in map(json.loads, lines)}
+    for name in names(arguments.networks):
+        targets = [target for target in arguments.targets.split(",") if (name, target) not in done]
+        mixed = Random(name).choice([*Optimize, Optimize.BALANCED, Optimize.BALANCED])
+        optimize = mixed if arguments.optimize == "mixed" else Optimize(arguments.optimize)
+        try:
+            with arguments.file.open("a") as file:
+                for line in measure(name, targets, optimize) if targets else ():
+                    file.write(json.dumps(line) + "\n")
+                    file.flush()
+        except CortadoError as error:
+            progress(f"{name}: {str(error).splitlines()[0][:120]}")
+
+
+if __name__ == "__main__":
+    main()

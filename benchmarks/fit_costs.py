@@ -1,0 +1,231 @@
+"""Fits the table of costs (src/cortado/plan/kernel_costs.json) to what cost_samples.py measured.
+
+python benchmarks/fit_costs.py SAMPLES.jsonl ... [--write]
+
+For each core and kernel: the terms, products of quantities of a job, whose sum with cycles that are not negative is
+nearest to what was measured, relative to it; chosen one after the other as long as one more makes a difference.
+"""
+
+import argparse
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cortado.plan.jobs import Job
+from cortado.plan.kernel_costs import TABLE, evaluate, quantities
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Line = dict[str, Any]
+MOST_TERMS = 12
+ENOUGH = 0.002  # mean relative error at which no term is added
+BETTER = 0.98  # of the error before, for a term to stay
+CANDIDATES = 4000
+
+# Totals of a job: terms of their own.
+TOTALS = ("calls", "outputs", "read_bytes", "macs", "outside", "cut", "uncut")
+COPIES = ("runs", "ragged_runs", "ragged", "blocks", "words", "single_runs", "singles", "turns")
+# Totals that what a call has multiplies.
+TILES = ("tiles/2", "tiles/4", "rest/2", "rest/4")
+WHOLE = ("calls", "spans", "inside", "border", "outside_pixels", *TILES)
+# What convolutions and pools have loops over, and pairs of these, one within the other.
+UNDER = ("kernel_h", "taps", "window/4", "window/16", "window_row/4", "window_row/16", "depth", "depth/4", "depth/16")
+ACROSS = ("group_c", "group_c/2", "group_c/4", "group_c/8", "group_c/16", "group_c~4")
+WITHIN = ("taps", "window/4", "window/16", "depth~4", "strided", "kernel_h")
+# Numbers of other descriptors that make no loop longer: scales, bounds, tables.
+IDLE = re.compile(
+    r"offset|act_|multiplier|shift|zero|bias|weights|phase|scale|table|exponent|low|high|min|max|stride|/2|/8"
+)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Terms with their cycles, and how far they are from what was measured."""
+
+    terms: dict[str, float]
+    error: float  # mean, relative
+    samples: int
+
+
+def nonnegative(matrix: Array, wanted: Array) -> Array:
+    """Least squares without negative numbers: Lawson and Hanson's active sets."""
+    columns = matrix.shape[1]
+    found, active = np.zeros(columns), np.zeros(columns, dtype=bool)
+    gradient = matrix.T @ (wanted - matrix @ found)
+    for _ in range(3 * columns):
+        free = np.where(~active, gradient, -np.inf)
+        if active.all() or free.max() <= 1e-9:
+            break
+        active[int(free.argmax())] = True
+        while True:
+            solved = np.zeros(columns)
+            solved[active] = np.linalg.lstsq(matrix[:, active], wanted, rcond=None)[0]
+            negative = active & (solved <= 0)
+            if not negative.any():
+                break
+            step = min(found[at] / (found[at] - solved[at]) for at in np.flatnonzero(negative))
+            found = found + step * (solved - found)
+            active &= found > 1e-12
+        found = solved
+        gradient = matrix.T @ (wanted - matrix @ found)
+    return found
+
+
+# ---- terms ---------------------------------------------------------------------------------------------------------
+
+
+def candidate_terms(found: Sequence[Mapping[str, float]]) -> list[str]:
+    """Products of a total with what a call has."""
+    names = {name for one in found for name, value in one.items() if value}
+    totals = [name for name in (*TOTALS, *COPIES) if name in names]
+    inner = _of_windows(names) if "window" in names else _of_others(found, names)
+    return [*totals, *(total + text for total in WHOLE if total in names for text in inner)][:CANDIDATES]
+
+
+def _of_windows(names: set[str]) -> list[str]:
+    loops = [*UNDER, *ACROSS, *(f"{outer}*{inside}" for outer in ACROSS for inside in WITHIN)]
+    known = ["", *(f"*{text}" for text in loops if set(text.split("*")) <= names)]
+    return [*known, *(f"{text}*groups" for text in known)]
+
+
+def _of_others(found: Sequence[Mapping[str, float]], names: set[str]) -> list[str]:
+    """Of up to three numbers that differ between the samples."""
+    skipped = {*TOTALS, *COPIES, *WHOLE, "tiles", "rest"}
+    plain = sorted(name for name in names if name.split("/")[0] not in skipped and IDLE.search(name) is None)
+    varied = [name for name in plain if len({one.get(name, 0.0) for one in found}) > 1]
+    several = [names for count in (1, 2, 3) for names in combinations(varied, count)]
+    return ["", *("*" + "*".join(names) for names in several if _sensible(names))]
+
+
+def _sensible(names: Sequence[str]) -> bool:
+    """No quantity beside a part of itself."""
+    stems = [re.split("[/~]", name)[0] for name in names]
+    return len(set(stems)) == len(stems)
+
+
+def _distinct(matrix: Array, terms: Sequence[str]) -> tuple[Array, list[str]]:
+    """Of terms that are the same in all samples, but for a factor, the first."""
+    seen: dict[bytes, int] = {}
+    for column in range(matrix.shape[1]):
+        values = matrix[:, column]
+        norm = float(np.linalg.norm(values))
+        if norm > 0:
+            seen.setdefault((values / norm).round(9).tobytes(), column)
+    kept = sorted(seen.values())
+    return matrix[:, kept], [terms[at] for at in kept]
+
+
+# ---- one kernel ----------------------------------------------------------------------------------------------------
+
+
+def fit(found: Sequence[Mapping[str, float]], cycles: Sequence[float], terms: Sequence[str]) -> Fit:
+    """The fewest terms that tell the cycles."""
+    scale = np.array(cycles)
+    table = _columns(found, terms) / scale[:, None]
+    table, terms = _distinct(table, terms)
+    wanted, norms = np.ones(len(scale)), np.linalg.norm(table, axis=0)
+    chosen: list[int] = []
+    best, solved = 1.0, np.zeros(0)
+    while len(chosen) < min(MOST_TERMS, max(1, len(scale) // 3)) and best > ENOUGH:
+        rest = wanted - (table[:, chosen] @ solved if chosen else 0.0)
+        fitting = (table.T @ rest) / norms
+        fitting[chosen] = -np.inf
+        tried = [(*_with(table, wanted, [*chosen, int(at)]), int(at)) for at in np.argsort(-fitting)[:24]]
+        error, numbers, at = min(tried, key=lambda one: one[0])
+        if error > BETTER * best:
+            break
+        best, solved, chosen = error, numbers, [*chosen, at]
+    kept = {terms[at]: float(number) for at, number in zip(chosen, solved, strict=True) if number > 0}
+    return Fit(kept, best, len(scale))
+
+
+def _columns(found: Sequence[Mapping[str, float]], terms: Sequence[str]) -> Array:
+    names = {name for term in terms for name in term.split("*")}
+    values = {name: np.array([one.get(name, 0.0) for one in found], dtype=float) for name in names}
+    return np.stack([np.prod([values[name] for name in term.split("*")], axis=0) for term in terms], axis=1)
+
+
+def _with(table: Array, wanted: Array, columns: list[int]) -> tuple[float, Array]:
+    solved = nonnegative(table[:, columns], wanted)
+    return float(np.sqrt(np.mean((table[:, columns] @ solved - wanted) ** 2))), solved
+
+
+# ---- all of them ---------------------------------------------------------------------------------------------------
+
+
+def job_of(data: Mapping[str, Any]) -> Job:
+    return Job(**{name: value for name, value in data.items() if name != "cycles"})
+
+
+def jobs_by_kernel(lines: Iterable[Line]) -> dict[str, list[tuple[dict[str, float], float]]]:
+    found: dict[str, list[tuple[dict[str, float], float]]] = defaultdict(list)
+    for line in lines:
+        for data in line["jobs"]:
+            job = job_of(data)
+            if data["cycles"] > 0:
+                found[job.function].append((quantities(job), data["cycles"]))
+    return found
+
+
+def fit_core(lines: Sequence[Line]) -> dict[str, Any]:
+    kernels: dict[str, dict[str, float]] = {}
+    everything = []
+    for function, samples in sorted(jobs_by_kernel(lines).items()):
+        found, cycles = [one for one, _ in samples], [spent for _, spent in samples]
+        result = fit(found, cycles, candidate_terms(found))
+        kernels[function] = rounded(result.terms)
+        everything += samples
+        print(f"  {function:44s} {len(samples):5d}  {result.error:7.2%}  {' + '.join(result.terms)}")
+    loops = [{"runs": 1.0, **line["loop"]} for line in lines]
+    loop = fit(loops, [line["loop_cycles"] for line in lines], list(loops[0]))
+    plain = fit([one for one, _ in everything], [spent for _, spent in everything], [*TOTALS[:4]])
+    print(f"  {'the row loop':44s} {len(lines):5d}  {loop.error:7.2%}  {' + '.join(loop.terms)}")
+    return {"loop": rounded(loop.terms), "kernels": kernels, "other": rounded(plain.terms)}
+
+
+def rounded(terms: Mapping[str, float]) -> dict[str, float]:
+    return {term: float(f"{cycles:.6g}") for term, cycles in terms.items()}
+
+
+def check(lines: Sequence[Line], core: Mapping[str, Any]) -> list[float]:
+    """How far the sum is from each network's cycles."""
+    errors = []
+    for line in lines:
+        total = evaluate(core["loop"], {"runs": 1.0, **line["loop"]})
+        for data in line["jobs"]:
+            job = job_of(data)
+            total += evaluate(core["kernels"].get(job.function, core["other"]), quantities(job))
+        errors.append(total / line["cycles"] - 1)
+    return errors
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--write", action="store_true", help=f"write {TABLE}")
+    arguments = parser.parse_args()
+    lines = [json.loads(line) for path in arguments.files for line in path.read_text().splitlines()]
+    cores: dict[str, Any] = {}
+    for target in sorted({line["target"] for line in lines}):
+        mine = [line for line in lines if line["target"] == target]
+        print(target)
+        cores[target] = fit_core(mine)
+        errors = np.abs(check(mine, cores[target]))
+        print(f"  {len(mine)} networks: median {np.median(errors):.2%}, worst {errors.max():.2%}")
+    if arguments.write:
+        networks = len({line["network"] for line in lines})
+        about = (
+            "Cycles, typical, of each term of each kernel (plan/kernel_costs.py), fitted by benchmarks/fit_costs.py to "
+            f"{networks} networks that benchmarks/cost_samples.py ran on the emulated boards (docs/estimate.md)."
+        )
+        TABLE.write_text(json.dumps({"about": about, "cores": cores}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""cortado estimate, cortado sweep."""
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.errors import CortadoError
+from cortado.base.names import operator_base
+from cortado.cli.tables import Progress, in_columns
+from cortado.options import Border, LinearWeights, Optimize
+
+if TYPE_CHECKING:
+    from cortado.estimation import Estimate
+    from cortado.sweep.rows import Row
+
+SHOWN = 20  # rows of the front that a terminal gets
+
+
+# ---- estimate ------------------------------------------------------------------------------------------------------
+
+
+def estimate_command(arguments: argparse.Namespace) -> None:
+    from cortado.base.chips import find_chip
+    from cortado.estimation import chosen_target, estimate
+
+    chip = None if arguments.chip is None else find_chip(arguments.chip)
+    target = chosen_target(chip, arguments.target)  # before torch is loaded
+    # A user's own file may print: standard output is for our result alone.
+    with contextlib.redirect_stdout(sys.stderr):
+        from cortado.frontend.models import load_model
+        from cortado.options import Options
+
+        source = load_model(arguments.model)
+        options = Options(
+            optimize=Optimize(arguments.optimize),
+            io=Border(arguments.io),
+            linear=LinearWeights(arguments.linear),
+        )
+        found = estimate(source.model, source.example_inputs, chip, target, options)
+    if arguments.json:
+        print(json.dumps({"model": source.name, **asdict(found), "flash_bytes": found.flash_bytes}, indent=2))
+    else:
+        print("\n".join(_estimate_text(source.name, found)))
+
+
+def _estimate_text(name: str, found: "Estimate") -> list[str]:
+    lines = [f"{name} for {found.target}, estimated"]
+    lines.append(f"RAM     {found.ram_bytes:,} bytes (arena)")
+    code = "code not known without a compiler" if found.code_bytes is None else f"{found.code_bytes:,} code"
+    flash = found.weights_bytes if found.flash_bytes is None else found.flash_bytes
+    lines.append(f"flash   {flash:,} bytes ({found.weights_bytes:,} weights, {code})")
+    lines.append(f"cycles  {found.cycles:,} at zero wait states (an estimate of a model), {found.macs:,} MACs")
+    if found.milliseconds is not None:
+        fits = "" if found.fits else "; it does NOT fit"
+        lines.append(f"time    {found.milliseconds:.3g} ms on {found.chip}{fits}")
+    heaviest = sorted(found.layers, key=lambda layer: -layer.cycles)[:5]
+    rows = [("HEAVIEST LAYERS", "OPERATOR", "CYCLES")]
+    rows += [(layer.module or layer.name, operator_base(layer.operator), f"{layer.cycles:,}") for layer in heaviest]
+    return [*lines, "", *in_columns(rows)]
+
+
+# ---- sweep ---------------------------------------------------------------------------------------------------------
+
+
+def sweep_command(arguments: argparse.Namespace) -> None:
+    from cortado.sweep.run import sweep
+    from cortado.sweep.spec import read_spec
+
+    spec = read_spec(arguments.spec)
+    folder = arguments.output or Path("build") / arguments.spec.stem
+    progress = Progress()
+    try:
+        with _executor(arguments) as executor:
+            rows = sweep(spec, folder, executor, progress)
+    finally:
+        progress.stop()
+    if arguments.json:
+        print(json.dumps([row.to_json() for row in rows], indent=2))
+    else:
+        print("\n".join(_sweep_text(rows, folder)))
+
+
+@contextlib.contextmanager
+def _executor(arguments: argparse.Namespace) -> Iterator[Executor | None]:
+    """What runs the tasks; None is the default of `sweep`."""
+    if arguments.dask is not None and arguments.workers is not None:
+        raise CortadoError("--dask and --workers: a cluster has its own workers; name one of them")
+    if arguments.dask is None:
+        yield None if arguments.workers is None else _threads(arguments.workers)
+        return
+    with _client(arguments.dask) as client:
+        yield client.get_executor(pure=False)
+
+
+def _threads(count: int) -> Executor:
+    """Each waits for a process of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(count)
+
+
+def _client(address: str) -> Any:
+    try:
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise CortadoError("--dask needs Dask: pip install 'cortado[sweep]'") from None
+    try:
+        return Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise CortadoError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
+def _sweep_text(rows: "list[Row]", folder: Path) -> list[str]:
+    best = sorted((row for row in rows if row.best), key=lambda row: (row.place, row.cycles or 0))
+    header = ("MODEL", "CHIP", "OPTIONS", "RAM", "FLASH", "CYCLES", "MS")
+    lines = [header, *(_cells(row) for row in best[:SHOWN])]
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status.value] = counts.get(row.status.value, 0) + 1
+    told = ", ".join(f"{count} {status}" for status, count in counts.items())
+    known = sum(row.cached for row in rows)
+    more = [f"and {len(best) - SHOWN} more"] if len(best) > SHOWN else []
+    return [
+        f"{len(rows)} rows: {told}; {known} from the cache",
+        "",
+        "what no other row of the same chip beats in RAM, flash and cycles:",
+        *in_columns(lines),
+        *more,
+        "",
+        f"all rows: {folder / 'rows.csv'}, rows.json, index.html",
+    ]
+
+
+def _cells(row: "Row") -> tuple[str, ...]:
+    flash = row.weights_bytes if row.flash_bytes is None else row.flash_bytes
+    time = "-" if row.milliseconds is None else f"{row.milliseconds:.3g}"
+    return row.model, row.place, row.options, f"{row.ram_bytes:,}", f"{flash:,}", f"{row.cycles:,}", time
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------
+
+
+def estimate_arguments(commands: Any, add: Any) -> None:
+    parser = add(commands, "estimate", "RAM, flash and cycles of a model without compiling it", estimate_command)
+    parser.add_argument("model", metavar="MODEL", help="as for `compile`; its weights may be random")
+    parser.add_argument("--chip", metavar="CHIP", help="a chip or board of `cortado chips`")
+    parser.add_argument("-t", "--target", metavar="TARGET", help="a core (default: that of the chip)")
+    for option, kind, default in (
+        ("--optimize", Optimize, Optimize.BALANCED),
+        ("--io", Border, Border.INT8),
+        ("--linear", LinearWeights, LinearWeights.PER_CHANNEL),
+    ):
+        choices = [member.value for member in kind]
+        parser.add_argument(option, choices=choices, default=default.value, help="as for `compile`")
+
+
+def sweep_arguments(commands: Any, add: Any) -> None:
+    parser = add(commands, "sweep", "models x chips x options: a row of figures or a reason for each", sweep_command)
+    parser.add_argument("spec", type=Path, metavar="SPEC.toml", help="what to look at (docs/sweep.md)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where rows.csv, rows.json, index.html and the cache lie (default: build/SPEC)",
+    )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes on this machine (default: one per core)")
+    parser.add_argument("--dask", metavar="ADDRESS", help="the scheduler of a Dask cluster, as in tcp://10.0.0.5:8786")

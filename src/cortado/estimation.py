@@ -1,0 +1,117 @@
+"""cortado.estimate: RAM, flash and cycles of a network that need not be trained, without calibration, .pte or board."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.export import ExportedProgram
+
+from cortado.api import Given
+from cortado.base.chips import Chip, find_chip
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
+from cortado.options import DEFAULTS, Options
+from cortado.plan.jobs import jobs_of, loop_of
+from cortado.plan.kernel_costs import job_cycles, known_costs, loop_cycles
+from cortado.sketch import Sketch, prepared, sketch
+
+
+@dataclass(frozen=True)
+class LayerEstimate:
+    """A kernel of the network; what the row loop does for it is not counted here."""
+
+    name: str
+    operator: str
+    module: str
+    macs: int
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one inference takes on a core, and on a chip if one was named."""
+
+    target: str
+    ram_bytes: int  # the arena
+    weights_bytes: int
+    code_bytes: int | None  # None without a compiler for the target
+    macs: int
+    cycles: int  # the typical figure of `cortado profile`, estimated
+    chip: str | None = None
+    milliseconds: float | None = None
+    fits: bool | None = None  # into the memories of the chip
+    layers: tuple[LayerEstimate, ...] = ()
+
+    @property
+    def flash_bytes(self) -> int | None:
+        return None if self.code_bytes is None else self.weights_bytes + self.code_bytes
+
+    def with_cycles(self, cycles: int, chip: Chip | None) -> "Estimate":
+        """The same with cycles that were found otherwise."""
+        return replace(self, cycles=cycles, milliseconds=_milliseconds(cycles, chip))
+
+
+def estimate(
+    model: torch.nn.Module | ExportedProgram,
+    example_inputs: Sequence[Given],
+    chip: str | Chip | None = None,
+    target: str | CortexMTargetConfig | None = None,
+    options: Options = DEFAULTS,
+) -> Estimate:
+    """RAM and flash as `compile` would give them, and cycles as `cortado profile` would, without doing either: what an
+    architecture search asks of each candidate. The weights may be random; the example inputs are all the data."""
+    found = find_chip(chip) if isinstance(chip, str) else chip or options.chip
+    config = chosen_target(found, target)
+    return estimate_of(sketch(prepared(model, example_inputs, options), config, options), found)
+
+
+def chosen_target(chip: Chip | None, target: str | CortexMTargetConfig | None) -> CortexMTargetConfig:
+    """One core, of which the cycles are known: that of the chip, or what is named."""
+    if target is None:
+        if chip is None:
+            raise CortadoError("no chip and no target: name one, as in chip='stm32l4r5' or target='cortex-m4'")
+        return chip.target
+    config = from_target_string(target) if isinstance(target, str) else target
+    if chip is not None:
+        chip.require(config)
+    if config.cpu is CortexM.ANY:
+        raise CortadoError("cycles are those of one core; name it, as in cortex-m4, instead of cortex-m")
+    return config
+
+
+def estimate_of(found: Sketch, chip: Chip | None) -> Estimate:
+    program, costs = found.planned.program, known_costs().get(found.planned.program.target.cpu)
+    if costs is None:
+        known = ", ".join(sorted(cpu.value for cpu in known_costs()))
+        raise CortadoError(
+            f"there is no table of costs for {program.target.cpu.value}, only for {known}; compile the model and "
+            "profile it (`cortado profile`)"
+        )
+    core = max(program.cores)
+    jobs = jobs_of(found.planned, core, found.values)
+    spent = [0.0 if job is None else job_cycles(costs, job) for job in jobs]
+    cycles = round(sum(spent) + loop_cycles(costs, loop_of(found.planned)))
+    ram, weights, code = found.planned.plan.peak, found.bundle.weights_bytes, found.code_bytes
+    return Estimate(
+        target=program.target.target_string,
+        ram_bytes=ram,
+        weights_bytes=weights,
+        code_bytes=code,
+        macs=sum(step.macs for step in program.steps),
+        cycles=cycles,
+        chip=None if chip is None else chip.name,
+        milliseconds=_milliseconds(cycles, chip),
+        fits=None if chip is None else _fits(chip, ram, weights + (code or 0)),
+        layers=tuple(
+            LayerEstimate(step.name, step.operator, step.module, step.macs, round(one))
+            for step, one in zip(program.steps, spent, strict=True)
+        ),
+    )
+
+
+def _milliseconds(cycles: int, chip: Chip | None) -> float | None:
+    return None if chip is None else cycles / (chip.megahertz * 1000)
+
+
+def _fits(chip: Chip, ram: int, flash: int) -> bool:
+    return ram <= chip.ram_bytes and (chip.flash_bytes is None or flash <= chip.flash_bytes)

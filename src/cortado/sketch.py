@@ -1,0 +1,98 @@
+"""A network as far as its C bundle, from an example alone: no calibration data, no .pte, nothing written.
+
+What plan, weights and cycles depend on are the shapes; scales stand in for those of real data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch.export import ExportedProgram
+
+from cortado.api import Given, Model, prepare
+from cortado.base.errors import CortadoError
+from cortado.base.names import c_identifier
+from cortado.base.target import CortexMTargetConfig
+from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.options import DEFAULTS, CalibrationMethod, Options
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.plan import checks
+from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
+from cortado.plan.planned import Planned
+from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.schedule import schedule
+from cortado.run import runner
+from cortado.timing.work import Work
+
+NAME = "estimated"
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What the C bundle of a network is made of."""
+
+    graph: LoweredGraph
+    planned: Planned
+    example: tuple[torch.Tensor, ...]
+
+    @cached_property
+    def bundle(self) -> Bundle:
+        return emit_c(self.planned)
+
+    @cached_property
+    def values(self) -> Mapping[str, torch.Tensor]:
+        """Every value of the reference on the example."""
+        return run_reference(self.graph, self.example)
+
+    @property
+    def info(self) -> runner.BundleInfo:
+        program = self.planned.program
+        row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
+        inputs, outputs = (
+            tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in tensors)
+            for tensors in (program.inputs, program.outputs)
+        )
+        name = c_identifier(program.name)
+        return runner.BundleInfo(name, program.target, inputs, outputs, row_bytes, bool(self.graph.state))
+
+    @property
+    def code_bytes(self) -> int | None:
+        """None without a compiler."""
+        return runner.code_bytes(self.bundle, self.info)
+
+
+def prepared(
+    model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Given], options: Options = DEFAULTS
+) -> Model:
+    """A model that was quantized by its example inputs alone."""
+    quick = replace(options, calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
+    return prepare(model, example_inputs, [tuple(example_inputs)], NAME, options=quick)
+
+
+def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
+    """The plan of a model for one target."""
+    manager = CortexMPassManager(
+        model.quantized.program(), passes=PIPELINE, target_config=target, linear=options.linear
+    )
+    graph = lowered_graph(manager.transform())
+    feeding = Feeding(rows=options.input_rows, stream=options.stream)
+    program = program_of(model.name, graph, target, options.io, feeding)
+    return Sketch(graph, schedule(program, options.optimize), model.quantized.example_inputs)
+
+
+def board_work(found: Sketch) -> Work:
+    """What one inference of the example spends on the emulated board, where it must give what the reference gives."""
+    program, bundle = found.planned.program, found.bundle
+    rules = runner.StoreRules.from_json(checks.as_json(found.planned, bundle.calls))
+    feed = [found.values[tensor.node].numpy() for tensor in program.inputs]
+    with TemporaryDirectory(prefix="cortado-") as folder:
+        runner.write_files(Path(folder), bundle.files)
+        done = runner.run_bundle(Path(folder), found.info, [feed], timed=rules)
+    for tensor, value in zip(program.outputs, done.samples[0], strict=True):
+        if value.tobytes() != found.values[tensor.node].contiguous().numpy().tobytes():
+            raise CortadoError(f"{tensor.name} on {done.on} differs from the reference; please report this model")
+    assert done.work is not None
+    return done.work

@@ -1,0 +1,125 @@
+"""A sweep: tasks to an executor, rows as they come; those that are known already cost next to nothing."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from cortado.base.errors import CortadoError
+from cortado.base.progress import Progress, silent
+from cortado.sweep.isolated import close_all, run_names, run_task
+from cortado.sweep.page import build_page
+from cortado.sweep.rows import Row, Status, Task, as_csv, ended, pareto
+from cortado.sweep.spec import Spec
+
+CACHE = "cache"
+
+
+def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: Progress = silent) -> list[Row]:
+    """Works out every row, or takes it from the folder's cache, and writes rows.csv, rows.json and index.html there.
+
+    An executor's workers need Cortado and the spec's files, at the same place; without one, tasks run in as many
+    processes on this machine as it has cores.
+    """
+    cache = folder / CACHE
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CortadoError(f"can't write to {folder}: {error.strerror}") from error
+    try:
+        progress("start workers")
+        with _workers(executor) as pool:
+            tasks = list(tasks_of(spec, _names(spec, pool), cache))
+            progress("sweep", 0, len(tasks))
+            rows = _collected(tasks, pool, cache, progress)
+    finally:
+        close_all()
+    best = pareto(rows)
+    rows = [replace(row, best=position in best) for position, row in enumerate(rows)]
+    _write(folder / "rows.csv", as_csv(rows))
+    _write(folder / "rows.json", json.dumps([row.to_json() for row in rows], indent=2) + "\n")
+    _write(folder / "index.html", build_page(rows))
+    return rows
+
+
+def tasks_of(spec: Spec, names: Sequence[str], cache: Path) -> Iterator[Task]:
+    """Of the models that the spec names, and of the candidates that its function gives."""
+    models = [*((model, None) for model in spec.models), *((name, spec.candidates) for name in names)]
+    for model, candidates in models:
+        for place in spec.places:
+            for options in spec.choices:
+                yield Task(
+                    model=model,
+                    candidates=candidates,
+                    folder=str(spec.folder),
+                    place=place,
+                    options=options,
+                    seconds=spec.seconds,
+                    figures=spec.figures.value,
+                    cache=str(cache.resolve()),
+                )
+
+
+def _names(spec: Spec, pool: Executor) -> list[str]:
+    """The candidates' names, asked where they will be built."""
+    if spec.candidates is None:
+        return []
+    answer = pool.submit(run_names, spec.candidates, str(spec.folder), spec.seconds).result()
+    if "error" in answer:
+        raise CortadoError(str(answer["error"]))
+    names: list[str] = answer["names"]
+    return names
+
+
+@contextmanager
+def _workers(given: Executor | None) -> Iterator[Executor]:
+    """The threads of the default only wait for the processes that they have started."""
+    if given is not None:
+        yield given
+        return
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        yield pool
+    finally:
+        close_all()
+        pool.shutdown(cancel_futures=True)
+
+
+def _collected(tasks: Sequence[Task], pool: Executor, cache: Path, progress: Progress) -> list[Row]:
+    pending: dict[Future[dict[str, Any]], int] = {
+        pool.submit(run_task, task.to_json()): position for position, task in enumerate(tasks)
+    }
+    rows: dict[int, Row] = {}
+    for future in as_completed(pending):
+        position = pending[future]
+        rows[position] = _row(tasks[position], future)
+        _remember(rows[position], cache)
+        progress("sweep", len(rows), len(tasks))
+    return [rows[position] for position in range(len(tasks))]
+
+
+def _row(task: Task, future: Future[dict[str, Any]]) -> Row:
+    """A worker that was lost with all it had costs the row that it was at."""
+    try:
+        return Row.from_json(future.result())
+    except Exception as error:
+        return ended(task, Status.CRASHED, f"its worker failed: {type(error).__name__}: {error}")
+
+
+def _remember(row: Row, cache: Path) -> None:
+    """Figures and refusals follow from the content; crashes and hangs may not, and are tried again."""
+    if row.key and not row.cached:
+        _write(cache / f"{row.key}.json", json.dumps(row.to_json()))
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    os.replace(file.name, path)
+    os.chmod(path, 0o644)

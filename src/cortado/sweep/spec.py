@@ -1,0 +1,130 @@
+"""What a sweep is asked for: a TOML file."""
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from cortado.base.chips import find_chip
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexM, from_target_string
+from cortado.options import Options
+
+DEFAULT_SECONDS = 120.0
+KEYS = ("models", "candidates", "chips", "targets", "options", "seconds", "figures")
+# What a spec may vary; the rest of Options is about data, artifacts or the chip.
+VARIED = ("optimize", "border", "linear", "input_rows")
+
+
+class Figures(Enum):
+    """Where cycles come from."""
+
+    ESTIMATE = "estimate"  # the table of costs
+    BOARD = "board"  # a run on the emulated board
+
+
+@dataclass(frozen=True)
+class Place:
+    """A chip or a target: what a row is for."""
+
+    chip: str | None = None
+    target: str | None = None
+
+    @property
+    def label(self) -> str:
+        return str(self.chip or self.target)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Every model and every candidate, on every place, with every choice of options."""
+
+    folder: Path  # of the file: what it names is looked for from there
+    models: tuple[str, ...]
+    candidates: str | None
+    places: tuple[Place, ...]
+    choices: tuple[Mapping[str, Any], ...]
+    seconds: float
+    figures: Figures
+
+
+def read_spec(path: Path) -> Spec:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CortadoError(f"can't read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CortadoError(f"{path} is no TOML: {error}") from error
+    unknown = [name for name in data if name not in KEYS]
+    if unknown:
+        raise CortadoError(f"{path}: '{unknown[0]}' is nothing that a sweep knows; expected {', '.join(KEYS)}")
+    models = tuple(_texts(path, data, "models"))
+    candidates = data.get("candidates")
+    if not models and candidates is None:
+        raise CortadoError(
+            f'{path} names no models: give models = ["ds_cnn", "net.py:build"], or candidates = "net.py:function"'
+        )
+    if candidates is not None and (not isinstance(candidates, str) or ".py:" not in candidates):
+        raise CortadoError(f'{path}: candidates = {candidates!r}, expected a function as in "net.py:candidates"')
+    return Spec(
+        folder=path.parent.resolve(),
+        models=models,
+        candidates=candidates,
+        places=tuple(_places(path, data)),
+        choices=tuple(_choices(path, data.get("options", {}))),
+        seconds=_seconds(path, data),
+        figures=_figures(path, data),
+    )
+
+
+def _texts(path: Path, data: Mapping[str, Any], name: str) -> list[str]:
+    found = data.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise CortadoError(f"{path}: {name} = {found!r}, expected a list of texts")
+    return list(dict.fromkeys(found))
+
+
+def _places(path: Path, data: Mapping[str, Any]) -> Iterator[Place]:
+    chips, targets = _texts(path, data, "chips"), _texts(path, data, "targets")
+    if not chips and not targets:
+        raise CortadoError(f'{path} names no chips: give chips = ["stm32l4r5"] or targets = ["cortex-m4"]')
+    for chip in chips:
+        yield Place(chip=find_chip(chip).name)
+    for target in targets:
+        if from_target_string(target).cpu is CortexM.ANY:
+            raise CortadoError(f"{path}: cycles are those of one core; name it, as in cortex-m4, instead of {target}")
+        yield Place(target=target)
+
+
+def _choices(path: Path, given: Any) -> Iterator[Mapping[str, Any]]:
+    """All combinations of the options' values; a single value is a list of one."""
+    if not isinstance(given, dict):
+        raise CortadoError(f"{path}: options = {given!r}, expected a table, as in [options]")
+    known = {field.name for field in fields(Options)}
+    for name in given:
+        if name not in VARIED:
+            why = "is no option of a sweep" if name in known else "is no option"
+            raise CortadoError(f"{path}: '{name}' {why}; expected {', '.join(VARIED)}")
+    lists: list[Sequence[Any]] = [value if isinstance(value, list) else [value] for value in given.values()]
+    for values in itertools.product(*lists):
+        choice = dict(zip(given, values, strict=True))
+        Options(**choice)  # raises for a value that it doesn't know
+        yield choice
+
+
+def _seconds(path: Path, data: Mapping[str, Any]) -> float:
+    found = data.get("seconds", DEFAULT_SECONDS)
+    if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
+        raise CortadoError(f"{path}: seconds = {found!r}, expected the time limit of a candidate, as in 60")
+    return float(found)
+
+
+def _figures(path: Path, data: Mapping[str, Any]) -> Figures:
+    found = data.get("figures", Figures.ESTIMATE.value)
+    known = [one.value for one in Figures]
+    if found not in known:
+        raise CortadoError(f"{path}: figures = {found!r}, expected one of {', '.join(known)}")
+    return Figures(found)

@@ -1,0 +1,198 @@
+"""One task of a sweep, in the process where the user's code may run: the candidate is built, known, or worked out."""
+
+import hashlib
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cortado import __version__
+from cortado.base.chips import find_chip
+from cortado.base.data import PACKAGE
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.estimation import Estimate, chosen_target, estimate_of
+from cortado.frontend.models import Source, load_function, load_model, source_of
+from cortado.options import Options
+from cortado.sketch import board_work, prepared, sketch
+from cortado.sweep.rows import Row, Status, Task, ended, options_text
+from cortado.sweep.spec import Figures
+
+Builder = Callable[[], Any]
+
+
+def warm_up() -> None:
+    """Brings in what is imported late, so that no candidate's time is spent on it."""
+    layer = torch.nn.Linear(2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sketch(prepared(layer, (torch.ones(1, 2),)), from_target_string("cortex-m4"))
+
+
+def names_of(candidates: str, folder: str) -> list[str]:
+    """The candidates that a function gives."""
+    with _inside(folder):
+        return list(_builders(candidates, folder))
+
+
+def row_of(task: Task) -> Row:
+    """Whatever the user's code raises is the row's reason."""
+    try:
+        with _inside(task.folder), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _row(task)
+    except CortadoError as error:
+        return ended(task, Status.REFUSED, str(error))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        text = " ".join(str(error).split())
+        return ended(task, Status.FAILED, f"{type(error).__name__}: {text} at {last.filename}:{last.lineno}")
+
+
+def _row(task: Task) -> Row:
+    source = _source(task)
+    key = _key(task, source)
+    known = None if task.cache is None else Path(task.cache) / f"{key}.json"
+    if known is not None and known.is_file():
+        named = ended(task, Status.FINE, "")
+        found = Row.from_json(json.loads(known.read_text()))
+        return replace(found, model=named.model, place=named.place, options=named.options, cached=True)
+    return _worked_out(task, source, key)
+
+
+def _worked_out(task: Task, source: Source, key: str) -> Row:
+    chip = None if task.place.chip is None else find_chip(task.place.chip)
+    options = Options(**task.options)
+    target = chosen_target(chip, task.place.target)
+    try:
+        drawn = sketch(prepared(source.model, source.example_inputs, options), target, options)
+        found = estimate_of(drawn, chip)
+        if Figures(task.figures) is Figures.BOARD:
+            found = found.with_cycles(round(board_work(drawn).total.cycles.typical), chip)
+    except CortadoError as error:
+        return replace(ended(task, Status.REFUSED, str(error)), key=key)
+    return _figures(task, found, key)
+
+
+def _figures(task: Task, found: Estimate, key: str) -> Row:
+    return Row(
+        model=task.model,
+        place=task.place.label,
+        options=options_text(task.options),
+        status=Status.FINE,
+        target=found.target,
+        macs=found.macs,
+        ram_bytes=found.ram_bytes,
+        weights_bytes=found.weights_bytes,
+        code_bytes=found.code_bytes,
+        flash_bytes=found.flash_bytes,
+        cycles=found.cycles,
+        milliseconds=found.milliseconds,
+        fits=found.fits,
+        key=key,
+    )
+
+
+# ---- candidates ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _inside(folder: str) -> Iterator[None]:
+    """Files are named from the folder of the spec."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _source(task: Task) -> Source:
+    if task.candidates is None:
+        return load_model(task.model)
+    builder = _builders(task.candidates, task.folder).get(task.model)
+    if builder is None:
+        raise CortadoError(f"{task.candidates} gives no '{task.model}' any more, expected the same ones at each call")
+    torch.manual_seed(0)  # random weights are the same every time
+    return source_of("candidate", builder, f"{task.candidates}: {task.model}")
+
+
+@cache
+def _builders(candidates: str, folder: str) -> Mapping[str, Builder]:
+    """(name, function) pairs, or a dictionary of them; each function gives (model, example_inputs)."""
+    given = load_function(candidates)
+    pairs: Iterable[Any] = given.items() if isinstance(given, Mapping) else given
+    found: dict[str, Builder] = {}
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str) or not callable(pair[1]):
+            raise CortadoError(
+                f"{candidates} gives {pair!r}, expected pairs of a name and a function that returns "
+                "(model, example_inputs)"
+            )
+        if pair[0] in found:
+            raise CortadoError(f"{candidates} gives two candidates named '{pair[0]}', expected a name for each")
+        found[pair[0]] = pair[1]
+    return found
+
+
+# ---- content -------------------------------------------------------------------------------------------------------
+
+
+def _key(task: Task, source: Source) -> str:
+    """Of everything that the figures depend on."""
+    digest = hashlib.sha256()
+    asked = [__version__, _package(), task.place.chip, task.place.target, sorted(task.options.items()), task.figures]
+    digest.update(json.dumps(asked).encode())
+    for piece in _content(source.model):
+        digest.update(piece)
+    for value in source.example_inputs:
+        digest.update(f"{value.dtype}{list(value.shape)}".encode())
+        digest.update(value.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _content(model: torch.nn.Module) -> Iterator[bytes]:
+    """What a module is: its classes, the files that they stand in, its numbers, its parameters and buffers."""
+    for name, module in model.named_modules():
+        kind = type(module)
+        yield f"{name}:{kind.__module__}.{kind.__qualname__}({module.extra_repr()})".encode()
+        yield _text_of(kind.__module__)
+        plain = {key: value for key, value in vars(module).items() if isinstance(value, int | float | str | tuple)}
+        yield repr(sorted(plain.items())).encode()
+        yield getattr(module, "code", "").encode() if isinstance(getattr(module, "code", ""), str) else b""
+    for name, value in model.state_dict().items():
+        if isinstance(value, torch.Tensor):
+            yield f"{name}{value.dtype}{list(value.shape)}".encode()
+            yield (
+                value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+                if value.dim()
+                else repr(value.item()).encode()
+            )
+
+
+@cache
+def _text_of(module: str) -> bytes:
+    """The file that a class of the user stands in: forward may call whatever else is there."""
+    if module.startswith("torch."):
+        return torch.__version__.encode()
+    path = getattr(sys.modules.get(module), "__file__", None)
+    return b"" if path is None else Path(path).read_bytes()
+
+
+@cache
+def _package() -> str:
+    """Cortado itself."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".json", ".c", ".S", ".h"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
