@@ -171,7 +171,7 @@ def swap(self: Any, x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (Buffered(count, calls=torch.zeros((), dtype=torch.int64)), r"changes the buffer 'calls', which holds int64"),
+        (Buffered(count, calls=torch.zeros((), dtype=torch.uint8)), r"changes the buffer 'calls', which holds uint8"),
         (Buffered(grow, h=torch.zeros(1, 8)), r"gives the buffer 'h' the shape \[1, 16\], expected that it keeps"),
         (Trained(), "changes the parameter 'weight'"),
         (Shared(), "changes 'h', which shares its memory with 'part'"),

@@ -49,36 +49,42 @@ class Rows:
         order = [given.layout.index(dim) for dim in range(len(given.shape))]
         return np.ascontiguousarray(real.reshape(given.shape).transpose(order))
 
-    def expected(self, number: int) -> Array:
-        """The reference on that window alone."""
+    def expected(self, number: int) -> list[Array]:
+        """The reference on that window alone: each output."""
         values = run_reference(self.graph, [torch.from_numpy(self.window(number))])
-        return np.asarray(values[self.report.outputs[0].node].numpy())
+        return [np.asarray(values[output.node].numpy()) for output in self.report.outputs]
 
     def push(self, folder: Path, target: str | None = None, flags: Sequence[str] = ()) -> Array:
+        """What the first output is, after all rows."""
+        return self.push_all(folder, target, flags)[0]
+
+    def push_all(self, folder: Path, target: str | None = None, flags: Sequence[str] = ()) -> list[Array]:
         """All rows, one after the other, and all outputs: here, or on a target's board with every store watched."""
         on = runner.HOST if target is None else None
         planned = self._planned(target)
-        bundle, output = emit_c(planned), self.report.outputs[0]
+        bundle, outputs = emit_c(planned), self.report.outputs
         runner.write_files(folder, bundle.files)
         info = runner.BundleInfo(
             name=self.report.prefix,
             target=planned.program.target,
             inputs=(runner.IO("rows", (self.count, self.row_bytes), "int8"),),
-            outputs=(runner.IO("outputs", output.shape, "int8"),),
+            outputs=tuple(runner.IO(output.name, output.shape, output.dtype) for output in outputs),
             row_bytes=self.row_bytes,
             results=self.outputs,
         )
         long = replace(planned, runs=(run_rows(planned.program, self.count),))
         stores = None if on == runner.HOST else runner.StoreRules.from_json(checks.as_json(long, bundle.calls))
         result = runner.run_bundle(folder, info, [[self.codes]], on, count=False, flags=flags, stores=stores)
-        return np.asarray(result.samples[0][0]).reshape(self.outputs, *output.shape)
+        found = zip(result.samples[0], outputs, strict=True)
+        return [np.asarray(values).reshape(self.outputs, *output.shape) for values, output in found]
 
     def check(self, folder: Path, flags: Sequence[str] = (), some: Sequence[int] = ()) -> Array:
         """Here the outputs `some`, or all of them, equal the reference on their windows."""
-        found = self.push(folder, flags=flags)
+        found = self.push_all(folder, flags=flags)
         for number in some or range(self.outputs):
-            np.testing.assert_array_equal(found[number], self.expected(number), err_msg=f"output {number}")
-        return found
+            for values, wanted in zip(found, self.expected(number), strict=True):
+                np.testing.assert_array_equal(values[number], wanted, err_msg=f"output {number}")
+        return found[0]
 
     def _planned(self, target: str | None) -> Planned:
         feeding, cores = Feeding(stream=self.stream.dim), (Core.PORTABLE,) if target is None else None

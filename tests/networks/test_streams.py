@@ -76,6 +76,22 @@ class Pooled(nn.Module):
         return self.last(pooled)
 
 
+class Several(nn.Module):
+    """Scores, the newest row of another head, and the strongest channel of the newest row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head, self.out = (
+            nn.Conv2d(1, 6, (4, 3), stride=(2, 1)),
+            nn.Conv2d(6, 3, (5, 1)),
+            nn.Linear(6, 4),
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = torch.relu(self.stem(x))
+        return self.out(x.mean((2, 3))), torch.sigmoid(self.head(x)[:, :, -1:]), x[:, :, -1:].argmax(1)
+
+
 CASES: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
     "mean": (Mean, (1, 1, 30, 10)),
     "flat": (Flat, (1, 2, 14, 5)),
@@ -112,6 +128,35 @@ def test_every_window_here_and_on_boards(name: str, tmp_path: Path) -> None:
     assert np.abs(mine - inside).mean() < 6 * output.scale  # rows are noise at full range, not what calibration saw
     for target in BOARDS:
         np.testing.assert_array_equal(rows.push(tmp_path / target, target), found, err_msg=target)
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+def test_several_outputs_come_together(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    compiled = made(Several(), (1, 1, 20, 6)).compile("cortex-m4", Options(stream=2))
+    rows = Rows(compiled, 90)
+    rows.check(tmp_path / "host", SANITIZERS)
+    found = rows.push_all(tmp_path / "board", "cortex-m0plus")
+    for number in range(rows.outputs):
+        for values, wanted in zip(found, rows.expected(number), strict=True):
+            np.testing.assert_array_equal(values[number], wanted)
+    streamed = compiled.stream(np.random.default_rng(5).standard_normal((40, 6)).astype(np.float32))
+    assert [one.shape for one in streamed.every] == [(11, 4), (11, 3, 1, 4), (11, 1, 4)]
+
+
+def test_outputs_that_come_with_different_rows_are_refused() -> None:
+    class Apart(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(1, 4, (3, 3))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            x = torch.relu(self.stem(x))
+            return x[:, :, -1:] * 2, F.max_pool2d(x, (4, 1))[:, :, -1:]
+
+    with pytest.raises(CortadoError, match="don't come with the same rows"):
+        made(Apart(), (1, 1, 22, 5)).compile("cortex-m4", Options(stream=2))
 
 
 @pytest.mark.host
@@ -270,16 +315,6 @@ class Early(nn.Module):
         return self.conv(x)[:, :, :1]
 
 
-class Both(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        y = self.conv(x).mean((2, 3))
-        return y, torch.relu(y)
-
-
 @pytest.mark.parametrize(
     ("model", "dim", "message"),
     [
@@ -290,7 +325,6 @@ class Both(nn.Module):
         (Excited(), 2, r"needs all 10 rows of what it reads at once"),
         (Positions(), 2, r"has constants for each of 10 rows"),
         (Early(), 2, r"does not read the last 9 rows of its window"),
-        (Both(), 2, r"has 2 outputs, and a stream gives one"),
         (nn.Sequential(nn.Conv2d(3, 4, 3), nn.Upsample(scale_factor=2), nn.Conv2d(4, 2, (20, 1))), 2, "several rows"),
         (
             Padded(0, 0),

@@ -13,11 +13,17 @@ from cortado.run.runner import IO, run_bundle
 
 @dataclass(frozen=True)
 class Streamed:
-    """The outputs of a stream, one after the other, as real numbers; `ends[i]` is the row that output i came with."""
+    """The outputs of a stream, one after the other, as real numbers; `ends[i]` is the row that output i came with.
 
-    outputs: ArrayType
+    `every` has those of each output of the model, `outputs` are those of the first."""
+
+    every: tuple[ArrayType, ...]
     ends: range
     instructions: int  # of all rows together, exactly
+
+    @property
+    def outputs(self) -> ArrayType:
+        return self.every[0]
 
     def __repr__(self) -> str:
         return f"<Streamed: {len(self.ends)} outputs of {self.ends.stop} rows, {self.instructions:,} instructions>"
@@ -39,8 +45,12 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
     info = replace(artifact.info, inputs=(IO("rows", (count, row_bytes), "int8"),), results=len(ends))
     result = run_bundle(artifact.folder, info, [[_codes(artifact, rows, report.stream.dim)]], on)
     assert result.instructions is not None
-    codes = result.samples[0][0].reshape(len(ends), *report.outputs[0].shape)
-    return Streamed(np.concatenate([artifact.real([one])[0] for one in codes]), ends, result.instructions)
+    codes = [
+        found.reshape(len(ends), *output.shape) for found, output in zip(result.samples[0], report.outputs, strict=True)
+    ]
+    real = [artifact.real([one[number] for one in codes]) for number in range(len(ends))]
+    every = tuple(np.concatenate(values) for values in zip(*real, strict=True))
+    return Streamed(every, ends, result.instructions)
 
 
 def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:

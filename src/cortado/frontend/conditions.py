@@ -11,17 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.ir.facts import VALUE, dtype
+from cortado.frontend.counters import Counters, at_position, is_number, name_of, number_in
+from cortado.ir.facts import STATE, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, output_node, shape
 from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED
 from cortado.ops.compare_int import COMPARED_IDS
-from cortado.ops.pointwise import is_bytes, sources, uniform_value
+from cortado.ops.pointwise import is_bytes, sources
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE, DIFFERENCES, JOINS, NEGATIONS, QUANTIFIERS
 from cortado.ops.where import CHOSEN
 
@@ -56,42 +56,50 @@ def _is_real(node: Node) -> bool:
     return isinstance(value, Tensor) and value.dtype == torch.float32
 
 
-def _name(node: Node) -> str:
-    """gt of aten.gt.Tensor; empty for what is no operator of aten."""
-    target = node.target
-    found = isinstance(target, OpOverload) and target.namespace == "aten"
-    return target._schema.name.removeprefix("aten::") if isinstance(target, OpOverload) and found else ""
-
-
 class _Rewriter:
     def __init__(self, module: GraphModule) -> None:
         self.graph = module.graph
         self.pieces = sources(module.graph)
         self.real: dict[Node, Node | None] = {}
+        self.counters = Counters(self.number, self._is_truth, self._from_truth)
 
     def rewrite(self) -> None:
+        counted = self._counted()
         for node in list(self.graph.nodes):
-            if node.op == "call_function" and node not in self.pieces and _is_real(node):
+            if node.op == "call_function" and (node not in self.pieces or node in counted):
                 with self.graph.inserting_before(node):
                     self._rewrite(node)
         self._rewrite_outputs()
         self.graph.eliminate_dead_code()
 
+    def _counted(self) -> set[Node]:
+        """Whole numbers inside functions of one tensor of which counters are computed, or that the model gives."""
+        found: set[Node] = set()
+        for node in reversed(self.graph.nodes):
+            counts = node in found or (node not in self.pieces and _is_whole(node) and node.op == "call_function")
+            if counts or node.op == "output":
+                found.update(one for one in node.all_input_nodes if one in self.pieces and self._is_id(one))
+        return found
+
     # ---- what reads truth values and whole numbers, and gives real ones
 
     def _rewrite(self, node: Node) -> None:
         whole = [operand for operand in node.all_input_nodes if _is_whole(operand) and not is_constant(operand)]
-        if not whole:
-            return
-        name, new = _name(node), None
+        new = self._real_of(node, whole) if whole and _is_real(node) else None
+        if whole and self._is_id(node):
+            new = self.counters.computed(node)
+        if new is not None:
+            node.replace_all_uses_with(new)
+
+    def _real_of(self, node: Node, whole: list[Node]) -> Node | None:
+        name, new = name_of(node), at_position(node)
         if name in ("where", "masked_fill"):
             new = self._choice(bind(node))
         elif name in ("to", "_to_copy"):
             new = self._converted(node, whole[0])
         elif name in _ARITHMETIC:
             new = self._again(node)
-        if new is not None:
-            node.replace_all_uses_with(new)
+        return new
 
     def _converted(self, node: Node, source: Node) -> Node | None:
         """`.float()` of what is real already; of ids and images it stays."""
@@ -99,15 +107,15 @@ class _Rewriter:
 
     def _choice(self, bound: Bound) -> Node | None:
         """where and masked_fill of several tensors."""
-        fills = _name(bound.node) == "masked_fill"
+        fills = name_of(bound.node) == "masked_fill"
         condition = bound["mask" if fills else "condition"]
         first, second = (bound["value"], bound["self"]) if fills else (bound["self"], bound["other"])
         mask = self.number(condition)
         if mask is None or is_constant(condition):
             return None
         like, sizes = bound.node, shape(bound.node)
-        if _is_number(first) and _is_number(second):
-            high, low = _number(first), _number(second)
+        if is_number(first) and is_number(second):
+            high, low = number_in(first), number_in(second)
             scaled = add_call(like, aten.mul.Tensor, spread(bound, mask, sizes), high - low)
             return add_call(like, aten.add.Tensor, scaled, low)
         sides = [self._side(bound, side, sizes) for side in (first, second)]
@@ -115,8 +123,8 @@ class _Rewriter:
 
     def _side(self, bound: Bound, side: Any, sizes: tuple[int, ...]) -> Node | None:
         """A tensor of the result's shape, or a constant of one number."""
-        if _is_number(side):
-            return add_constant(bound.node, "number", torch.tensor([float(_number(side))]))
+        if is_number(side):
+            return add_constant(bound.node, "number", torch.tensor([float(number_in(side))]))
         real = self.number(side)
         return None if real is None else spread(bound, real, sizes)
 
@@ -137,7 +145,7 @@ class _Rewriter:
         if not self._from_truth(node):
             return add_call(node, aten.to.dtype, node, torch.float32) if _is_whole(node) else None
         for names, make in self._makers():
-            if _name(node) in names:
+            if name_of(node) in names:
                 return make(node)
         return None
 
@@ -156,7 +164,7 @@ class _Rewriter:
         """Whether a node is a truth value, or a whole number that is computed of truth values alone."""
         if dtype(node) == torch.bool:
             return True
-        known = _name(node) in (*_MOVES, *_SUMS, "to", "_to_copy")
+        known = name_of(node) in (*_MOVES, *_SUMS, "to", "_to_copy")
         operands = [operand for operand in node.all_input_nodes if _is_whole(operand)]
         return known and bool(operands) and all(self._from_truth(operand) for operand in operands)
 
@@ -164,7 +172,7 @@ class _Rewriter:
         """Whether a node holds truth values, if need be as whole numbers; a sum of them is a number of its own."""
         if dtype(node) == torch.bool:
             return True
-        known = _name(node) in (*_MOVES, "to", "_to_copy")
+        known = name_of(node) in (*_MOVES, "to", "_to_copy")
         operands = [operand for operand in node.all_input_nodes if _is_whole(operand)]
         return known and bool(operands) and all(self._is_truth(operand) for operand in operands)
 
@@ -178,12 +186,12 @@ class _Rewriter:
         return add_call(node, node.target, *args, **kwargs)
 
     def _compared(self, node: Node) -> Node | None:
-        bound, accepts = bind(node), ACCEPTED[_name(node)]
+        bound, accepts = bind(node), ACCEPTED[name_of(node)]
         left, right = bound["self"], bound["other"]
-        if self._is_id(left) and not (isinstance(right, Node) and not self._is_id(right) and not _is_number(right)):
+        if self._is_id(left) and not (isinstance(right, Node) and not self._is_id(right) and not is_number(right)):
             return self._compared_ids(node, left, right, accepts)
-        sides = [None if _is_number(side) else self.number(side) for side in (left, right)]
-        if _is_number(right) and sides[0] is not None:  # a function of one tensor, once that is real
+        sides = [None if is_number(side) else self.number(side) for side in (left, right)]
+        if is_number(right) and sides[0] is not None:  # a function of one tensor, once that is real
             found = add_call(node, node.target, sides[0], right)
             return add_call(node, aten.to.dtype, found, torch.float32)
         if sides[0] is None or sides[1] is None:
@@ -196,10 +204,11 @@ class _Rewriter:
         return _is_whole(node) and not self._from_truth(node) and not is_bytes(node)
 
     def _compared_ids(self, node: Node, left: Node, right: Any, accepts: int) -> Node | None:
-        if _is_number(right):
-            number = _number(right)
+        if is_number(right):
+            number = number_in(right)
             return add_call(node, COMPARED_IDS, left, [], int(number), accepts) if number == int(number) else None
-        return add_call(node, COMPARED_IDS, left, [right], 0, accepts)
+        sides = [self.counters.spread(node, side, shape(node)) for side in (left, right)]
+        return add_call(node, COMPARED_IDS, sides[0], sides[1:], 0, accepts)
 
     def _sides(self, node: Node) -> list[Node] | None:
         bound = bind(node)
@@ -211,7 +220,7 @@ class _Rewriter:
         if sides is None:
             return None
         spreads = [spread(bind(node), side, shape(node)) for side in sides]
-        return add_call(node, JOINS[_name(node)], *spreads)
+        return add_call(node, JOINS[name_of(node)], *spreads)
 
     def _differing(self, node: Node) -> Node | None:
         sides = self._sides(node)
@@ -232,7 +241,7 @@ class _Rewriter:
             return None
         dims = bound.get("dim", bound.get("dims"))
         given = list(range(len(shape(source)))) if dims is None else [dims] if isinstance(dims, int) else list(dims)
-        return add_call(node, QUANTIFIERS[_name(node)], source, given, bool(bound.get("keepdim", False)))
+        return add_call(node, QUANTIFIERS[name_of(node)], source, given, bool(bound.get("keepdim", False)))
 
     # ---- the outputs
 
@@ -240,6 +249,15 @@ class _Rewriter:
         output = output_node(self.graph)
         with self.graph.inserting_before(output):
             output.args = map_arg(output.args, self._returned)
+            output.args = (self._own(output.args[0]),)
+
+    def _own(self, returned: Any) -> Any:
+        """The user's outputs, none of which lies where state does, and what becomes of state."""
+        count = sum(1 for node in self.graph.nodes if node.op == "placeholder" and STATE.known(node))
+        if not count or not isinstance(returned, list | tuple):
+            return returned
+        users = len(returned) - count
+        return (*(self.counters.own(node) for node in returned[:users]), *returned[users:])
 
     def _returned(self, node: Node) -> Node:
         computed = node.op == "call_function" and node.target not in (AS_TRUTH, AS_WHOLE)
@@ -249,13 +267,3 @@ class _Rewriter:
         if real is None:
             return node
         return add_call(node, AS_TRUTH if dtype(node) == torch.bool else AS_WHOLE, real)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, bool | int | float) or (isinstance(value, Node) and uniform_value(value) is not None)
-
-
-def _number(value: Any) -> float:
-    found = uniform_value(value) if isinstance(value, Node) else value
-    assert found is not None
-    return found

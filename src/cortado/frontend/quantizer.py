@@ -16,7 +16,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spec
 from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
-from cortado.ir.facts import Fact
+from cortado.ir.facts import Fact, is_whole
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.op import Joined, Match, ObservedWith, Pattern, Plain, Quantization, Role, SharedWith, Usually, find
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
@@ -45,7 +45,8 @@ class CortexMQuantizer(Quantizer):
     def annotate(self, model: GraphModule) -> GraphModule:
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
-            annotator.observe_input(node)
+            if not is_whole(node):
+                annotator.observe_input(node)
         for node in model.graph.nodes:
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:

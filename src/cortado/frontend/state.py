@@ -13,16 +13,15 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import QParams
+from cortado.base.numerics import INT32_MAX, QParams
 from cortado.frontend.canonical import inline_contexts
 from cortado.frontend.observers import CODES, RangeObserver
 from cortado.frontend.quantized import QUANTIZE, is_dequantize, qparams_of
 from cortado.frontend.writes import written
-from cortado.ir.facts import QPARAMS, STATE, VALUE, Lasting, dtype
+from cortado.ir.facts import QPARAMS, STATE, VALUE, Lasting, dtype, is_whole
 from cortado.ir.graph import describe, fake_mode_of, is_call, output_node, shape
 
 Tensor = torch.Tensor
-_REMEDY = "pass it in as an input and return it as an output"
 
 
 @dataclass(frozen=True)
@@ -197,20 +196,32 @@ def _sources(nodes: Sequence[Any]) -> set[Node]:
     return found
 
 
+_KINDS = (torch.float32, torch.int32, torch.int64, torch.bool)
+
+
 def _check(one: StateBuffer, holder: Node, result: Node) -> None:
     kind = str(one.initial.dtype).removeprefix("torch.")
-    if one.initial.dtype != torch.float32:
+    if one.initial.dtype not in _KINDS:
         raise CortadoError(
             f"{one.where} changes the buffer '{one.name}', which holds {kind} numbers and would have to last until the "
-            "next call, expected float32: state is kept as int8 codes of real numbers, and codes can't count. Count "
-            f"outside of the model and {_REMEDY.replace(' and return it as an output', '')}, or compute with a float32 "
-            "buffer of a fixed range"
+            "next call, expected float32, which is kept as int8 codes, or int32, int64 or bool, which are kept as they "
+            "are; register it as torch.int32"
         )
-    if shape(result) != shape(holder) or dtype(result) != dtype(holder):
+    if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32_MAX:
+        raise CortadoError(
+            f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected whole numbers of 32 bits: "
+            "that many are kept"
+        )
+    if shape(result) != shape(holder) or _sort(dtype(result)) != _sort(dtype(holder)):
         raise CortadoError(
             f"{one.where} gives the buffer '{one.name}' the shape {list(shape(result))}, expected that it keeps "
             f"{list(shape(holder))}; cut it to a fixed length, as in torch.cat([old[:, 1:], new], 1)"
         )
+
+
+def _sort(kind: torch.dtype) -> str:
+    """What a value is kept as."""
+    return "codes" if kind.is_floating_point else "truth" if kind == torch.bool else "numbers"
 
 
 # ---- step by step --------------------------------------------------------------------------------------------------
@@ -249,6 +260,8 @@ def tie_state(prepared: GraphModule) -> None:
     Where those are fixed and do not cover the initial values, it keeps its own, and its new values are rescaled.
     """
     for holder, result in zip(holders(prepared.graph), results(prepared.graph), strict=True):
+        if is_whole(holder):
+            continue
         first, last = _observer(prepared, next(iter(holder.users), None)), _observer(prepared, result)
         assert isinstance(first, RangeObserver)  # as the quantizer has it
         root = first if last is None or first in _chain(last) else _chain(last)[-1]
@@ -290,9 +303,9 @@ def _covers(root: ObserverBase, other: RangeObserver) -> bool:
 
 
 def as_codes(converted: GraphModule) -> None:
-    """State goes in and comes out as codes of the buffer's own parameters."""
+    """State goes in and comes out as codes of the buffer's own parameters; whole numbers as they are."""
     graph = converted.graph
-    taken = [_take_codes(holder) for holder in holders(graph)]
+    taken = [_taken(holder) for holder in holders(graph)]
     if not taken:
         return
     output, returned = output_node(graph), returned_nodes(graph)[: -len(taken)]
@@ -301,6 +314,16 @@ def as_codes(converted: GraphModule) -> None:
     output_node(graph).args = (tuple(returned),)
     graph.eliminate_dead_code()
     converted.recompile()
+
+
+def _taken(holder: Node) -> QParams | None:
+    """What the codes of a buffer mean; None for counters and positions, of 32 bits, and truth values."""
+    lasting = STATE.must(holder)
+    if not is_whole(holder):
+        return _take_codes(holder)
+    if lasting.initial.dtype != torch.bool:
+        STATE.note(holder, replace(lasting, initial=lasting.initial.to(torch.int32)))
+    return None
 
 
 def _take_codes(holder: Node) -> QParams:
@@ -319,7 +342,9 @@ def _take_codes(holder: Node) -> QParams:
     return qparams
 
 
-def _give_codes(result: Node, qparams: QParams, output: Node) -> Node:
+def _give_codes(result: Node, qparams: QParams | None, output: Node) -> Node:
+    if qparams is None:
+        return result
     if is_dequantize(result) and qparams_of(result) == qparams:
         return result.all_input_nodes[0]
     with output.graph.inserting_before(output):

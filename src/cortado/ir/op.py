@@ -231,6 +231,10 @@ class Running:
     kernel: Kernel
 
 
+def _sizes(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape) if isinstance(value, Tensor) else tuple(value)
+
+
 @dataclass(frozen=True)
 class Call:
     """A call of an operator in the lowered graph, its tensors replaced by their shapes and constants."""
@@ -243,8 +247,11 @@ class Call:
         return self.arguments[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        value = self.arguments[name]
-        return tuple(value.shape) if isinstance(value, Tensor) else tuple(value)
+        return _sizes(self.arguments[name])
+
+    def shapes(self, name: str) -> list[tuple[int, ...]]:
+        """Of the tensors in a list."""
+        return [_sizes(value) for value in self.arguments[name]]
 
     def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         value = self.arguments[name]
@@ -439,7 +446,8 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
             kind = str(dtype(operand)).removeprefix("torch.")
             return (
                 f"its {argument} holds {kind} values, and only real numbers can be quantized; whole numbers can be "
-                "looked up (embedding), compared, reshaped and converted to float32"
+                "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
+                "slice, cat, expand) and converted to float32"
             )
     return None
 

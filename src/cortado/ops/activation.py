@@ -87,8 +87,8 @@ def refuse(bound: Bound) -> Reject:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
     if not dtype(bound.node).is_floating_point:
         return Reject(
-            f"computes {dtype(bound.node)} values; whole numbers can be looked up (embedding), compared, reshaped and "
-            "converted to float32, and be an output"
+            f"computes {dtype(bound.node)} values; whole numbers can be calculated with (+ - * // % minimum maximum "
+            "where), looked up (embedding), compared, moved and converted to float32, and be an output or state"
         )
     return Reject(
         "mixes several tensors element by element; supported are add, sub, mul, div, minimum and maximum, and any "

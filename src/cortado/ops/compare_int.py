@@ -13,8 +13,8 @@ from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops.activation import TRUTH
+from cortado.ops.calculate_int import refused_shapes, steps_of, words
 from cortado.ops.compare import ACCEPTED, accepted
-from cortado.ops.widen import as_words
 
 
 def reference(*, self: Tensor, other: list[Tensor], number: int, accepts: int) -> Tensor:
@@ -32,36 +32,47 @@ def _compared(self: Tensor, other: list[Tensor], number: int, accepts: int) -> T
     return accepted(self, other[0] if other else number, accepts).to(torch.float32)
 
 
+def _meta(*operands: Tensor) -> Tensor:
+    sizes = torch.broadcast_shapes(*(operand.shape for operand in operands))
+    return torch.empty(sizes, dtype=torch.float32, device=operands[0].device)
+
+
 _LIBRARY.impl("compared_ids", _compared, "CompositeExplicitAutograd")
-_LIBRARY.impl("compared_ids", lambda self, other, number, accepts: torch.empty_like(self, dtype=torch.float32), "Meta")
+_LIBRARY.impl("compared_ids", lambda self, other, number, accepts: _meta(self, *other), "Meta")
 COMPARED_IDS = torch.ops.cortado.compared_ids.default
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    others = bound.nodes("other")
-    if others and shape(others[0]) != shape(bound["self"]):
-        return Reject(f"compares whole numbers of shapes {list(shape(bound['self']))} and {list(shape(others[0]))}")
-    return Quantization({}, TRUTH)
+    operands = (bound["self"], *bound.nodes("other"))
+    refused = refused_shapes(*(shape(operand) for operand in operands), out=shape(bound.node))
+    return refused or Quantization({}, TRUTH)
 
 
 def lower(lowering: Lowering) -> Node:
     bound = lowering.bound
-    return lowering.call(
+    made = lowering.call(
         COMPARE_INT,
-        self=as_words(lowering, lowering.node("self")),
-        other=[as_words(lowering, node) for node in bound.nodes("other")],
+        self=words(lowering, "self"),
+        other=[words(lowering, "other")] if bound.nodes("other") else [],
         number=max(INT32_MIN, min(INT32_MAX, int(bound["number"]))),
         accepts=int(bound["accepts"]),
     )
+    return lowering.view(made, shape(bound.node))
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    count = math.prod(call.shape("self"))
+    out = output_shape(call)
+    count = math.prod(out)
     if call["other"]:
-        arguments: tuple[Any, ...] = (Words(Row(0)), Words(Row(1)), Operand.OUT, count, call["accepts"])
+        steps = steps_of(call.shape("self"), *call.shapes("other"), out=out)
+        arguments: tuple[Any, ...] = (Words(Row(0)), Words(Row(1)), Operand.OUT, count, *steps, call["accepts"])
         return Kernel(call=CCall("cortado_compare_s32", arguments), sources=("compare_s32.c",))
     arguments = (Words(Row(0)), Operand.OUT, count, call["number"], call["accepts"])
     return Kernel(call=CCall("cortado_compare_number_s32", arguments), sources=("compare_s32.c",))
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return tuple(torch.broadcast_shapes(call.shape("self"), *call.shapes("other")))
 
 
 def samples() -> Any:
@@ -73,10 +84,11 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         seed = draw(sampling.SEEDS)
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        both = draw(st.booleans())
+        both, single = draw(st.booleans()), draw(st.sampled_from([None, "self", "other"]))
+        first, second = ((1,) if single == name else sizes for name in ("self", "other"))
         return {
-            "self": sampling.codes(seed, sizes, -4, 4, torch.int32),
-            "other": [sampling.codes(seed + 1, sizes, -4, 4, torch.int32)] if both else [],
+            "self": sampling.codes(seed, first if both else sizes, -4, 4, torch.int32),
+            "other": [sampling.codes(seed + 1, second, -4, 4, torch.int32)] if both else [],
             "number": draw(st.integers(-5, 5)),
             "accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values())))),
         }
@@ -89,7 +101,7 @@ COMPARE_INT = Operator(
     summary="comparisons of whole numbers: truth values as 0 and 1",
     arguments="Tensor self, Tensor[] other, int number, int accepts",
     reference=reference,
-    shape=lambda call: call.shape("self"),
+    shape=output_shape,
     kernel=kernel,
     tensors=("self", "other"),
     places=frozenset({Place.C}),

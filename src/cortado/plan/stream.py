@@ -55,14 +55,25 @@ class _Streamed:
             raise CortadoError(f"{program.name} has {len(steps)} layers, expected at most {LONGEST} in a stream")
         buffers = {name: one for name, one in program.buffers.items() if name != PUSHED_ROWS}
         whole = replace(program, buffers=buffers, stages=(Stage(tuple(steps)),))
-        output = self.makers[program.outputs[0].buffer]
+        found = {tensor.buffer: self._output(tensor, steps, pushed.rows) for tensor in program.outputs}
+        firsts = {one.first for one in found.values()}
+        if len(firsts) > 1 or len({one.hop for one in found.values()}) > 1:
+            rows = ", ".join(f"'{tensor.name}' after {found[tensor.buffer].first}" for tensor in program.outputs)
+            raise CortadoError(
+                f"the outputs of {program.name} don't come with the same rows ({rows}), expected outputs that all read "
+                "the newest row, and equally often"
+            )
+        return replace(whole, stream=found[steps[-1].output])
+
+    def _output(self, tensor: Tensor, steps: Sequence[Step], window: int) -> Stream:
+        """When an output comes."""
+        output = self.makers[tensor.buffer]
         if output.rows != 1 and not output.one_row:
             raise CortadoError(
-                f"{program.name} gives {output.rows} rows in time, expected one, that of the newest: let the model "
-                "return the last row alone, as in x[:, :, -1:]"
+                f"{self.program.name} gives {output.rows} rows in time, expected one, that of the newest: let the "
+                "model return the last row alone, as in x[:, :, -1:]"
             )
-        last = self.times[output.output]
-        return replace(whole, stream=self._stream(steps, pushed.rows, last))
+        return self._stream(steps, window, output)
 
     def _check_border(self, pushed: Step) -> None:
         program = self.program
@@ -72,8 +83,6 @@ class _Streamed:
                 f"input '{program.inputs[0].name}' comes in rows of dimension {rows}, and --stream says that dimension "
                 f"{self.dim} is time; expected --stream {rows}, or a model whose input has time in dimension {rows}"
             )
-        if len(program.outputs) != 1:
-            raise CortadoError(f"{program.name} has {len(program.outputs)} outputs, and a stream gives one")
 
     def _made(self, step: Step, time: _Time) -> None:
         self.times[step.output], self.makers[step.output] = time, step
@@ -131,9 +140,10 @@ class _Streamed:
         skipped = 0 if step.kind is Walk.RUNNING else time.offset * rule.stride - rule.pad - mine.offset
         return replace(port, rule=RowRule(rule.taps, rule.stride, -skipped, rule.dilation))
 
-    def _stream(self, steps: Sequence[Step], window: int, last: _Time) -> Stream:
+    def _stream(self, steps: Sequence[Step], window: int, output: Step) -> Stream:
+        last = self.times[output.output]
         warm_up = last.valid - last.offset
-        first = _first_output(steps, warm_up)
+        first = _first_output(steps, output, warm_up)
         if last.valid > 0 or first > window:
             raise self._padding(last, first)
         if first + last.hop <= window:
@@ -210,22 +220,18 @@ class _Walk:
         y = self.made[step.output]
         return all(self.made[source] >= rule.first(y) + rule.span for source, rule in _needs(step))
 
-    def push(self) -> bool:
-        """Whether the last step made a row."""
-        ready = True
+    def push(self) -> None:
         for position, step in enumerate(self.steps):
-            ready = position == 0 or self._is_ready(step)
-            if ready:
+            if position == 0 or self._is_ready(step):
                 self._make(position, step)
         self.kept |= {name for name, rows in self.made.items() if self._oldest(name) < rows}
-        return ready
 
 
-def _first_output(steps: Sequence[Step], warm_up: int) -> int:
-    """Rows until the first output."""
-    walk, rows, outputs = _Walk(steps), 0, 0
-    while outputs <= warm_up:
-        outputs += walk.push()
+def _first_output(steps: Sequence[Step], output: Step, warm_up: int) -> int:
+    """Rows until the first output of a step."""
+    walk, rows = _Walk(steps), 0
+    while walk.made[output.output] <= warm_up:
+        walk.push()
         rows += 1
         if rows > MOST_ROWS:
             raise CortadoError(f"the first output would need more than {MOST_ROWS} rows; a stream can't count so many")
@@ -242,13 +248,13 @@ def run_rows(program: Program, rows_pushed: int) -> StageRun:
     calls, rows = tuple(walk.calls), [walk.made[step.output] for step in steps]
     for _ in range(max(0, stream.first - rows_pushed) + _PERIODS * stream.hop):
         walk.push()
-    output = program.outputs[0].buffer
+    outputs = {tensor.buffer for tensor in program.outputs}
     place = {step.output: position for position, step in enumerate(steps)}
     last = {name: max((place[step.output] for step, _ in walk.readers[name]), default=0) for name in walk.made}
     spans = {
         step.output: (position, max(last[step.output], position))
         for position, step in enumerate(steps)
-        if walk.rings[step.output] == 1 and step.output not in walk.kept and step.output != output
+        if walk.rings[step.output] == 1 and step.output not in walk.kept and step.output not in outputs
     }
     return StageRun(rows=rows, rings=walk.rings, spans=spans, leads={}, calls=calls)
 
@@ -257,6 +263,7 @@ def plan_stream(program: Program) -> Planned:
     """There is one stage, and nothing to choose but the places of its buffers."""
     assert program.stream is not None
     run = run_rows(program, program.stream.window)
+    assert all(run.rings[tensor.buffer] == 1 for tensor in program.outputs)  # each lies in one place
     buffers = {name: replace(one, rows=run.rings[name]) for name, one in program.buffers.items() if name in run.rings}
     problem = Problem(tuple(stage_buffers(0, program.steps, run)))
     wide = guarded(problem)

@@ -468,16 +468,15 @@ def _result(board: Machine, boots: Sequence[BoardResult], info: BundleInfo, samp
 
 
 def split_outputs(data: bytes, info: BundleInfo, count: int) -> list[list[ArrayType]]:
-    total = sum(tensor.bytes for tensor in info.outputs) * info.results
-    if len(data) != total * count:
-        raise CortadoError(f"the run gave {len(data)} bytes, expected {total * count}")
-    samples, position = [], 0
-    for _ in range(count):
-        sample = []
-        for tensor in info.outputs:
-            size, shape = tensor.bytes * info.results, (info.results, *tensor.shape)
-            piece = np.frombuffer(data[position : position + size], dtype=tensor.dtype)
-            sample.append(piece.reshape(shape if info.results > 1 else tensor.shape))
-            position += size
+    one = sum(tensor.bytes for tensor in info.outputs)
+    if len(data) != one * info.results * count:
+        raise CortadoError(f"the run gave {len(data)} bytes, expected {one * info.results * count}")
+    samples = []
+    for all_results in np.frombuffer(data, dtype=np.uint8).reshape(count, info.results, one):
+        sample, position = [], 0
+        for tensor in info.outputs:  # with each result of a stream come all outputs
+            piece = np.ascontiguousarray(all_results[:, position : position + tensor.bytes]).view(tensor.dtype)
+            sample.append(piece.reshape((info.results, *tensor.shape) if info.results > 1 else tensor.shape))
+            position += tensor.bytes
         samples.append(sample)
     return samples

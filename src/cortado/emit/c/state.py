@@ -2,7 +2,7 @@
 of a run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -62,10 +62,12 @@ def _lines(calls: Sequence[str]) -> str:
 def _reset(planned: Planned, kept: Kept, arrays: Arrays) -> str:
     data = kept.initial.data
     place, what = f"base + {at(planned, kept.tensor.buffer)}", comment(plain(kept.name)[:LONGEST_TITLE])
-    if data.dtype == np.int8 and (data == data.flat[0]).all():
-        return f"memset({place}, {int(data.flat[0]) & 0xFF}, {data.nbytes}u); {what}"
+    same = np.unique(np.frombuffer(data.tobytes(), dtype=np.uint8))
+    if len(same) == 1:
+        return f"memset({place}, {int(same[0])}, {data.nbytes}u); {what}"
     reader = Reader(step=kept.tensor.node, label=plain(kept.name), field="initial values", kernel=RESET)
-    array = arrays.add(kept.initial, f"{identifier_part(kept.name) or 'state'}_initial", reader, arrays.every)
+    initial = replace(kept.initial, data=data.astype(np.int8)) if data.dtype == np.bool_ else kept.initial
+    array = arrays.add(initial, f"{identifier_part(kept.name) or 'state'}_initial", reader, arrays.every)
     return f"memcpy({place}, {array}, {data.nbytes}u); {what}"
 
 

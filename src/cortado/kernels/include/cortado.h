@@ -653,6 +653,20 @@ void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t c
 /* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first; of equal codes the
  * first channel is the better. */
 void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest);
+/* out = a and b, calculated modulo 2^32. An operand whose step is 0 is one number for all, otherwise its step is 1.
+ * Quotients are rounded down and remainders have the divisor's sign; both are 0 where the divisor is. */
+#define CORTADO_SUM 0
+#define CORTADO_DIFFERENCE 1
+#define CORTADO_PRODUCT 2
+#define CORTADO_QUOTIENT 3
+#define CORTADO_REMAINDER 4
+#define CORTADO_SMALLER 5
+#define CORTADO_LARGER 6
+void cortado_calculate_s32(const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step, int32_t b_step,
+                           int32_t how);
+/* out = mask != 0 ? a : b, with steps as above. */
+void cortado_where_s32(const int8_t *mask, const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step,
+                       int32_t b_step);
 /* out[p][j] = in[p][at[p][j]]; positions outside of a pixel count as its first or last channel. */
 void cortado_pick_s8(const int8_t *in, const int32_t *at, int8_t *out, int32_t pixels, int32_t channels, int32_t count);
 
@@ -669,8 +683,9 @@ typedef struct {
 } cortado_compare_t;
 
 void cortado_compare_s8(const cortado_compare_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* The same for whole numbers, and with one number. */
-void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t accepts);
+/* The same for whole numbers, and with one number. An operand whose step is 0 is one number for all, else it is 1. */
+void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t a_step, int32_t b_step,
+                         int32_t accepts);
 void cortado_compare_number_s32(const int32_t *a, int8_t *out, int32_t n, int32_t number, int32_t accepts);
 
 /* out = mask != 0 ? a : b. */

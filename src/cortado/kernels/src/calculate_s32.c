@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole numbers: sums, products, quotients, remainders, the smaller and the larger; and one of two by a condition.
+ *
+ * Tile: 1 element. Scratch: none.
+ */
+#include "cortado.h"
+
+/* Bit by bit: small cores have no divide instruction, and a bundle brings no library that stands in for it. */
+static uint32_t divide(uint32_t top, uint32_t bottom, uint32_t *rest)
+{
+    uint32_t quotient = 0, left = 0;
+    for (int32_t bit = 31; bit >= 0; bit--) {
+        const uint32_t carried = left >> 31;
+        left = left << 1 | (top >> bit & 1u);
+        if (carried != 0 || left >= bottom) {
+            left -= bottom;
+            quotient |= 1u << bit;
+        }
+    }
+    *rest = left;
+    return quotient;
+}
+
+static uint32_t magnitude(uint32_t v)
+{
+    return v >> 31 != 0 ? 0u - v : v;
+}
+
+/* Towards minus infinity, as Python does it; 0 where the divisor is. */
+static uint32_t floor_divide(uint32_t a, uint32_t b, int32_t wants_rest)
+{
+    uint32_t rest = 0;
+    if (b == 0) {
+        return 0;
+    }
+    uint32_t quotient = divide(magnitude(a), magnitude(b), &rest);
+    if (a >> 31 != b >> 31) {
+        quotient = 0u - quotient - (rest != 0);
+    }
+    return wants_rest != 0 ? a - quotient * b : quotient;
+}
+
+static uint32_t calculated(uint32_t a, uint32_t b, int32_t how)
+{
+    switch (how) {
+    case CORTADO_SUM:
+        return a + b;
+    case CORTADO_DIFFERENCE:
+        return a - b;
+    case CORTADO_PRODUCT:
+        return a * b;
+    case CORTADO_QUOTIENT:
+        return floor_divide(a, b, 0);
+    case CORTADO_REMAINDER:
+        return floor_divide(a, b, 1);
+    case CORTADO_SMALLER:
+        return (int32_t)a < (int32_t)b ? a : b;
+    default:
+        return (int32_t)a > (int32_t)b ? a : b;
+    }
+}
+
+void cortado_calculate_s32(const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step, int32_t b_step,
+                           int32_t how)
+{
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = (int32_t)calculated((uint32_t)a[i * a_step], (uint32_t)b[i * b_step], how);
+    }
+}
+
+void cortado_where_s32(const int8_t *mask, const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step,
+                       int32_t b_step)
+{
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = mask[i] != 0 ? a[i * a_step] : b[i * b_step];
+    }
+}
