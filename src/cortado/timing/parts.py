@@ -27,7 +27,9 @@ _PACKING = re.compile(
     r"|(window|gather|put|lay_out|lay_out_pair|copy|copy_taps|expand|pack)(\.|$)"
 )
 # Functions that multiply inputs with weights; what others multiply are scales and addresses.
-_KERNELS = re.compile(r"cortado_.*(conv|depthwise|linear|matmul|taps|dot|_units)|tile|add_products|add_taps|multiply_add")
+_KERNELS = re.compile(
+    r"cortado_.*(conv|depthwise|linear|matmul|taps|dot|_units)|tile|add_products|add_taps|multiply_add"
+)
 _PRODUCTS = re.compile(r"smla|smua|smlal|umlal|mla|vmla|vml|vmul|mul")
 _SCALES = re.compile(r"smmul|smull|vqr?dmulh|adc")
 _JUMPS = frozenset({Kind.BRANCH, Kind.CALL, Kind.JUMP, Kind.TABLE_JUMP, Kind.LOOP_START, Kind.LOOP_END, Kind.LOAD_MANY})
