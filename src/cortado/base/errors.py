@@ -17,6 +17,10 @@ class MissingTool(CortadoError):
     """A program this command needs is not installed; the message holds the command that installs it."""
 
 
+# Ends the reason why there is no .pte where --allow-float would not make one either.
+NO_FLOAT_KERNEL = "ExecuTorch has no kernel for it in float either"
+
+
 class NotInteger(CortadoError):
     """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
 from cortado.cli.tables import Progress
 from cortado.cli.timing import cycles_text
 
@@ -216,6 +216,11 @@ def _time(folder: Path, report: "Report", progress: Progress) -> str | None:
     return "; ".join(cycles_text(time_of(work, artifact.info.target, None, clock_of(artifact, None)))[::-1])
 
 
+def float_would_help(report: "Report") -> bool:
+    """Whether --allow-float writes the .pte that is missing."""
+    return not report.options.allow_float and not any(NO_FLOAT_KERNEL in reason for reason in report.pte_missing)
+
+
 def _summary(folder: Path, report: "Report", time: str | None) -> str:
     rows = _bundle_rows(report)
     if time is not None:
@@ -223,7 +228,7 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
     if report.pte is not None:
         rows.append((".pte", pte_size(report.pte)))
     rows += [("no .pte", reason) for reason in report.pte_missing]
-    if report.pte_missing:
+    if report.pte_missing and float_would_help(report):
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
     rows += [("in float", _float_text(item)) for item in report.float_operators]
     operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report.operators.items())
