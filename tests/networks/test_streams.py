@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.floats import float_model
+from cortado.frontend.zoo.kws_gru import KwsGru
 from cortado.options import Options, StreamPadding
 from cortado.run.runner import RUNTIME_CHECKS
+from helpers.stateful import decibels
 from helpers.streams import Rows
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -128,6 +130,78 @@ def test_every_window_here_and_on_boards(name: str, tmp_path: Path) -> None:
     assert np.abs(mine - inside).mean() < 6 * output.scale  # rows are noise at full range, not what calibration saw
     for target in BOARDS:
         np.testing.assert_array_equal(rows.push(tmp_path / target, target), found, err_msg=target)
+
+
+class Signal(nn.Module):
+    """Samples of a signal: Conv1d of all kinds, zeros before the first, a branch, pools; all of it or the newest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.late = nn.Conv1d(3, 8, 5, stride=2), nn.Conv1d(8, 8, 3, dilation=2)
+        self.each, self.mixed = nn.Conv1d(8, 8, 3, groups=8), nn.Conv1d(8, 8, 1)
+        self.scores, self.newest = nn.Linear(8, 4), nn.Linear(8 * 5, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = torch.relu(self.mixed(torch.relu(self.each(torch.relu(self.first(x))))))
+        x = x + torch.relu(self.late(F.pad(x, (4, 0))))
+        pooled = F.max_pool1d(x[:, :, 4:], 2)
+        return self.scores(pooled.mean(2)), self.newest(pooled[:, :, -5:].flatten(1))
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+def test_time_may_be_the_last_dimension(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    net = Signal()
+    rows = Rows(made(net, (1, 3, 39)).compile("cortex-m4", Options(stream=2)), 110)
+    assert (rows.row_bytes, rows.stream.hop_rows, rows.stream.first_rows) == (3, 4, 39)
+    rows.check(tmp_path / "host", SANITIZERS)
+    for target in ("cortex-m0plus", "cortex-m55"):
+        found = rows.push_all(tmp_path / target, target)
+        for number in range(rows.outputs):
+            for values, wanted in zip(found, rows.expected(number), strict=True):
+                np.testing.assert_array_equal(values[number], wanted)
+
+
+class PerFrame(nn.Module):
+    """The zoo's kws_gru, one frame a call."""
+
+    state: Tensor
+
+    def __init__(self, whole: KwsGru) -> None:
+        super().__init__()
+        self.gru, self.classifier = whole.gru, whole.classifier
+        self.register_buffer("state", torch.zeros(1, 1, whole.gru.hidden_size))
+
+    def forward(self, frame: Tensor) -> Tensor:
+        states, self.state = self.gru(frame, self.state)
+        scores: Tensor = self.classifier(states[:, -1])
+        return scores
+
+
+@pytest.mark.qemu
+def test_a_recurrent_keyword_spotter_runs_frame_by_frame_with_state(tmp_path: Path) -> None:
+    """A frame takes a twentieth of a window's instructions; the outputs are those of the module since its reset."""
+    torch.manual_seed(3)
+    whole = KwsGru().eval()
+    frames = torch.randn(4 * 49, 1, 10, generator=torch.Generator().manual_seed(1))
+    windows = frames.reshape(4, 1, 49, 10)
+    window = prepare(whole, (windows[:1],), windows, name="window")
+    steps = prepare(PerFrame(whole).eval(), (frames[:1],), frames, name="steps", options=Options(sequence=49))
+    for target in ("cortex-m4", "cortex-m55"):
+        compiled = steps.compile(target)
+        found = compiled.run(frames[:49])
+        assert found.bit_exact
+        with torch.no_grad():
+            wanted = whole(windows[:1]).numpy()
+        assert decibels(wanted, np.asarray(found.outputs[0])[-1:]) > 20
+        memory = compiled.report.memory
+        assert memory is not None
+        assert memory.arena_bytes <= 7_680
+        everything = window.compile(target).run(windows[:1]).result.instructions
+        assert everything is not None
+        assert found.result.instructions is not None
+        assert found.result.instructions * 20 <= everything
 
 
 @pytest.mark.host
