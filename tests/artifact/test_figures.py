@@ -119,7 +119,7 @@ def test_a_failure_leaves_the_folder_as_it_was(artifact: Artifact, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     before = contents(artifact.folder)
-    monkeypatch.setattr(folders, "_exchange", full)
+    monkeypatch.setattr(folders, "exchange", full)
     with pytest.raises(CortadoError, match="No space left"):
         save_figures(artifact, profiled)
     assert contents(artifact.folder) == before

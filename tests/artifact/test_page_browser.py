@@ -12,6 +12,8 @@ from selenium.webdriver import ActionChains, Keys
 from torch import Tensor, nn
 
 import cortado
+from cortado.artifact.comparison import compare, named
+from cortado.artifact.index_page import INDEX, build_index
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.page import build_page
@@ -242,6 +244,27 @@ def test_names_stay_text(browser: Browser, tiny_artifact: Artifact, tmp_path: Pa
     name = tiny_artifact.report.layers[0].name
     ActionChains(browser.driver).move_to_element(browser.one(f".buffer[data-name='{name}']")).perform()
     assert f"output of {hostile}: " in browser.text("#arena-tip")
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_models_side_by_side(browser: Browser, tiny_artifact: Artifact, tmp_path: Path, width: int) -> None:
+    first = tiny_artifact.report
+    assert first.macs is not None
+    hostile = replace(first, target="<b>", macs=first.macs * 2, layers=first.layers[:-1])
+    page = tmp_path / INDEX
+    models = named([(tiny_artifact.folder, first), (tmp_path, hostile)])
+    page.write_text(build_index(compare(models), tmp_path))
+    browser.open(page, width)
+    assert browser.said() == []
+    assert browser.all("b") == []
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    script = "const rows = [...document.querySelectorAll('#figures tbody tr')];"
+    texts = browser.run(f"{script} return rows.map((row) => [...row.cells].map((cell) => cell.textContent))")
+    rows = {row[0]: row[1:] for row in texts}
+    assert rows["products"] == [f"{first.macs:,}", f"{2 * first.macs:,} (+100.0%)"]
+    assert len(browser.all("td.worse")) >= 1
+    browser.one("#figures a").click()
+    assert browser.text("h1") == f"{first.model} for {first.target}"
 
 
 @pytest.mark.slow
