@@ -114,6 +114,7 @@ class MemoryReport:
     alternatives: Mapping[Optimize, AlternativeReport] = key("what each way to optimize gives")
     single_targets: Mapping[str, Count] | None = key("the arena for each kind of core alone; null for a single core")
     timeline: tuple[MomentReport, ...] = key("RAM over time")
+    stack_bytes: Count | None = key("stack of a call, as arm-none-eabi-gcc makes the code; null without that compiler")
 
 
 @json_class
