@@ -41,7 +41,7 @@ from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
 from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 from cortado.dataset import make_dataset
-from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.c.bundle import Bundle, emit_c, with_stack
 from cortado.emit.c.selftest import selftest_files
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
@@ -354,9 +354,10 @@ class Model:
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
             info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
-            size = runner.code_bytes(bundle, info)
-        check_flash(self.name, bundle.weights_bytes, size, options)
-        return InC(planned, bundle, size, single, others)
+            needed = runner.measured(bundle.files, [bundle], [info])
+            bundle = with_stack(bundle, planned, needed.stack_bytes)
+        check_flash(self.name, bundle.weights_bytes, needed.code_bytes, options)
+        return InC(planned, bundle, needed, single, others)
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:

@@ -46,10 +46,13 @@ def _check(compiled: Sequence[Compiled]) -> None:
 def _member(one: Compiled) -> Member:
     assert one.planned is not None
     assert one.graph is not None
+    stack = None if one.report.memory is None else one.report.memory.stack_bytes
     if not one.options.selftest:
-        return Member(one.planned)
+        return Member(one.planned, stack)
     values = run_reference(one.graph, one.example)
-    return Member(one.planned, {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)})
+    return Member(
+        one.planned, stack, {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
+    )
 
 
 def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
@@ -72,7 +75,7 @@ def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
         target=compiled[0].target.target_string,
         models=tuple(models),
         shared_arena_bytes=program.arena_bytes,
-        code_bytes=runner.code_bytes_of(program.files, program.bundles, infos),
+        code_bytes=runner.measured(program.files, program.bundles, infos).code_bytes,
     )
 
 

@@ -224,7 +224,7 @@ def test_cmake_says_so(bundles: Path) -> None:
     (bundles / "CMakeLists.txt").write_text(text)
     done = subprocess.run(["cmake", "-S", bundles, "-B", bundles / "b"], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
-    assert "kernels of their own can't be in one program" in " ".join(done.stderr.split())
+    assert "kernels of their own in one program" in " ".join(done.stderr.split())
 
 
 def test_the_kernels_are_of_this_version() -> None:

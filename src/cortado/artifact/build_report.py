@@ -43,6 +43,7 @@ from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
 from cortado.plan.stream import push_macs, state_bytes
+from cortado.run.runner import Measured
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class InC:
 
     planned: Planned
     bundle: Bundle
-    code_bytes: int | None
+    needed: Measured
     single_targets: Mapping[str, int] | None
     alternatives: Mapping[Optimize, Alternative]
 
@@ -87,7 +88,7 @@ def build_report(
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
         stream=None if c is None else _stream(c.planned, options, delay),
-        flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.code_bytes),
+        flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.needed.code_bytes),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else layer_reports(c.planned.program, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
@@ -169,6 +170,7 @@ def _memory(c: InC) -> MemoryReport:
         single_targets=c.single_targets,
         timeline=_timeline(planned),
         buffers=arena_buffers(planned),
+        stack_bytes=c.needed.stack_bytes,
     )
 
 

@@ -144,6 +144,9 @@ class MemoryReport:
     single_targets: Mapping[str, Count] | None = key("the arena for each kind of core alone; null for a single core")
     timeline: tuple[MomentReport, ...] = key("RAM over time")
     buffers: tuple[ArenaBufferReport, ...] = key("every buffer of the arena, as they are born", default=())
+    stack_bytes: Count | None = key(
+        "stack of a call, as arm-none-eabi-gcc makes the code; null without that compiler", default=None
+    )
 
 
 @json_class

@@ -22,6 +22,7 @@ from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import run_harness, run_host, samples_per_boot
 from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
 from cortado.run.records import Said
+from cortado.run.stack import stack_bytes
 from cortado.run.watch import Call, StoreReport, StoreTable, Watch, skipped_ranges
 from cortado.timing.flow import Flow
 from cortado.timing.models import MODELS
@@ -255,37 +256,51 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
         return build_firmware(find_board(board), sources, includes, flags, info.name)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What the code of a bundle needs, as its compiler makes it with the default flags; None without a compiler, and of
+    the stack where the code does not say it. Of a bundle for any core, the most that one of them needs."""
+
+    code_bytes: int | None = None  # .text and descriptors, weights not counted
+    stack_bytes: int | None = None  # of a call of MODEL_run and its like, interrupts not counted
+
+
 def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
-    """.text and descriptors of the bundle with its default flags, weights not counted; None without a compiler.
-
-    Of a bundle for any core, the most that one of them needs.
-    """
-    return code_bytes_of(bundle.files, [bundle], [info], compiler)
+    return measured(bundle.files, [bundle], [info], compiler).code_bytes
 
 
-def code_bytes_of(
+def measured(
     files: Mapping[str, str],
     bundles: "Sequence[Bundle]",
     infos: Sequence[BundleInfo],
     compiler: Compiler = Compiler.GCC,
-) -> int | None:
-    """The same of several bundles for one target whose files are together."""
+) -> Measured:
+    """Of bundles for one target whose files are together."""
     target = infos[0].target
     targets = ONE_OF_EACH if target.cpu is CortexM.ANY else (target,)
-    sections = [_linked(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
-    return max((found[".text"] for found in sections if found is not None), default=None)
+    elfs = [_linked(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
+    linked = [(elf, one) for elf, one in zip(elfs, targets, strict=True) if elf is not None]
+    if not linked:
+        return Measured()
+    entries = [entry for info in infos for entry in info.entries]
+    steps = [call for bundle in bundles for call in bundle.calls]
+    stacks = [stack_bytes(elf, one.cpu, entries, steps) for elf, one in linked]
+    return Measured(
+        code_bytes=max(load_image(elf).sections[".text"] for elf, _ in linked),
+        stack_bytes=None if None in stacks else max(stack for stack in stacks if stack is not None),
+    )
 
 
 def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
     """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
-    sections = _linked(bundle.files, [bundle], [info], Compiler.GCC)
-    return None if sections is None else sections.get(".data", 0)
+    elf = _linked(bundle.files, [bundle], [info], Compiler.GCC)
+    return None if elf is None else load_image(elf).sections.get(".data", 0)
 
 
 def _linked(
     files: Mapping[str, str], bundles: "Sequence[Bundle]", infos: Sequence[BundleInfo], compiler: Compiler
-) -> Mapping[str, int] | None:
-    """The sizes of the sections of what MODEL_run needs, built with the bundle's default flags."""
+) -> Path | None:
+    """What MODEL_run needs and nothing else, built with the bundle's default flags."""
     target = infos[0].target
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if any(toolchain.find(tool) is None for tool in tools):
@@ -295,7 +310,7 @@ def _linked(
         write_files(folder, files)
         for info in infos:
             (folder / f"{info.name}_data.c").unlink()
-        elf = toolchain.build_elf(
+        return toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
             [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
@@ -304,7 +319,6 @@ def _linked(
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
             machine_flags=target.compiler_flags(),
         )
-        return load_image(elf).sections
 
 
 def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str]) -> str:

@@ -11,6 +11,14 @@
 #error "this bundle was planned for cortex-m0plus; compile it for that core, or run cortado for this one"
 #endif
 
+#if CORTADO_KERNELS_VERSION_NUMBER != 100
+#error "these kernels are not those of Cortado 0.1.0, which wrote this file: take both of one bundle"
+#endif
+
+/* A linker that finds this twice was given two bundles with kernels of their own. */
+extern const char cortado_two_sets_of_kernels__compile_the_models_with_together;
+const char cortado_two_sets_of_kernels__compile_the_models_with_together = 0;
+
 /* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define AT(release, checked) checked
@@ -230,6 +238,15 @@ void tiny_quantize_input(void *arena, int i, const float *values)
 {
     if (arena != NULL && i == 0) {
         cortado_quantize_f32_s8(values, (int8_t *)arena + AT(160u, 352u), 36, 0.00784313772f, -1);
+    }
+}
+
+void tiny_quantize_input_u8(void *arena, int i, const uint8_t *values, int channels, const float *gain,
+                            const float *offset)
+{
+    if (arena != NULL && i == 0) {
+        cortado_quantize_u8_s8(values, (int8_t *)arena + AT(160u, 352u), 36,
+                               channels, gain, offset, 0.00784313772f, -1);
     }
 }
 

@@ -6,6 +6,17 @@
 #define TINY_H
 
 #include <stdint.h>
+#include <string.h>
+
+/* A program has one set of kernels, of one version. */
+#if defined(CORTADO_VERSION_NUMBER) && CORTADO_VERSION_NUMBER != 100
+#error "bundles of different versions of Cortado in one program: compile all models with one of them"
+#endif
+#define CORTADO_VERSION_NUMBER 100
+#if defined(CORTADO_KERNELS_OF) && CORTADO_KERNELS_OF != 0x2899f584u
+#error "two Cortado bundles with kernels of their own in one program: compile the models with --together DIR"
+#endif
+#define CORTADO_KERNELS_OF 0x2899f584u
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +33,9 @@ extern "C" {
 #define TINY_ARENA_BYTES 196
 #endif
 #define TINY_ARENA_ALIGN 16
+/* The most stack that a call takes, interrupts not counted, from the code that arm-none-eabi-gcc makes with the
+ * flags of CMakeLists.txt; without runtime checks. */
+#define TINY_STACK_BYTES 544
 #define TINY_INPUTS 1
 #define TINY_OUTPUTS 1
 
@@ -61,7 +75,28 @@ void *tiny_default_arena(void);
  * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
  * nothing. Linked only if used. */
 void tiny_quantize_input(void *arena, int i, const float *values);
+/* The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for b *
+ * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go. */
+void tiny_quantize_input_u8(void *arena, int i, const uint8_t *values, int channels, const float *gain,
+                            const float *offset);
 void tiny_dequantize_output(const void *arena, int i, float *values);
+
+/* One number, by the SCALE and ZERO_POINT of its tensor, with the same bits as above. */
+static inline int8_t tiny_quantize(float value, float scale, int32_t zero_point)
+{
+    float v = value * (1.0f / scale);
+    v = v > -512.0f ? (v < 512.0f ? v : 512.0f) : (v <= -512.0f ? -512.0f : 0.0f);
+    v += 12582912.0f; /* rounds to nearest, ties to even */
+    int32_t code;
+    memcpy(&code, &v, sizeof code);
+    code += zero_point - 0x4B400000;
+    return (int8_t)(code < -128 ? -128 : code > 127 ? 127 : code);
+}
+
+static inline float tiny_dequantize(int8_t code, float scale, int32_t zero_point)
+{
+    return (float)(code - zero_point) * scale;
+}
 
 #ifdef CORTADO_PROFILE
 /* Yours to define: tiny_run calls it before each kernel call, with the number of the step, and with TINY_STEPS at

@@ -1,15 +1,15 @@
 """The program as a C bundle: schedule, data, the kernels it needs and no others, a CMake target, a README."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cortado.base.names import c_identifier
 from cortado.emit.c.data import Constant
-from cortado.emit.c.header import header_text
+from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.kernels import Kernels
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
-from cortado.emit.c.readme import readme_text
+from cortado.emit.c.readme import readme_text, stack_row
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration
 from cortado.emit.c.source import FLOAT_SOURCES, Source
 from cortado.emit.c.state import state_in_c
@@ -26,6 +26,17 @@ class Bundle:
     constants: tuple[Constant, ...]  # the arrays of MODEL_data.c
     weights_bytes: int  # what one core's build holds of them; of several, the most
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
+
+
+def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bundle:
+    """The same, with the stack that its code takes, which is known when that is compiled."""
+    name = c_identifier(planned.program.name)
+    header, readme = bundle.files[f"{name}.h"], bundle.files["README.md"]
+    told = {
+        f"{name}.h": header.replace(stack_fact(planned.program, None), stack_fact(planned.program, stack_bytes)),
+        "README.md": readme.replace(stack_row(None), stack_row(stack_bytes)),
+    }
+    return replace(bundle, files={**bundle.files, **told})
 
 
 def emit_c(planned: Planned, *, selftest: bool = False, kernels: Kernels | None = None) -> Bundle:

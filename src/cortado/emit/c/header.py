@@ -9,7 +9,7 @@ from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.data import c_type, float_text
 from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
-from cortado.emit.c.rows import rows_facts, rows_functions
+from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
@@ -66,6 +66,7 @@ def header_text(planned: Planned, kernels: Kernels, more: str = "") -> str:
 #define {upper}_H
 
 #include <stdint.h>
+#include <string.h>
 
 {one_set_of_kernels(kernels)}
 #ifdef __cplusplus
@@ -101,6 +102,7 @@ def _facts(planned: Planned, upper: str) -> str:
 #define {upper}_ARENA_BYTES {max(planned.plan.peak, 1)}
 #endif
 #define {upper}_ARENA_ALIGN {ALIGNMENT}
+{stack_fact(program, None)}
 #define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
@@ -108,6 +110,18 @@ def _facts(planned: Planned, upper: str) -> str:
 
 {tensors}
 """
+
+
+def stack_fact(program: Program, stack_bytes: int | None) -> str:
+    """The macro; None: the code has not been compiled."""
+    upper = c_identifier(program.name).upper()
+    if stack_bytes is None:
+        return f"/* {upper}_STACK_BYTES is not known: there was no arm-none-eabi-gcc where this was written. */"
+    about = comment(
+        "The most stack that a call takes, interrupts not counted, from the code that arm-none-eabi-gcc makes with the "
+        "flags of CMakeLists.txt; without runtime checks."
+    )
+    return f"{about}\n#define {upper}_STACK_BYTES {stack_bytes}"
 
 
 def _run_functions(program: Program) -> str:
@@ -137,6 +151,11 @@ def _functions(program: Program) -> str:
         if pushed
         else f"void {name}_quantize_input(void *arena, int i, const float *values);"
     )
+    of_bytes = comment(
+        "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
+        "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go."
+    )
+    convert += f"\n{of_bytes}\n{head_of_bytes(name, pushed=pushed)};"
     return f"""{rows_functions(program) if pushed else _run_functions(program)}
 {after}
 const {pointer_type(program.outputs)}{name}_output(const void *arena, int i);
@@ -150,12 +169,34 @@ void *{name}_default_arena(void);
 {convert}
 void {name}_dequantize_output(const void *arena, int i, float *values);
 
+{_scalars(name)}
 #ifdef CORTADO_PROFILE
 {called}
 #define {name.upper()}_STEPS {len(program.steps)}u
 void {name}_profile(uint32_t step);
 extern const char *const {name}_step_names[{name.upper()}_STEPS];
 #endif
+"""
+
+
+def _scalars(name: str) -> str:
+    """One number at a time, with the bits of the functions above."""
+    return f"""/* One number, by the SCALE and ZERO_POINT of its tensor, with the same bits as above. */
+static inline int8_t {name}_quantize(float value, float scale, int32_t zero_point)
+{{
+    float v = value * (1.0f / scale);
+    v = v > -512.0f ? (v < 512.0f ? v : 512.0f) : (v <= -512.0f ? -512.0f : 0.0f);
+    v += 12582912.0f; /* rounds to nearest, ties to even */
+    int32_t code;
+    memcpy(&code, &v, sizeof code);
+    code += zero_point - 0x4B400000;
+    return (int8_t)(code < -128 ? -128 : code > 127 ? 127 : code);
+}}
+
+static inline float {name}_dequantize(int8_t code, float scale, int32_t zero_point)
+{{
+    return (float)(code - zero_point) * scale;
+}}
 """
 
 

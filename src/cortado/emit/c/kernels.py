@@ -12,10 +12,7 @@ from cortado import __version__
 from cortado.plan.program import Program
 
 SHARED_ARENA = "cortado_together_arena"
-TWO_SETS = (
-    "two Cortado bundles with kernels of their own can't be in one program: compile the models with "
-    "cortado compile MODEL MODEL --together DIR"
-)
+TWO_SETS = "two Cortado bundles with kernels of their own in one program: compile the models with --together DIR"
 _MARK = "cortado_two_sets_of_kernels__compile_the_models_with_together"
 
 

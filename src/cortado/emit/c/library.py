@@ -49,7 +49,8 @@ project({library} LANGUAGES C ASM)
 
 # A program has one set of kernels.
 if(TARGET cortado_kernels)
-  message(FATAL_ERROR "{TWO_SETS}")
+  message(FATAL_ERROR
+    "{TWO_SETS}")
 endif()
 add_library(cortado_kernels INTERFACE)
 

@@ -26,6 +26,10 @@ def _is_scores(tensor: Tensor) -> bool:
     return tensor.dtype in C_TYPES and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
 
 
+def stack_row(stack_bytes: int | None) -> str:
+    return f"| stack of a call | {'not known: compiled without a compiler' if stack_bytes is None else stack_bytes} |"
+
+
 def _paragraph(text: str) -> str:
     return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
@@ -54,6 +58,7 @@ class _Readme:
 |---|---|
 | arena (RAM), inputs and outputs included | {self.planned.plan.peak} |
 | constants (flash) | {self.constants} |
+{stack_row(None)}
 
 {self._example()}
 {self._building()}
@@ -87,11 +92,28 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         name = self.name
         if self.program.pushed is not None:
             return self._running_rows()
-        return self._state() + _paragraph(
-            f"`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its "
-            "inputs. It returns 0; or 1, having done nothing, if the arena is NULL or not aligned to "
-            f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that there "
-            "is not."
+        return (
+            self._state()
+            + _paragraph(
+                f"`{name}_run` allocates nothing, needs no C library but memcpy, memset and memmove, and destroys its "
+                "inputs. It returns 0; or 1, having done nothing, if the arena is NULL or not aligned to "
+                f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that "
+                "there is not."
+            )
+            + "\n\n"
+            + self._firmware()
+        )
+
+    def _firmware(self) -> str:
+        """What docs/firmware.md says of every bundle."""
+        upper = self.upper
+        return _paragraph(
+            "A call uses its arena, the stack and constants, and nothing else: the model may run in any number of "
+            "threads and interrupt handlers at the same time, each with an arena of its own; one arena is for one of "
+            f"them at a time. `{upper}_STACK_BYTES` is the most stack that a call takes, interrupts not counted, as "
+            f"arm-none-eabi-gcc compiles it; `{upper}_VERSION_NUMBER` and `{upper}_TARGET` say what wrote it, and for "
+            "which core. `CORTADO_WEIGHTS` and `CORTADO_ARENA` are attributes of the constants and of the default "
+            "arena, to put them into sections of your own."
         )
 
     def _running_stream(self, stream: Stream) -> str:
@@ -137,9 +159,11 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             "operands, in stages that run row by row together. `kernels/src/cortado_run.c` is the loop that walks "
             "them, in the same order on every run: it knows rows and rings, and nothing of networks. Built with "
             "`-DCORTADO_ENABLE_RUNTIME_CHECKS`, every buffer has guard bytes around it, which are looked at after "
-            "every kernel call (`kernels/include/cortado_run.h`); the arena is then larger. Built with "
+            "every kernel call; the arena is then larger, and a failed check calls `cortado_check_failed`, whose weak "
+            "default stays in a loop. With `-DCORTADO_TRACE`, every kernel call shows its output row to "
+            "`cortado_traced`, a function of yours (`kernels/include/cortado_run.h`). Built with "
             f"`-DCORTADO_PROFILE`, `{self.name}_{work}` calls a function of yours before every kernel call "
-            f"(`{self.name}.h`), to measure its steps with a cycle counter. Neither costs anything when it is off."
+            f"(`{self.name}.h`), to measure its steps with a cycle counter. None costs anything when it is off."
         )
 
     def _license(self) -> str:
@@ -214,7 +238,9 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         tag, given = f"{self.upper}_{coded[0]}", "input" if self.program.pushed is None else "row"
         meaning = _paragraph(
             f"An int8 value q stands for the real number `{tag}_SCALE * (q - {tag}_ZERO_POINT)`, and so for the "
-            f"others. `{self.name}_quantize_{given}` and `{self.name}_dequantize_output` convert whole "
+            f"others. `{self.name}_quantize` and `{self.name}_dequantize` convert one number; "
+            f"`{self.name}_quantize_{given}`, for bytes of a camera `{self.name}_quantize_{given}_u8`, and "
+            f"`{self.name}_dequantize_output` convert whole "
             f"{'tensors' if given == 'input' else 'rows and tensors'} of type int8: the numbers and not the order of "
             "dimensions. Values lie in the same order before and after, the one of the table."
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cortado.base.names import c_identifier
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.tables import at
-from cortado.emit.c.text import bad_arena, comment
+from cortado.emit.c.text import bad_arena, comment, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import PUSHED_ROWS, Program, Step, Stream
 from cortado.plan.segments import COUNTER_BYTES, counters_name
@@ -156,17 +156,34 @@ int {name}_push(void *arena)
 """
 
 
+def head_of_bytes(name: str, *, pushed: bool) -> str:
+    """The function that takes bytes: of a row, or of an input."""
+    head = f"void {name}_quantize_{'row' if pushed else 'input'}_u8("
+    values = ("const uint8_t *values", "int channels", "const float *gain", "const float *offset")
+    return head + listed(("void *arena", *(() if pushed else ("int i",)), *values), indent=len(head)) + ")"
+
+
 def quantize_row_text(planned: Planned) -> str:
     program = planned.program
     name, qparams = c_identifier(program.name), program.inputs[0].qparams
-    body = "(void)values;"
+    body, bytes_body = "(void)values;", "(void)values, (void)channels, (void)gain, (void)offset;"
     if qparams is not None:
-        body = f"cortado_quantize_f32_s8(values, row, {name.upper()}_ROW_BYTES, {qparams_text(qparams)});"
+        q = qparams_text(qparams)
+        body = f"cortado_quantize_f32_s8(values, row, {name.upper()}_ROW_BYTES, {q});"
+        bytes_body = f"cortado_quantize_u8_s8(values, row, {name.upper()}_ROW_BYTES, channels, gain, offset, {q});"
     return f"""void {name}_quantize_row(void *arena, const float *values)
 {{
     int8_t *row = {name}_row(arena);
     if (row != NULL) {{
         {body}
+    }}
+}}
+
+{head_of_bytes(name, pushed=True)}
+{{
+    int8_t *row = {name}_row(arena);
+    if (row != NULL) {{
+        {bytes_body}
     }}
 }}
 """

@@ -11,7 +11,7 @@ from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
 from cortado.emit.c.layers import Layers
-from cortado.emit.c.rows import quantize_row_text, rows_text
+from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
 from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
@@ -21,7 +21,7 @@ from cortado.plan.program import Program, Tensor
 from cortado.plan.segments import ALIGNMENT
 
 # What the float helpers need, linked only if they are.
-FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "dequantize_s8_f32.c"})
+FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
 
 
 @dataclass(frozen=True)
@@ -198,15 +198,9 @@ void *{self.name}_default_arena(void)
     def _float_helpers(self) -> str:
         return "\n".join(
             (
-                quantize_row_text(self.planned)
-                if self.program.pushed is not None
-                else self._float_helper(
-                    "quantize_input(void *arena, int i, const float *values)",
-                    self.program.inputs,
-                    lambda place, size, q: f"cortado_quantize_f32_s8(values, (int8_t *)arena + {place}, {size}, {q});",
-                ),
+                quantize_row_text(self.planned) if self.program.pushed is not None else self._quantize_input(),
                 self._float_helper(
-                    "dequantize_output(const void *arena, int i, float *values)",
+                    f"void {self.name}_dequantize_output(const void *arena, int i, float *values)",
                     self.program.outputs,
                     lambda place, size, q: (
                         f"cortado_dequantize_s8_f32((const int8_t *)arena + {place}, values, {size}, {q});"
@@ -215,7 +209,30 @@ void *{self.name}_default_arena(void)
             )
         )
 
-    def _float_helper(self, head: str, tensors: Sequence[Tensor], call: Callable[[str, int, str], str]) -> str:
+    def _quantize_input(self) -> str:
+        """Of real numbers, and of bytes."""
+        return "\n".join(
+            (
+                self._float_helper(
+                    f"void {self.name}_quantize_input(void *arena, int i, const float *values)",
+                    self.program.inputs,
+                    lambda place, size, q: f"cortado_quantize_f32_s8(values, (int8_t *)arena + {place}, {size}, {q});",
+                ),
+                self._float_helper(
+                    head_of_bytes(self.name, pushed=False),
+                    self.program.inputs,
+                    lambda place, size, q: (
+                        f"cortado_quantize_u8_s8(values, (int8_t *)arena + {place}, {size},\n"
+                        f"                               channels, gain, offset, {q});"
+                    ),
+                    unused=("channels", "gain", "offset"),
+                ),
+            )
+        )
+
+    def _float_helper(
+        self, head: str, tensors: Sequence[Tensor], call: Callable[[str, int, str], str], unused: Sequence[str] = ()
+    ) -> str:
         """A function that does something to one int8 tensor, by its number; for any other it does nothing."""
         cases = [
             f"    if (arena != NULL && i == {number}) {{\n"
@@ -224,8 +241,9 @@ void *{self.name}_default_arena(void)
             for number, (tensor, qparams) in enumerate((tensor, tensor.qparams) for tensor in tensors)
             if qparams is not None
         ]
-        body = "\n".join(cases) or "    (void)arena;\n    (void)i;\n    (void)values;"
-        return f"void {self.name}_{head}\n{{\n{body}\n}}\n"
+        nothing = "\n".join(f"    (void){name};" for name in ("arena", "i", "values", *unused))
+        body = "\n".join(cases) or nothing
+        return f"{head}\n{{\n{body}\n}}\n"
 
 
 def _isa_guard(program: Program) -> str:

@@ -7,7 +7,7 @@ from cortado import __version__
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, plain
-from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.c.bundle import Bundle, emit_c, with_stack
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, lasting, mark
 from cortado.emit.c.library import LICENSE, cmake_text, own_sources
 from cortado.emit.c.selftest import selftest_files
@@ -20,9 +20,11 @@ _OF_EACH = ("CMakeLists.txt", "README.md")  # files of a bundle that others take
 
 @dataclass(frozen=True)
 class Member:
-    """A model, and the reference's values for an input where it gets a self-test."""
+    """A model, the stack it takes if that is known, and the reference's values for an input where it gets a
+    self-test."""
 
     planned: Planned
+    stack_bytes: int | None = None
     tested: Mapping[str, ArrayType] | None = None
 
     @property
@@ -48,6 +50,7 @@ def emit_together(members: Sequence[Member], *, one_arena: bool) -> Program:
     bundles = []
     for member in members:
         bundle = emit_c(member.planned, selftest=member.tested is not None, kernels=kernels)
+        bundle = with_stack(bundle, member.planned, member.stack_bytes)
         tested = {} if member.tested is None else selftest_files(member.planned, member.tested)
         own = {name: text for name, text in bundle.files.items() if name not in _OF_EACH}
         _add(files, {**own, **tested, f"{member.name}.md": bundle.files["README.md"]}, member)

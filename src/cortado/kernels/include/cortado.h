@@ -698,6 +698,10 @@ void cortado_where_number_s8(const int8_t *mask, const int8_t *a, int8_t *out, i
 
 /* out = clamp(round_half_even(x * (1.0f / scale)) + zero_point, -128, 127); NaN gives zero_point. */
 void cortado_quantize_f32_s8(const float *in, int8_t *out, int32_t n, float scale, int32_t zero_point);
+/* The same of bytes that stand for byte * gain[c] + offset[c], channels last: n bytes, c = i mod channels. In place if
+ * need be. */
+void cortado_quantize_u8_s8(const uint8_t *in, int8_t *out, int32_t n, int32_t channels, const float *gain,
+                            const float *offset, float scale, int32_t zero_point);
 /* out = (q - zero_point) * scale. */
 void cortado_dequantize_s8_f32(const int8_t *in, float *out, int32_t n, float scale, int32_t zero_point);
 

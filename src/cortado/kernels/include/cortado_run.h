@@ -76,7 +76,7 @@ typedef struct {
     uint16_t first, last; /* the stages of its life */
 } cortado_guarded_t;
 
-/* What a failed check calls; it must not return. Yours to define: print, log, halt. */
+/* What a failed check calls; it must not return. Yours to define: print, log, reset. The default stays in a loop. */
 void cortado_check_failed(const char *step, const char *what, const char *buffer);
 #endif
 

@@ -21,6 +21,16 @@
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 
+/* Where nobody else defines it: stay here, for a debugger or a watchdog to see. */
+__attribute__((weak)) void cortado_check_failed(const char *step, const char *what, const char *buffer)
+{
+    (void)step;
+    (void)what;
+    (void)buffer;
+    for (;;) {
+    }
+}
+
 static uint8_t guard_byte(uint32_t i)
 {
     return (uint8_t)(0xA5u + 7u * i);
