@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # Their asserts explain themselves as those of the tests do. Before anything imports them.
 pytest.register_assert_rewrite("helpers")
+
+from helpers import left_out  # noqa: E402
 
 # Two workers with a thread per core each would only wait for one another. Before torch is imported.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -32,9 +35,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --update-golden only what is golden runs."""
+    """With --update-golden only what is golden runs; without executorch what needs it does not."""
     if config.getoption("--update-golden"):
         items[:] = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
+    if not left_out.has_executorch():
+        without = [item for item in items if left_out.test_needs_it(item)]
+        config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in set(without)]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    missing = collection_path.is_file() and not left_out.has_executorch() and left_out.file_needs_it(collection_path)
+    return True if missing else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not left_out.has_executorch():
+        terminalreporter.write_line(left_out.told(Path(__file__).parent), yellow=True)
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ from cortado.frontend.quantized import is_quantized
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
 from cortado.ir.portable import float_operators
-from cortado.options import DEFAULTS, Artifacts, InputLayout, Options, StreamPadding
+from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, StreamPadding
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan import checks
@@ -223,12 +223,13 @@ class Model:
     def compile(
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
+        """The artifacts for one target. With `intermediates`, the graph after each pass is written to that folder."""
         target = _config(target, options)
         _check_installed(options)
         clock = Clock(dict(self.seconds), self.progress)
         if options.allow_float:
             with clock.phase(IMPORT_EXECUTORCH):
-                import_executorch()
+                import_executorch(target)
         with clock.phase("lower"):
             programs = _without_c(self._lower(target, options, intermediates), options)
             graph = None if programs.c is None else lowered_graph(programs.c)
@@ -308,18 +309,19 @@ class Model:
                 allow_float=allow_float,
             ).transform()
 
+        without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
         place = None if intermediates is None else intermediates / "pte"
         try:
             program = lower(False, intermediates)
         except NotInteger as error:
-            if options.artifacts is Artifacts.C:
+            if without is not None:
                 raise
             if not options.allow_float:
                 raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
             _check_no_budget(options, error.reasons)
             return _Programs(None, lower(True, place), bundle_missing=error.reasons)
-        if options.artifacts is Artifacts.C:
-            return _Programs(program, None, pte_missing=(_NOT_ASKED,))
+        if without is not None:
+            return _Programs(program, None, pte_missing=(without,))
         missing = tuple(c_only(program))
         if missing and options.allow_float:
             try:
@@ -335,7 +337,7 @@ class Model:
 
     def _in_pte(self, program: ExportedProgram, target: CortexMTargetConfig, options: Options, clock: Clock) -> Pte:
         with clock.phase(IMPORT_EXECUTORCH):
-            import_executorch()
+            import_executorch(target)
         with clock.phase("emit pte"):
             return emit_pte(program, target, {"model": self.name}, etrecord=options.etrecord)
 
@@ -568,13 +570,16 @@ def _opened(compiled: Compiled | Artifact | str | Path) -> Iterator[Artifact]:
         yield load(compiled)
 
 
+def has_executorch() -> bool:
+    return find_spec("executorch") is not None
+
+
 def _check_installed(options: Options) -> None:
-    """Tells of a missing package before the work, not after it."""
-    if options.artifacts is not Artifacts.C and find_spec("executorch") is None:
-        raise MissingTool(
-            "executorch is not installed, and a .pte is made with it: pip install 'cortado[executorch]'; or compile to "
-            "C alone, with --artifacts c (artifacts='c' in Options)"
-        )
+    """Tells of a missing package before the work, not after it; where C is left to be made, the report tells of it."""
+    needed = options.artifacts is Artifacts.PTE or options.allow_float or options.bundleio or options.etrecord
+    needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)
+    if needed and not has_executorch():
+        raise MissingTool(f"there can be no .pte: {NO_EXECUTORCH}")
 
 
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:

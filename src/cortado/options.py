@@ -186,6 +186,8 @@ def _member(name: str, value: object, kind: type[Enum]) -> Enum:
 
 DEFAULTS = Options()
 
+NO_EXECUTORCH = "executorch is not installed: pip install 'cortado[executorch]'"
+
 _UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 
 

@@ -77,6 +77,22 @@ def test_the_summary_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
     assert "--allow-float" not in done.out
 
 
+def test_without_executorch_there_is_c_and_the_summary_says_what_is_missing(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cortado.api.find_spec", lambda name: None)
+    done = compile_tiny(run, "-o", here / "out")
+    assert done.code == 0, done.err
+    assert "no .pte  executorch is not installed: pip install 'cortado[executorch]'" in done.out
+    assert "--allow-float" not in done.out
+    assert (here / "out" / "tiny.c").is_file()
+    for options in (("--artifacts", "pte"), ("--strict",), ("--etrecord",)):
+        one_sentence(
+            compile_tiny(run, *options, "-o", here / "other"), "there can be no .pte: executorch is not installed"
+        )
+    assert not (here / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -19,7 +19,7 @@ from cortado.cli.several import several_text, write_index
 from cortado.cli.tables import Progress
 from cortado.cli.timing import cycles_text
 from cortado.cli.together import together_command
-from cortado.options import Artifacts, Options
+from cortado.options import NO_EXECUTORCH, Artifacts, Options
 
 if TYPE_CHECKING:
     from cortado.api import Compiled
@@ -285,7 +285,8 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
 def _facts(report: "Report") -> list[tuple[str, str]]:
     """What is no figure and has to be said."""
     rows = [("no .pte", reason) for reason in report.pte_missing]
-    if report.pte_missing and report.options.artifacts is Artifacts.BOTH and float_would_help(report):
+    tried = report.options.artifacts is Artifacts.BOTH and report.pte_missing != (NO_EXECUTORCH,)
+    if report.pte_missing and tried and float_would_help(report):
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
     rows += [("in float", _float_text(item)) for item in report.float_operators]
     if report.calibration is not None and report.calibration.data == "random":

@@ -31,8 +31,8 @@ class Package:
 
 
 PACKAGES = (
-    Package("torch", "2.13.0", "2.13.0", "exporting models"),
-    Package("executorch", "1.5.1", "1.5.1", "writing and running .pte files", extra="executorch"),
+    Package("torch", "2.13.0", "2.13.", "exporting models"),
+    Package("executorch", "1.5.1", "1.5.", "writing and running .pte files", extra="executorch"),
     Package("torchao", "0.18.0", "0.18.", "quantization"),
     Package("numpy", "2.4.6", "2.", "data in and out"),
     Package("rich", "15.0.0", "", "the progress display"),
