@@ -100,7 +100,9 @@ def _banks(chip: Chip | None) -> list[tuple[str, int]]:
         raise CortadoError(
             "--memory auto takes the memories of a chip; name one with --chip, or the memories themselves"
         )
-    banks = sorted((bank for bank in chip.banks if not _CODE.search(bank.name)), key=lambda b: not _CLOSE.match(b.name))
+    banks = sorted(
+        (bank for bank in chip.banks if not _CODE.search(bank.name)), key=lambda b: not _CLOSE.search(b.name)
+    )
     return [(re.sub("[^a-z0-9]+", "_", bank.name.lower()), bank.bytes) for bank in banks[:MOST_REGIONS]]
 
 
