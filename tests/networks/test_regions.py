@@ -9,17 +9,21 @@ import pytest
 import torch
 
 from cortado.api import compile as compile_model
+from cortado.artifact.budget import in_regions
 from cortado.base.errors import CortadoError
 from cortado.base.regions import places_of, regions_of
-from cortado.base.target import Machine
+from cortado.base.target import Machine, from_target_string
 from cortado.memory.regions import Room
-from cortado.options import Optimize, Options
+from cortado.options import Border, Optimize, Options
 from cortado.plan.planned import Planned
+from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.regions import heat, over_regions
+from cortado.plan.schedule import Schedules
 from cortado.run.board import Region, find_board
 from cortado.run.elf import Image, load_image
 from cortado.run.runner import HOST, RUNTIME_CHECKS, BundleInfo, build
-from helpers.networks import networks, planned, run_bundle
+from helpers.networks import graph_of, networks, planned, run_bundle
+from helpers.paths import ROOT
 from helpers.stateful import STATEFUL
 
 # The first memory is smaller than the whole arena of each.
@@ -92,6 +96,17 @@ def test_boards_with_two_memories_give_the_same_bits_and_store_nothing_elsewhere
 
 def lies(address: int, size: int, memory: Region) -> bool:
     return memory.origin <= address and address + size <= memory.end
+
+
+@pytest.mark.xdist_group("network resnet8")
+def test_the_message_of_the_documents_example_is_what_a_user_reads() -> None:
+    config = from_target_string("cortex-m7")
+    schedules = Schedules(program_of("resnet8", graph_of("resnet8", "cortex-m7"), config, Border.INT8, Feeding()))
+    options = Options(memory=regions_of("dtcm=4K,sram=8K", None))
+    with pytest.raises(CortadoError) as caught:
+        in_regions(schedules, schedules.best(options.optimize), options)
+    message, text = str(caught.value), (ROOT / "docs" / "memory-planning.md").read_text()
+    assert "\n".join(f"    {line}" for line in f"cortado: {message}".splitlines()) in text
 
 
 @pytest.mark.qemu
