@@ -62,6 +62,11 @@ def test_a_chip_has_memories_of_its_own(run: Run, tmp_path: Path) -> None:
         (("--memory", ","), "found the memories (none)"),
         (("--memory", "a=1K", "--input-rows"), "--memory and --input-rows: rows that come one by one"),
         (("--memory", "a=1K", "--stream", "2"), "--memory and --stream: rows that come one by one"),
+        (
+            ("--memory", "a=1K", "--package", "zephyr"),
+            "--memory and --package: the examples of a package have an arena in",
+        ),
+        (("--memory", "a=1K", "--artifacts", "pte"), "--memory is for the C bundle, and --artifacts pte"),
         (("--place", "external"), "'external' places nothing; expected REGEX=SECTION"),
         (("--place", "a(=external"), "'a(' is no regular expression"),
         (("--place", ".*=two words"), "'two words' can't be the name of a section"),

@@ -5,15 +5,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from cortado.api import Model
 from cortado.base.errors import CortadoError
 from cortado.base.regions import places_of, regions_of
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.emit.c.selftest import selftest_files
 from cortado.memory.regions import Room
 from cortado.options import Options
-from cortado.plan.lowered import LoweredGraph
+from cortado.plan.lowered import LoweredGraph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
 from cortado.plan.regions import TooSmall, heat, over_regions
@@ -21,6 +23,7 @@ from cortado.plan.schedule import schedule
 from cortado.plan.segments import scratch_name
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from models.tiny import sample
 
 MEMORY = "fast=64,slow=1K,none=1K"
 
@@ -71,12 +74,17 @@ def planned(graph: LoweredGraph, cores: tuple[Core, ...] | None = None) -> Plann
     return schedule(build_program("tiny", graph, from_target_string("cortex-m4"), cores=cores))
 
 
-@pytest.fixture(scope="module")
-def portable(graph: LoweredGraph) -> Bundle:
+def in_regions(graph: LoweredGraph) -> Planned:
+    """For this machine."""
     rooms = [Room(region.name, region.bytes) for region in regions_of(MEMORY, None)]
     found = over_regions(planned(graph, (Core.PORTABLE,)), rooms)
     assert isinstance(found, Planned)
-    return emit_c(found, places_of(["classifier=external"]))
+    return found
+
+
+@pytest.fixture(scope="module")
+def portable(graph: LoweredGraph) -> Bundle:
+    return emit_c(in_regions(graph), places_of(["classifier=external"]))
 
 
 @pytest.mark.host
@@ -98,7 +106,8 @@ def test_the_example_of_the_readme_compiles_and_lines_fit(portable: Bundle, tmp_
     (tmp_path / "example.c").write_text(example.group(1))
     toolchain.compile_object(tmp_path / "example.c", [tmp_path], [*WARNINGS], toolchain.arm_gcc())
     for name in ("tiny.h", "tiny.c", "tiny_data.h", "README.md"):
-        assert [line for line in portable.files[name].splitlines() if len(line) > 120] == [], name
+        lines = [line for line in portable.files[name].splitlines() if not line.startswith("#error")]
+        assert [line for line in lines if len(line) > 120] == [], name
 
 
 def test_sections_have_macros_and_sizes(graph: LoweredGraph, portable: Bundle) -> None:
@@ -149,3 +158,25 @@ def test_memories_that_are_too_small_say_which_and_by_how_much(tiny: Model, grap
     message = rf"tiny does not fit the memories fast=32, slow=50 on cortex-m4: {found.room.name} is {found.missing:,} b"
     with pytest.raises(CortadoError, match=message):
         tiny.compile("cortex-m4", options)
+
+
+@pytest.mark.host
+def test_the_self_test_runs_in_both_memories(graph: LoweredGraph, tmp_path: Path) -> None:
+    found, values = in_regions(graph), run_reference(graph, [sample(0)])
+    arrays = {name: value.numpy() for name, value in values.items() if isinstance(value, torch.Tensor)}
+    own = selftest_files(found, arrays)
+    write_files(tmp_path, {**emit_c(found, selftest=True).files, **own})
+    right = own["tiny_selftest.c"]
+    (tmp_path / "main.c").write_text(
+        '#include "tiny.h"\nint main(void) { return tiny_selftest(tiny_default_arena()) + tiny_selftest(0) + 1; }\n'
+    )
+    assert exit_code(tmp_path) == 0
+    digest = re.findall(r"\{(0x\w{8})u, 0u\}", right)[1]
+    (tmp_path / "tiny_selftest.c").write_text(right.replace(digest, "0x00000001"))
+    assert exit_code(tmp_path) == 2
+
+
+def exit_code(folder: Path) -> int:
+    sources = bundle_sources(folder, "c")
+    program = toolchain.build_executable(sources, bundle_includes(folder), [*WARNINGS, *BUNDLE_FLAGS], "selftest")
+    return subprocess.run([program], timeout=60).returncode

@@ -119,6 +119,7 @@ typedef struct {
 } cortado_state_t;
 
 #define cortado_run_stage CORTADO_VERSIONED(cortado_run_stage)
+#define cortado_run_stage_regions CORTADO_VERSIONED(cortado_run_stage_regions)
 #define cortado_reset_stage CORTADO_VERSIONED(cortado_reset_stage)
 #define cortado_push_row CORTADO_VERSIONED(cortado_push_row)
 

@@ -6,5 +6,6 @@
 #include "cortado_run.h"
 
 #define CORTADO_REGIONS
+#undef cortado_run_stage
 #define cortado_run_stage cortado_run_stage_regions
 #include "cortado_run.c"
