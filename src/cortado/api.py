@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 
 from cortado import scoring
 from cortado.accuracy import check_outputs
-from cortado.artifact.budget import check_flash, check_ram
+from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.checked import Checked
 from cortado.artifact.folder import write_folder
@@ -351,14 +351,16 @@ class Model:
         with clock.phase("plan alternatives"):
             others = schedules.alternatives()
         check_ram(planned, others, options)
+        with clock.phase("plan"):
+            planned = in_regions(schedules, planned, options)
         with clock.phase("emit C"):
-            bundle = emit_c(planned, selftest=options.selftest)
+            bundle = emit_c(planned, options.place, selftest=options.selftest)
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
             info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
             needed = runner.measured(bundle.files, [bundle], [info])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
-        check_flash(self.name, bundle.weights_bytes, needed.code_bytes, options)
+        check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)
         return InC(planned, bundle, needed, single, others)
 
 
@@ -421,10 +423,11 @@ def _hint(lower: Callable[[], ExportedProgram]) -> str:
 
 
 def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    if options.ram_limit is not None or options.flash_limit is not None:
+    if options.ram_limit is not None or options.flash_limit is not None or options.memory or options.place:
         raise CortadoError(
-            "a budget is for the C bundle, and there will be none:\n  " + "\n  ".join(reasons) + "\n"
-            "Compile without --chip, --ram-budget and --flash-budget, or change these calls"
+            "a budget is for the C bundle, and so are memories and sections; there will be none:\n  "
+            + "\n  ".join(reasons)
+            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory and --place, or change these calls"
         )
 
 

@@ -1,12 +1,12 @@
 """What a user may choose beside the target."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from cortado.base.chips import Chip, find_chip
 from cortado.base.errors import CortadoError
+from cortado.base.regions import Place, Region, parse_bytes, places_of, regions_of
 
 
 class Optimize(Enum):
@@ -99,9 +99,13 @@ class Options:
     ram_budget: int | None = None
     flash_budget: int | None = None
     chip: Chip | None = None
+    memory: tuple[Region, ...] = ()  # memories that the arena lies in, the fastest first: "dtcm=64K,sram=256K"
+    place: tuple[Place, ...] = ()  # sections for the weights of layers: "features.1[0-9].*=external"
 
     @property
     def ram_limit(self) -> int | None:
+        if self.ram_budget is None and self.memory:
+            return None  # each of them has its own
         return self.chip.ram_bytes if self.ram_budget is None and self.chip is not None else self.ram_budget
 
     @property
@@ -137,7 +141,23 @@ class Options:
             self._set("chip", find_chip(self.chip))
         if self.chip is not None and not isinstance(self.chip, Chip):
             raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
+        self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
+        self._set("place", places_of(self.place))
+        self._check_memory()
         self._check_artifacts()
+
+    def _check_memory(self) -> None:
+        """Refuses what has an arena in one piece."""
+        if self.memory and self.package:
+            raise CortadoError(
+                "--memory and --package: the examples of a package have an arena in one piece. Leave one of the two out"
+            )
+        if self.memory and (self.input_rows or self.stream is not None):
+            raise CortadoError(
+                f"--memory and {'--input-rows' if self.input_rows else '--stream'}: rows that come one by one are "
+                "counted and kept in an arena in one piece. Leave --memory out: what such a network holds is its rings "
+                "of rows, all of them hot; place its arena in the fastest memory (CORTADO_ARENA)"
+            )
 
     def _check_artifacts(self) -> None:
         """Refuses what is said of an artifact that was not asked for."""
@@ -148,6 +168,8 @@ class Options:
             "--ram-budget": self.ram_budget is not None,
             "--flash-budget": self.flash_budget is not None,
             "--chip": self.chip is not None,
+            "--memory": bool(self.memory),
+            "--place": bool(self.place),
         }
         for missing, given, what in (
             (Artifacts.C, of_pte, "the .pte"),
@@ -187,13 +209,3 @@ def _member(name: str, value: object, kind: type[Enum]) -> Enum:
 DEFAULTS = Options()
 
 NO_EXECUTORCH = "executorch is not installed: pip install 'cortado[executorch]'"
-
-_UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
-
-
-def parse_bytes(text: str) -> int:
-    """'262144', '256K', '1M', with or without a B behind."""
-    found = re.fullmatch(r"\s*(\d+)\s*([KM]?)(?:I?B)?\s*", text.upper())
-    if found is None:
-        raise CortadoError(f"'{text}' is not a size; expected bytes, as in 262144, 256K or 1M")
-    return int(found.group(1)) * _UNITS[found.group(2)]

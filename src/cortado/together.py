@@ -38,6 +38,12 @@ def _check(compiled: Sequence[Compiled]) -> None:
         if one.bundle is None:
             reasons = "\n  ".join(one.report.bundle_missing)
             raise CortadoError(f"{one.name} has no C bundle, expected one to put beside others:\n  {reasons}")
+        given = [flag for flag, value in (("--memory", one.options.memory), ("--place", one.options.place)) if value]
+        if given:
+            raise CortadoError(
+                f"{one.name} was compiled with {' and '.join(given)}: models that are together share one arena, and "
+                "sections. Compile it without, and place all with CORTADO_ARENA and CORTADO_WEIGHTS"
+            )
     targets = list(dict.fromkeys(one.target.target_string for one in compiled))
     if len(targets) > 1:
         raise CortadoError(f"models for {' and '.join(targets)} can't be one program; compile all for one target")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cortado.api import Model, prepare
+from cortado.base.regions import Place
 from cortado.base.target import CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.frontend import zoo
@@ -90,12 +91,17 @@ SECONDS_PER_INPUT = 300  # MobileNetV2 on an emulated M0+ of a busy machine
 
 
 def run_bundle(
-    folder: Path, found: Planned, inputs: int, on: str | None = None, flags: Sequence[str] = ()
+    folder: Path,
+    found: Planned,
+    inputs: int,
+    on: str | None = None,
+    flags: Sequence[str] = (),
+    places: Sequence[Place] = (),
 ) -> runner.RunResult:
     """A network's bundle on inputs that calibration has not seen: outputs equal the reference, and on a board no
     kernel call writes where it may not."""
     name, program = found.program.name, found.program
-    bundle = emit_c(found)
+    bundle = emit_c(found, places)
     runner.write_files(folder, bundle.files)
     inputs_in_c, outputs_in_c = (
         tuple(runner.IO(tensor.name, tensor.shape, tensor.dtype) for tensor in group)
@@ -105,7 +111,8 @@ def run_bundle(
     values = [run_reference(graph_of(name), list(sample)) for sample in unseen(name, inputs)]
     feeds = [[value[tensor.node].numpy() for tensor in program.inputs] for value in values]
     stores = runner.StoreRules.from_json(checks.as_json(found, bundle.calls))
-    info = runner.BundleInfo(name, program.target, inputs_in_c, outputs_in_c, row_bytes)
+    regions = tuple(region.name for region in found.regions)
+    info = runner.BundleInfo(name, program.target, inputs_in_c, outputs_in_c, row_bytes, regions=regions)
     result = runner.run_bundle(
         folder, info, feeds, on, count=False, flags=flags, stores=stores, timeout=SECONDS_PER_INPUT * inputs
     )

@@ -1,6 +1,5 @@
 """The README's table and picture are those of the benchmarks' stored results."""
 
-
 import pytest
 
 from helpers.golden import Golden, generated

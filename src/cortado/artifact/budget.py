@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.memory.problem import Buffer
+from cortado.memory.regions import Room
 from cortado.memory.timeline import peak_buffers
 from cortado.options import Border, Optimize, Options
 from cortado.plan.planned import Alternative, Planned
+from cortado.plan.regions import over_regions
+from cortado.plan.schedule import Schedules
 from cortado.plan.segments import scratch_name
 from cortado.run import toolchain
 
@@ -26,6 +29,28 @@ def check_ram(planned: Planned, alternatives: Mapping[Optimize, Alternative], op
         + "\n".join(lines)
         + "\n"
         + _help(planned.plan.peak, alternatives[Optimize.RAM].arena_bytes, options)
+    )
+
+
+def in_regions(schedules: Schedules, planned: Planned, options: Options) -> Planned:
+    """The plan in the memories that were named, if there are any; raises with the one that is too small."""
+    rooms = [Room(region.name, region.bytes) for region in options.memory]
+    if not rooms:
+        return planned
+    found = over_regions(planned, rooms)
+    if isinstance(found, Planned):
+        return found
+    lines = [f"  {buffer.size:>10,}  {_label(planned, buffer.name)}" for buffer in found.buffers]
+    more = found.room.bytes + found.missing
+    hints = [f"{found.room.name}={more} ({found.missing:,} bytes more)"]
+    if options.optimize is not Optimize.RAM:
+        lean = isinstance(over_regions(schedules.best(Optimize.RAM), rooms), Planned)
+        hints.append(f"--optimize ram ({'fits' if lean else 'still too much'})")
+    raise CortadoError(
+        f"{planned.program.name} does not fit the memories {', '.join(f'{r.name}={r.bytes:,}' for r in rooms)} on "
+        f"{planned.program.target.target_string}: {found.room.name} is {found.missing:,} bytes too small.\n"
+        "These buffers found no place:\n" + "\n".join(lines) + f"\nWhat would help: {'; '.join(hints)}; "
+        "a smaller input, or fewer channels in these layers"
     )
 
 
@@ -69,7 +94,8 @@ def _help(peak: int, least: int, options: Options) -> str:
 
 
 def check_flash(name: str, weights: int, code: int | None, options: Options) -> None:
-    """Raises if constants and code are too large; without a compiler the code's size is not known."""
+    """Raises if constants and code are too large; without a compiler the code's size is not known. `weights`: those in
+    no section of their own, which is a memory of the user's."""
     limit = options.flash_limit
     if limit is None:
         return

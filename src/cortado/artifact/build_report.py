@@ -20,9 +20,11 @@ from cortado.artifact.report import (
     OptionsReport,
     PeakBufferReport,
     PteReport,
+    RegionReport,
     Report,
     ScheduleReport,
     SearchReport,
+    SectionReport,
     StateReport,
     StreamReport,
     TensorReport,
@@ -42,6 +44,7 @@ from cortado.options import Optimize, Options
 from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
+from cortado.plan.regions import heat
 from cortado.plan.stream import push_macs, state_bytes
 from cortado.run.runner import Measured
 
@@ -88,7 +91,7 @@ def build_report(
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
         stream=None if c is None else _stream(c.planned, options, delay),
-        flash=None if c is None else FlashReport(weights_bytes=c.bundle.weights_bytes, code_bytes=c.needed.code_bytes),
+        flash=None if c is None else _flash(c),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else layer_reports(c.planned.program, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
@@ -97,7 +100,7 @@ def build_report(
         bundle_missing=tuple(bundle_missing),
         pte=None if pte is None else PteReport(bytes=len(pte.data), arena_bytes=pte.arena_bytes),
         pte_missing=tuple(pte_missing),
-        pte_limits=() if pte is None else tuple(pte.limits),
+        pte_limits=() if pte is None else (*pte.limits, *_pte_notes(options)),
         notes=(),
         warnings=tuple(findings),
         labels=None if labels is None else tuple(labels),
@@ -115,6 +118,26 @@ def chip_report(chip: Chip) -> ChipReport:
         ram_bytes=chip.ram_bytes,
         flash_bytes=chip.flash_bytes,
     )
+
+
+def _flash(c: InC) -> FlashReport:
+    sections = c.bundle.section_bytes.items()
+    return FlashReport(
+        weights_bytes=c.bundle.weights_bytes,
+        code_bytes=c.needed.code_bytes,
+        sections=tuple(SectionReport(name=name, bytes=size) for name, size in sections),
+    )
+
+
+def _pte_notes(options: Options) -> list[str]:
+    """What does not hold for the .pte."""
+    given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
+    if not given:
+        return []
+    return [
+        f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
+        "which its runtime places"
+    ]
 
 
 def _operators(graph: LoweredGraph) -> dict[str, int]:
@@ -147,6 +170,7 @@ def _options(options: Options) -> OptionsReport:
         sequence=options.sequence,
         stream_padding=options.stream_padding,
         artifacts=options.artifacts,
+        place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 
 
@@ -171,6 +195,21 @@ def _memory(c: InC) -> MemoryReport:
         timeline=_timeline(planned),
         buffers=arena_buffers(planned),
         stack_bytes=c.needed.stack_bytes,
+        regions=_regions(planned),
+    )
+
+
+def _regions(planned: Planned) -> tuple[RegionReport, ...]:
+    used = heat(planned)
+    buffers = sorted(planned.problem.buffers, key=lambda buffer: -used[buffer.name])
+    return tuple(
+        RegionReport(
+            name=region.name,
+            bytes=region.bytes,
+            size_bytes=region.room,
+            buffers=tuple(PeakBufferReport(name=b.name, bytes=b.size) for b in buffers if b.name in region.buffers),
+        )
+        for region in planned.regions
     )
 
 
@@ -241,6 +280,8 @@ def _tensor(tensor: Tensor) -> TensorReport:
 
 def _state(graph: LoweredGraph, state: State, planned: Planned | None) -> StateReport:
     value = graph.values[state.name]
+    region = planned.region_of(state.name) if planned is not None and planned.regions else None
+    start = 0 if region is None else region.start
     return StateReport(
         name=state.buffer,
         node=state.name,
@@ -248,8 +289,9 @@ def _state(graph: LoweredGraph, state: State, planned: Planned | None) -> StateR
         dtype=DType(str(value.dtype).removeprefix("torch.")),
         scale=None if value.qparams is None else value.qparams.scale,
         zero_point=None if value.qparams is None else value.qparams.zero_point,
-        offset=None if planned is None else planned.plan.offsets[state.name],
+        offset=None if planned is None else planned.plan.offsets[state.name] - start,
         bytes=value.bytes,
+        region=None if region is None else region.name,
     )
 
 

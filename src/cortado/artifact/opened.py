@@ -142,6 +142,7 @@ class Artifact:
             outputs=ports(report.outputs),
             row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
             state=bool(report.state),
+            regions=() if report.memory is None else tuple(region.name for region in report.memory.regions),
         )
 
     def check_sequence(self, sequence: int | None) -> None:
@@ -342,9 +343,8 @@ class Artifact:
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), emit_c(self._portable).files)
-            return run_bundle(
-                Path(temporary), self.info, feeds, HOST, flags=flags, sequence=sequence, progress=progress
-            )
+            info = replace(self.info, regions=())  # one memory is as good as several here
+            return run_bundle(Path(temporary), info, feeds, HOST, flags=flags, sequence=sequence, progress=progress)
 
     @cached_property
     def _portable(self) -> "Planned":

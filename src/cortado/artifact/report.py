@@ -9,6 +9,7 @@ from cortado.base.codec import Limits, Matching, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
+from cortado.base.regions import REGION_NAME
 from cortado.options import Artifacts, Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
 
 SCHEMA_VERSION = 1
@@ -23,6 +24,7 @@ NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
 OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
 NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run
 ChipName = Annotated[str, Matching("the name of a chip", "[a-z0-9]+(-[a-z0-9]+)*")]
+RegionName = Annotated[str, Matching("the name of a memory or a section", REGION_NAME)]
 Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{64}")]
 
 
@@ -78,6 +80,7 @@ class OptionsReport:
     sequence: Size | None = key("calibration inputs after which state started anew; null: never", default=None)
     stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
     artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
+    place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 
 
 @json_class
@@ -131,6 +134,16 @@ class ArenaBufferReport:
 
 
 @json_class
+class RegionReport:
+    """A piece of the arena in a memory of its own."""
+
+    name: RegionName = key("what the user called the memory")
+    bytes: Count = key("what the arena takes of it")
+    size_bytes: Size = key("what it may take")
+    buffers: tuple[PeakBufferReport, ...] = key("what lies there at any time, the most used bytes first")
+
+
+@json_class
 class MemoryReport:
     """RAM of the C bundle."""
 
@@ -146,6 +159,9 @@ class MemoryReport:
     buffers: tuple[ArenaBufferReport, ...] = key("every buffer of the arena, as they are born", default=())
     stack_bytes: Count | None = key(
         "stack of a call, as arm-none-eabi-gcc makes the code; null without that compiler", default=None
+    )
+    regions: tuple[RegionReport, ...] = key(
+        "the memories that the arena lies in, with --memory, the fastest first; arena_bytes is their sum", default=()
     )
 
 
@@ -182,11 +198,20 @@ class StreamReport:
 
 
 @json_class
+class SectionReport:
+    """Constants of some layers in a section of their own."""
+
+    name: RegionName = key("what the user called the section: .cortado.NAME in the ELF file")
+    bytes: Count = key("constants in it")
+
+
+@json_class
 class FlashReport:
     """Flash of the C bundle."""
 
     weights_bytes: Count = key("constants")
     code_bytes: Count | None = key("code, as arm-none-eabi-gcc makes it; null without that compiler")
+    sections: tuple[SectionReport, ...] = key("of the constants, those in sections of their own: --place", default=())
 
 
 @json_class
@@ -242,6 +267,7 @@ class StateReport:
     zero_point: ZeroPoint | None = key("the code of 0")
     offset: Count | None = key("where it lies in the C bundle's arena; null without a C bundle")
     bytes: Count = key("its size")
+    region: RegionName | None = key("the memory that it lies in, with --memory; the offset is in that", default=None)
 
 
 @json_class

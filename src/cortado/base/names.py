@@ -12,7 +12,7 @@ LONGEST_NAME = 100
 _C_HEADERS = (
     "assert ctype errno float limits locale math setjmp signal stdarg stdbool stddef stdint stdio stdlib string time"
 )
-_OWN = "cortado cortado_run cortado_math harness harness_model port markers"
+_OWN = "cortado cortado_run cortado_regions cortado_math harness harness_model port markers"
 _CMAKE_TARGETS = "all clean edit_cache help install package rebuild_cache"
 _RESERVED = frozenset(f"{_C_HEADERS} {_OWN} {_CMAKE_TARGETS}".split())
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9 _.,:+()<>=\[\]-]")

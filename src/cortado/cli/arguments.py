@@ -214,6 +214,21 @@ def _budget_arguments(parser: argparse.ArgumentParser) -> None:
         help="fail if the arena is larger; 256K and 1M are understood (default: with --chip what the chip has)",
     )
     parser.add_argument("--flash-budget", metavar="BYTES", help="fail if constants and code are larger")
+    parser.add_argument(
+        "--memory",
+        metavar="NAME=BYTES,...",
+        help="plan the C bundle's arena over several memories, the fastest first, as in dtcm=64K,sram=256K: what is "
+        "used most goes to the first; or auto: those of the --chip (docs/memory-planning.md)",
+    )
+    parser.add_argument(
+        "--place",
+        action="append",
+        default=[],
+        metavar="REGEX=SECTION",
+        help="put the C bundle's constants of layers whose module's name matches into a section, as in "
+        "'features.1[0-9].*=external': .cortado.external for the linker; may be repeated, and the first that matches "
+        "counts",
+    )
 
 
 def run_arguments(commands: Any) -> None:

@@ -306,6 +306,8 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
         ("RAM", f"{memory.arena_bytes:,} bytes of arena, inputs and outputs included ({optimal})"),
         ("flash", f"{flash.weights_bytes:,} bytes of constants + {_code(report.target, flash.code_bytes)}"),
     ]
+    rows[2:2] = [("", f"{one.name}: {_part(one.bytes, one.size_bytes)} bytes") for one in memory.regions]
+    rows += [("", f"{one.bytes:,} bytes of the constants in section .cortado.{one.name}") for one in flash.sections]
     if report.state:
         size, names = sum(one.bytes for one in report.state), ", ".join(one.name for one in report.state)
         rows.insert(2, ("state", f"{size:,} bytes of the arena last from call to call: {names}"))
@@ -328,12 +330,15 @@ def _rows_text(rows: "InputRowsReport", stream: "StreamReport | None") -> str:
 
 def _chip(chip: "ChipReport", memory: "MemoryReport", flash: "FlashReport") -> str:
     """Whether it fits, and how much of the chip is left to others."""
-    needed = flash.weights_bytes + (flash.code_bytes or 0)
-    fits = memory.arena_bytes <= chip.ram_bytes and (chip.flash_bytes is None or needed <= chip.flash_bytes)
+    needed = flash.weights_bytes - sum(one.bytes for one in flash.sections) + (flash.code_bytes or 0)
+    fits = (memory.regions or memory.arena_bytes <= chip.ram_bytes) and (
+        chip.flash_bytes is None or needed <= chip.flash_bytes
+    )
     outside = "flash is outside of the chip"
     share = outside if chip.flash_bytes is None else f"{_part(needed, chip.flash_bytes)} bytes of flash"
-    ram = f"{_part(memory.arena_bytes, chip.ram_bytes)} bytes of RAM"
-    return f"{chip.name}: {'fits' if fits else 'does NOT fit'}; {ram} in one piece, {share}"
+    ram = f"{_part(memory.arena_bytes, chip.ram_bytes)} bytes of RAM in one piece"
+    ram = "RAM as above" if memory.regions else ram
+    return f"{chip.name}: {'fits' if fits else 'does NOT fit'}; {ram}, {share}"
 
 
 def _part(needed: int, there: int) -> str:

@@ -72,7 +72,9 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
 
 def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
     """The table as it is stored beside the bundle. `functions` are those of the bundle that make its kernel calls."""
+    regions = [[region.name, region.start, region.bytes] for region in planned.regions]
     return {
+        **({"regions": regions} if regions else {}),
         "steps": [{"name": step.name, "operator": step.operator} for step in planned.program.steps],
         "functions": list(functions),
         "calls": [[call.step, *(edge for lo_hi in call.ranges for edge in lo_hi)] for call in row_calls(planned)],

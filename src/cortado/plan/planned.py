@@ -13,6 +13,20 @@ GUARD_BYTES = 16  # on each side of a buffer, in the checks build
 
 
 @dataclass(frozen=True)
+class RegionPlan:
+    """A piece of the arena in a memory of its own. Offsets of the plan count through all regions: this one has those
+    from `start` on; in the checks build, from `checked_start`."""
+
+    name: str
+    room: int  # bytes that it may take of the memory
+    buffers: frozenset[str]
+    start: int
+    bytes: int
+    checked_start: int
+    checked_bytes: int
+
+
+@dataclass(frozen=True)
 class Planned:
     """A program in stages, the memory problem they pose and the plan that solves it."""
 
@@ -23,6 +37,12 @@ class Planned:
     checked: Plan  # of the checks build: see guarded
     in_place: Mapping[str, str]  # buffers that lie where state does, and that of the state: see written_in_place
     spent: Mapping[str, Spent]  # what looking for the order of branches, the stages and the offsets cost
+    regions: tuple[RegionPlan, ...] = ()  # the fastest first; none: the arena is in one piece
+
+    def region_of(self, buffer: str) -> RegionPlan:
+        """Where a buffer lies, of an arena in regions."""
+        name = self.in_place.get(buffer, buffer)
+        return next(region for region in self.regions if name in region.buffers)
 
     def ring_rows(self, buffer: str, height: int) -> int:
         """The rows of a tensor that are held in memory: all of them unless it is a ring."""

@@ -51,7 +51,8 @@ class Board:
     stack_bytes: int = 64 * 1024
 
     def linker_script(self, *, big: bool, stack_bytes: int | None = None) -> str:
-        """The whole script. With `big`, weights (section .cortado.weights) go to the big RAM instead of `code`."""
+        """The whole script. With `big`, weights (section .cortado.weights) go to the big RAM instead of `code`; those
+        in sections of their own do wherever there is one."""
         regions = {"CODE": self.code, "RAM": self.ram}
         aliases = {"WEIGHTS": "CODE"}
         for name, region, other in (("BIG", self.big, "RAM"), ("VECTORS", self.vectors, "CODE")):
@@ -61,6 +62,7 @@ class Board:
                 regions[name] = region
         if big:
             aliases["WEIGHTS"] = "BIG"
+        aliases["EXTERNAL"] = "CODE" if self.big is None else "BIG"
         stack = self.stack_bytes if stack_bytes is None else stack_bytes
         lines = ["MEMORY", "{", *(region.script(name) for name, region in regions.items()), "}"]
         lines += [f'REGION_ALIAS("{alias}", {name})' for alias, name in aliases.items()]

@@ -74,6 +74,7 @@ class BundleInfo:
     row_bytes: int = 0  # of the input, if it comes row by row
     state: bool = False  # its samples are steps of sequences
     results: int = 1  # outputs that a stream gives for the rows of one sample
+    regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -92,12 +93,27 @@ class StepName:
 
 
 @dataclass(frozen=True)
+class ArenaPiece:
+    """A piece of an arena in several memories: the offsets that lie in it."""
+
+    name: str
+    start: int
+    bytes: int
+
+
+def arena_symbol(region: str) -> str:
+    """The harness's array for a piece of the arena."""
+    return f"arena_{region}"
+
+
+@dataclass(frozen=True)
 class StoreRules:
     """What every kernel call of a run may write, and by which functions of the bundle they are made."""
 
     steps: tuple[StepName, ...]
     functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
     calls: tuple[Call, ...]
+    regions: tuple["ArenaPiece", ...] = ()  # of an arena in several memories
 
     @staticmethod
     def from_json(table: Mapping[str, Any]) -> "StoreRules":
@@ -108,14 +124,32 @@ class StoreRules:
             calls=tuple(
                 Call(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
             ),
+            regions=tuple(ArenaPiece(*piece) for piece in table.get("regions", ())),
         )
+
+    def _table(self, image: Image) -> StoreTable:
+        """Of an arena in several memories, ranges of addresses."""
+        if not self.regions:
+            return StoreTable(base="arena", calls=self.calls)
+        moves = [(one, image.require(arena_symbol(one.name)).address - one.start) for one in self.regions if one.bytes]
+
+        def moved(low: int, high: int) -> tuple[int, int]:
+            for one, by in moves:
+                if one.start <= low and high <= one.start + one.bytes:
+                    return low + by, high + by
+            raise CortadoError(
+                f"bytes {low} to {high} of the arena lie in none of its memories; compile the model again"
+            )
+
+        calls = [Call(call.step, tuple(moved(*one) for one in call.ranges)) for call in self.calls]
+        return StoreTable(base=0, calls=tuple(calls))
 
     def watch(self, image: Image, *, count: bool, stores: bool, timed: bool) -> Watch:
         """Kernel calls are seen at the functions that make them; the release build needs no markers for it."""
         made = tuple(name for name in self.functions if image.find(name) is not None)
         return Watch(
             count=count,
-            stores=StoreTable(base="arena", calls=self.calls) if stores else None,
+            stores=self._table(image) if stores else None,
             steps=made,
             order=tuple(call.step for call in self.calls) if timed else None,
         )
@@ -191,6 +225,7 @@ def bundle_includes(folder: Path) -> list[Path]:
 def harness_source(info: BundleInfo) -> str:
     """The glue between a bundle and the harness that feeds it files."""
     name = info.name
+    arena = "&regions" if info.regions else "arena"
     reset = f"{name}_reset" if info.state else "NULL"
 
     def sizes(group: Sequence[IO]) -> str:
@@ -202,16 +237,19 @@ def harness_source(info: BundleInfo) -> str:
     else:
         accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
         run = f"input, output, {name}_run, {reset}, NULL, NULL, 0"
+        if info.regions:  # functions of another type: theirs is no void *
+            accessor += f"static int run(void *a) {{ return {name}_run(a); }}\n"
+            accessor += f"static void reset(void *a) {{ {name}_reset(a); }}\n" if info.state else ""
+            run = f"input, output, run, {'reset' if info.state else 'NULL'}, NULL, NULL, 0"
     return f"""#include "harness.h"
 #include "{name}.h"
 
-static uint8_t arena[{name.upper()}_ARENA_BYTES] __attribute__((aligned({name.upper()}_ARENA_ALIGN)));
-static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
+{_harness_arena(info)}static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
 static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
 {accessor}static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
 
 const cortado_harness_model_t cortado_harness_model = {{
-    "{name}", arena, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes,
+    "{name}", {arena}, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes,
     {run},
 }};
 
@@ -238,6 +276,26 @@ void cortado_traced(const void *row, uint32_t bytes)
     cortado_port_send(CORTADO_RECORD_TRACE, row, bytes);
 }}
 #endif
+"""
+
+
+def _harness_arena(info: BundleInfo) -> str:
+    """In one piece, or the first region in the usual RAM and the others in the large one: boards have two memories."""
+    upper = info.name.upper()
+    if not info.regions:
+        return f"static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));\n"
+    pieces = [
+        f"static uint8_t {arena_symbol(name)}[{upper}_ARENA_{name.upper()}_BYTES]\n"
+        f"    __attribute__((aligned({upper}_ARENA_ALIGN))){' BIG' if number else ''};\n"
+        for number, name in enumerate(info.regions)
+    ]
+    members = ", ".join(arena_symbol(name) for name in info.regions)
+    return f"""#ifdef __arm__
+#define BIG __attribute__((section(".bigram")))
+#else
+#define BIG
+#endif
+{"".join(pieces)}static {info.name}_arena_t regions = {{{members}}};
 """
 
 

@@ -1,9 +1,12 @@
 """The program as a C bundle: schedule, data, the kernels it needs and no others, a CMake target, a README."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
+from cortado.base.regions import Place
+from cortado.emit.c.arena import placing_macros
 from cortado.emit.c.data import Constant
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.kernels import Kernels
@@ -15,6 +18,7 @@ from cortado.emit.c.source import FLOAT_SOURCES, Source
 from cortado.emit.c.state import state_in_c
 from cortado.emit.c.tables import build_tables
 from cortado.plan.planned import Planned
+from cortado.plan.program import Program
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Bundle:
     constants: tuple[Constant, ...]  # the arrays of MODEL_data.c
     weights_bytes: int  # what one core's build holds of them; of several, the most
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
+    section_bytes: Mapping[str, int]  # of the constants, what is in each section that the user named
 
 
 def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bundle:
@@ -39,25 +44,28 @@ def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bun
     return replace(bundle, files={**bundle.files, **told})
 
 
-def emit_c(planned: Planned, *, selftest: bool = False, kernels: Kernels | None = None) -> Bundle:
-    """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `kernels`:
-    those that it shares with others; None for its own."""
+def emit_c(
+    planned: Planned, places: Sequence[Place] = (), *, selftest: bool = False, kernels: Kernels | None = None
+) -> Bundle:
+    """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `places`:
+    sections for the constants of some layers. `kernels`: those that it shares with others; None for its own."""
     name = c_identifier(planned.program.name)
     kernels = kernels or Kernels((name,))
-    layers = Layers(name, frozenset(planned.program.cores))
+    layers = Layers(name, frozenset(planned.program.cores), _sections(planned.program, places))
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
     state = state_in_c(planned, layers.arrays)
-    loop = "cortado_run.c" if planned.program.stream is None else "cortado_stream.c"
+    sections = _placed(layers.arrays.section_bytes, places)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    sources = sorted({loop, *FLOAT_SOURCES, *layers.sources, *tested})
+    sources = sorted({_loop(planned), *FLOAT_SOURCES, *layers.sources, *tested})
     arrays = layers.arrays
+    weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
     files = {
-        f"{name}.h": header_text(planned, kernels, selftest_declaration(planned.program) if selftest else ""),
+        f"{name}.h": header_text(planned, kernels, weights, selftest_declaration(planned) if selftest else ""),
         f"{name}.c": Source(planned, layers, tables, state, kernels, selftest).text(),
-        f"{name}_data.h": arrays.header(),
+        f"{name}_data.h": arrays.header(placing_macros(planned, tuple(sections))),
         f"{name}_data.c": arrays.source(),
         "CMakeLists.txt": cmake_text(name, [(name, own_sources(name, selftest))], sources),
-        "README.md": readme_text(planned, arrays.total_bytes),
+        "README.md": readme_text(planned, arrays.total_bytes, sections),
         LICENSE: license_text(),
         **kernel_files(sources),
     }
@@ -68,4 +76,39 @@ def emit_c(planned: Planned, *, selftest: bool = False, kernels: Kernels | None 
         constants=arrays.constants,
         weights_bytes=arrays.total_bytes,
         sources=tuple(sources),
+        section_bytes=sections,
     )
+
+
+def _loop(planned: Planned) -> str:
+    if planned.program.stream is not None:
+        return "cortado_stream.c"
+    return "cortado_regions.c" if planned.regions else "cortado_run.c"
+
+
+def _sections(program: Program, places: Sequence[Place]) -> dict[str, str]:
+    """The section of each step that a place matches, the first of several; one that matches none is a mistake."""
+    modules = {step.name: step.module or step.name for step in program.steps}
+    for place in places:
+        if not any(place.matches(module) for module in modules.values()):
+            known = "\n  ".join(dict.fromkeys(modules.values()))
+            raise CortadoError(
+                f"'{place.pattern}' matches no layer, so nothing goes to {place.section}; expected a regular "
+                "expression for the whole of one of these names (features.1[0-9].* for all below features.10 to 19):"
+                f"\n  {known}"
+            )
+    found = {name: next((p for p in places if p.matches(module)), None) for name, module in modules.items()}
+    return {name: place.section for name, place in found.items() if place is not None}
+
+
+def _placed(section_bytes: Mapping[str, int], places: Sequence[Place]) -> dict[str, int]:
+    """The bytes of every section that was named, in that order; layers without constants leave one empty."""
+    return {place.section: section_bytes.get(place.section, 0) for place in places}
+
+
+def _weights_macros(upper: str, total: int, sections: Mapping[str, int]) -> str:
+    """How large the sections are that the user named."""
+    if not sections:
+        return ""
+    lines = [f"#define {upper}_WEIGHTS_{name.upper()}_BYTES {size}" for name, size in sections.items()]
+    return "\n".join([f"#define {upper}_WEIGHTS_BYTES {total} /* in all sections */", *lines, ""])

@@ -47,6 +47,7 @@ class _Stored:
 
     name: str
     array: Array
+    section: str  # that the user named for it; empty: where all constants are
     cores: set[Core]
     readers: list[Reader]
 
@@ -57,7 +58,7 @@ class _Stored:
 
     @property
     def definition(self) -> str:
-        placed = f"__attribute__((aligned({self.array.align}))) CORTADO_WEIGHTS"
+        placed = f"__attribute__((aligned({self.array.align}))) {weights_macro(self.section)}"
         return f"{comment(self._about)}\n{self.declaration}\n    {placed} = {{\n{numbers_text(self.array.data)}\n}};\n"
 
     @property
@@ -69,6 +70,10 @@ class _Stored:
         text += ", packed with biases and factors" if self.array.packed else ""
         others = list(dict.fromkeys(reader.label for reader in self.readers[1:] if reader.label != first.label))
         return f"{text} for {first.kernel}{_also(others)}"
+
+
+def weights_macro(section: str) -> str:
+    return f"CORTADO_WEIGHTS_{section.upper()}" if section else "CORTADO_WEIGHTS"
 
 
 def _also(labels: Sequence[str], most: int = 4) -> str:
@@ -86,16 +91,16 @@ class Arrays:
         self.prefix = prefix
         self.every = cores
         self.names = Names()
-        self.seen: dict[tuple[str, bytes, int], _Stored] = {}
+        self.seen: dict[tuple[str, bytes, int, str], _Stored] = {}
 
-    def add(self, array: Array, wanted: str, reader: Reader, cores: Iterable[Core]) -> str:
-        """The name of an array, of `wanted` and the model's name if it is new."""
+    def add(self, array: Array, wanted: str, reader: Reader, cores: Iterable[Core], section: str = "") -> str:
+        """The name of an array, of `wanted` and the model's name if it is new; each section has its own."""
         data = np.ascontiguousarray(array.data)
-        key = (str(data.dtype), data.tobytes(), array.align)
+        key = (str(data.dtype), data.tobytes(), array.align, section)
         if key not in self.seen:
             # Two underscores: no module of the model `net` makes it a name of the model `net_large`.
             name = self.names.new(f"{self.prefix}__{wanted}")
-            self.seen[key] = _Stored(name, Array(data, array.align, array.packed), set(), [])
+            self.seen[key] = _Stored(name, Array(data, array.align, array.packed), section, set(), [])
         self.seen[key].cores.update(cores)
         self.seen[key].readers.append(reader)
         return self.seen[key].name
@@ -109,9 +114,19 @@ class Arrays:
     @property
     def total_bytes(self) -> int:
         """What one core's build holds; of several, the most."""
-        return max(sum(s.array.data.nbytes for s in self.seen.values() if core in s.cores) for core in self.every)
+        return self._most(list(self.seen.values()))
 
-    def header(self) -> str:
+    def _most(self, stored: Sequence[_Stored]) -> int:
+        return max(sum(s.array.data.nbytes for s in stored if core in s.cores) for core in self.every)
+
+    @property
+    def section_bytes(self) -> dict[str, int]:
+        """The same of each section that the user named."""
+        named = sorted({stored.section for stored in self.seen.values() if stored.section})
+        return {name: self._most([s for s in self.seen.values() if s.section == name]) for name in named}
+
+    def header(self, placing: str = "") -> str:
+        """`placing`: the macros of further sections."""
         guard = f"{self.prefix.upper()}_DATA_H"
         pieces = [Piece(f"extern {stored.declaration};", stored.cores) for stored in self.seen.values()]
         return f"""/* SPDX-License-Identifier: Apache-2.0
@@ -132,7 +147,7 @@ class Arrays:
 #ifndef CORTADO_ARENA
 #define CORTADO_ARENA
 #endif
-
+{placing}
 {_core_macros() if len(self.every) > 1 else ""}{guarded(pieces, self.every)}
 
 #endif /* {guard} */

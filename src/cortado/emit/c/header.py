@@ -7,6 +7,7 @@ import numpy as np
 
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
+from cortado.emit.c.arena import arena_facts, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import c_type, float_text
 from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
@@ -14,7 +15,6 @@ from cortado.emit.c.state import state_facts, state_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
-from cortado.plan.segments import ALIGNMENT
 
 _MEANING = """\
 /* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
@@ -58,8 +58,9 @@ def order(tensor: Tensor) -> str:
     return f"{model} in the model, here {named}: {list(tensor.shape)}"
 
 
-def header_text(planned: Planned, kernels: Kernels, more: str = "") -> str:
-    """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end."""
+def header_text(planned: Planned, kernels: Kernels, weights: str = "", more: str = "") -> str:
+    """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end. `weights`:
+    macros of the sections of constants."""
     upper = c_identifier(planned.program.name).upper()
     return f"""{banner(planned.program, "its sizes, its inputs and outputs, and how it is run")}
 #ifndef {upper}_H
@@ -73,8 +74,8 @@ def header_text(planned: Planned, kernels: Kernels, more: str = "") -> str:
 extern "C" {{
 #endif
 
-{_facts(planned, upper)}
-{state_functions(planned)}{_functions(planned.program)}{more}
+{_facts(planned, upper, weights)}
+{state_functions(planned)}{_functions(planned)}{more}
 #ifdef __cplusplus
 }}
 #endif
@@ -83,7 +84,7 @@ extern "C" {{
 """
 
 
-def _facts(planned: Planned, upper: str) -> str:
+def _facts(planned: Planned, upper: str, weights: str) -> str:
     """The macros: version, target, arena, and every input and output."""
     program = planned.program
     tensors = "\n\n".join(
@@ -96,17 +97,12 @@ def _facts(planned: Planned, upper: str) -> str:
 #define {upper}_VERSION_NUMBER {version_number(__version__)}
 #define {upper}_TARGET "{program.target.target_string}"
 
-#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
-#define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}
-#else
-#define {upper}_ARENA_BYTES {max(planned.plan.peak, 1)}
-#endif
-#define {upper}_ARENA_ALIGN {ALIGNMENT}
+{arena_facts(planned)}
 {stack_fact(program, None)}
-#define {upper}_INPUTS {len(program.inputs)}
+{weights}#define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
-{rows_facts(planned)}{state_facts(planned)}{_MEANING}
+{arena_structure(planned)}{rows_facts(planned)}{state_facts(planned)}{_MEANING}
 
 {tensors}
 """
@@ -124,20 +120,26 @@ def stack_fact(program: Program, stack_bytes: int | None) -> str:
     return f"{about}\n#define {upper}_STACK_BYTES {stack_bytes}"
 
 
-def _run_functions(program: Program) -> str:
+def _run_functions(planned: Planned) -> str:
+    program, arena = planned.program, arena_parameter(planned)
     name = c_identifier(program.name)
     aligned = f"aligned to {name.upper()}_ARENA_ALIGN bytes"
+    piece = "a piece of the arena" if planned.regions else "the arena"
+    run = comment(
+        "Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if "
+        f"{piece} is NULL or not {aligned}."
+    )
     before = comment(f"Where input i is written to, before {name}_run. NULL if there is no such input, or no arena.")
     return f"""{before}
-{pointer_type(program.inputs)}{name}_input(void *arena, int i);
+{pointer_type(program.inputs)}{name}_input({arena}, int i);
 
-/* Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if the arena is NULL or not
- * {aligned}. */
-int {name}_run(void *arena);
+{run}
+int {name}_run({arena});
 """
 
 
-def _functions(program: Program) -> str:
+def _functions(planned: Planned) -> str:
+    program, arena, read = planned.program, arena_parameter(planned), arena_parameter(planned, "const ")
     name = c_identifier(program.name)
     pushed = program.pushed is not None
     work = f"{name}_{'push' if pushed else 'run'}"
@@ -149,25 +151,25 @@ def _functions(program: Program) -> str:
     convert = (
         f"void {name}_quantize_row(void *arena, const float *values); /* to where {name}_row says */"
         if pushed
-        else f"void {name}_quantize_input(void *arena, int i, const float *values);"
+        else f"void {name}_quantize_input({arena}, int i, const float *values);"
     )
     of_bytes = comment(
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go."
     )
-    convert += f"\n{of_bytes}\n{head_of_bytes(name, pushed=pushed)};"
-    return f"""{rows_functions(program) if pushed else _run_functions(program)}
+    convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
+    return f"""{rows_functions(program) if pushed else _run_functions(planned)}
 {after}
-const {pointer_type(program.outputs)}{name}_output(const void *arena, int i);
+const {pointer_type(program.outputs)}{name}_output({read}, int i);
 
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
-void *{name}_default_arena(void);
+{default_arena_type(planned)}{name}_default_arena(void);
 
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
  * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
  * nothing. Linked only if used. */
 {convert}
-void {name}_dequantize_output(const void *arena, int i, float *values);
+void {name}_dequantize_output({read}, int i, float *values);
 
 {_scalars(name)}
 #ifdef CORTADO_PROFILE

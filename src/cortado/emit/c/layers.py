@@ -17,6 +17,8 @@ from cortado.plan.program import Step
 # What descriptors hold in 16 bits and a model's author chooses.
 _SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
 
+NO_SECTIONS: Mapping[str, str] = {}
+
 
 @dataclass(frozen=True)
 class StepInC:
@@ -64,8 +66,9 @@ class Functions:
 class Layers:
     """Collects the descriptors, constants, functions and kernel sources of a bundle, step by step."""
 
-    def __init__(self, prefix: str, cores: frozenset[Core]) -> None:
-        self.cores = cores
+    def __init__(self, prefix: str, cores: frozenset[Core], sections: Mapping[str, str] = NO_SECTIONS) -> None:
+        """`sections`: those of the constants of some steps, by the steps' names."""
+        self.cores, self.sections = cores, sections
         self.names = Names()
         self.arrays = Arrays(prefix, cores)
         self.calls = Functions(call_function)
@@ -144,7 +147,10 @@ class Layers:
         return float_text(value) if isinstance(value, float) else int_text(int(value))
 
     def _array(self, owner: _Owner, key: str, array: Array) -> str:
-        return self.arrays.add(array, f"{owner.name}_{key}", owner.reader(key), owner.cores)
+        return self.arrays.add(array, f"{owner.name}_{key}", owner.reader(key), owner.cores, self._section(owner))
+
+    def _section(self, owner: _Owner) -> str:
+        return self.sections.get(owner.step.name, "")
 
 
 def fits(value: int, bits: int, what: str) -> int:

@@ -1,15 +1,18 @@
 """README.md of a bundle, for the firmware engineer."""
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from cortado.base.names import c_identifier, plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
+from cortado.emit.c.arena import region_macro
 from cortado.emit.c.data import C_TYPES, c_type
 from cortado.emit.c.header import order, tensor_name
 from cortado.emit.c.rows import pushed_step
+from cortado.emit.c.state import state_place
 from cortado.emit.c.text import WIDTH, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Stream, Tensor
@@ -38,6 +41,7 @@ def _paragraph(text: str) -> str:
 class _Readme:
     planned: Planned
     constants: int  # bytes of them
+    sections: Mapping[str, int]  # of them, in sections of their own
 
     @property
     def program(self) -> Program:
@@ -57,13 +61,13 @@ class _Readme:
 | memory | bytes |
 |---|---|
 | arena (RAM), inputs and outputs included | {self.planned.plan.peak} |
-| constants (flash) | {self.constants} |
-{stack_row(None)}
+{self._regions()}| constants (flash) | {self.constants} |
+{self._sections()}{stack_row(None)}
 
 {self._example()}
 {self._building()}
 
-{self._running()}
+{self._placing()}{self._running()}
 
 ## Inputs and outputs
 
@@ -77,6 +81,34 @@ class _Readme:
 
 {self._license()}
 """
+
+    def _regions(self) -> str:
+        return "".join(f"| of it, in {one.name} | {one.bytes} |\n" for one in self.planned.regions)
+
+    def _sections(self) -> str:
+        return "".join(f"| of them, in section .cortado.{name} | {size} |\n" for name, size in self.sections.items())
+
+    def _placing(self) -> str:
+        """Of an arena in several memories, and of constants in several sections."""
+        texts = []
+        if self.planned.regions:
+            members = ", ".join(
+                f"`{one.name}` (`{region_macro(self.planned, one)}` bytes)" for one in self.planned.regions
+            )
+            texts.append(
+                f"The arena lies in several memories, the fastest first: {members}. A `{self.name}_arena_t` holds a "
+                f"pointer to a piece of each. `{self.name}_default_arena` has static ones, in the sections "
+                f"`.bss.cortado_NAME`, which a linker script places (`*(.bss.cortado_{self.planned.regions[0].name})` "
+                "before `*(.bss*)`); a macro `CORTADO_ARENA_NAME` takes the place of that attribute. They need not be "
+                "cleared."
+            )
+        if self.sections:
+            texts.append(
+                "The constants of some layers are in sections of their own, `.cortado.NAME`, which a linker script "
+                "places; a macro `CORTADO_WEIGHTS_NAME` takes the place of that attribute. They must be readable when "
+                f"`{self.name}_run` is called."
+            )
+        return "".join(f"{_paragraph(text)}\n\n" for text in texts)
 
     def _building(self) -> str:
         name, flags = self.name, _core_flags(self.program.target)
@@ -146,9 +178,9 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             return ""
         buffers = ", ".join(f"`{plain(one.name)}`" for one in self.program.state)
         text = _paragraph(
-            f"This network has state ({buffers}) in the first `{self.upper}_STATE_BYTES` bytes of the arena, which "
-            f"have to last from run to run. Call `{self.name}_reset(arena)` before the first `{self.name}_run`, and "
-            "wherever a new sequence begins."
+            f"This network has state ({buffers}) in the first `{self.upper}_STATE_BYTES` bytes of "
+            f"{state_place(self.planned)}, which have to last from run to run. Call `{self.name}_reset(arena)` before "
+            f"the first `{self.name}_run`, and wherever a new sequence begins."
         )
         return f"{text}\n\n"
 
@@ -184,16 +216,18 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             rest = [
                 f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
             ]
-        body = "\n".join(f"    {line}" for line in [*work, *rest])
+        static = f"static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));\n\n"
+        own: list[str] = []
+        if self.planned.regions:
+            static, own = "", [f"const {name}_arena_t *arena = {name}_default_arena();"]
+        body = "\n".join(f"    {line}" for line in [*own, *work, *rest])
         return f"""```c
 #include <stdint.h>
 #include <string.h>
 
 #include "{name}.h"
 
-static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));
-
-{head}({listed(parameters, indent=len(head) + 1)})
+{static}{head}({listed(parameters, indent=len(head) + 1)})
 {{
 {body}
 }}
@@ -247,6 +281,6 @@ static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_A
         return f"{text}\n\n{meaning}"
 
 
-def readme_text(planned: Planned, constants: int) -> str:
+def readme_text(planned: Planned, constants: int, sections: Mapping[str, int]) -> str:
     """README.md of a bundle: memory, an example that compiles, the order of the data."""
-    return _Readme(planned, constants).text()
+    return _Readme(planned, constants, sections).text()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cortado.base.names import c_identifier
+from cortado.emit.c.arena import arena_parameter
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import bad_arena, comment, listed
@@ -156,11 +157,12 @@ int {name}_push(void *arena)
 """
 
 
-def head_of_bytes(name: str, *, pushed: bool) -> str:
+def head_of_bytes(planned: Planned) -> str:
     """The function that takes bytes: of a row, or of an input."""
-    head = f"void {name}_quantize_{'row' if pushed else 'input'}_u8("
+    pushed = planned.program.pushed is not None
+    head = f"void {c_identifier(planned.program.name)}_quantize_{'row' if pushed else 'input'}_u8("
     values = ("const uint8_t *values", "int channels", "const float *gain", "const float *offset")
-    return head + listed(("void *arena", *(() if pushed else ("int i",)), *values), indent=len(head)) + ")"
+    return head + listed((arena_parameter(planned), *(() if pushed else ("int i",)), *values), indent=len(head)) + ")"
 
 
 def quantize_row_text(planned: Planned) -> str:
@@ -179,7 +181,7 @@ def quantize_row_text(planned: Planned) -> str:
     }}
 }}
 
-{head_of_bytes(name, pushed=True)}
+{head_of_bytes(planned)}
 {{
     int8_t *row = {name}_row(arena);
     if (row != NULL) {{

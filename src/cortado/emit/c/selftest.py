@@ -12,9 +12,10 @@ import numpy as np
 
 from cortado.base.arrays import ArrayType
 from cortado.base.names import c_identifier, c_string
+from cortado.emit.c.arena import arena_parameter, region_table, wrong_arena, wrong_function
 from cortado.emit.c.data import numbers_text
 from cortado.emit.c.header import banner
-from cortado.emit.c.text import bad_arena, comment, title
+from cortado.emit.c.text import comment, title
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Step, Tensor, Walk
 
@@ -22,8 +23,9 @@ SELFTEST_SOURCE = "cortado_selftest.c"
 _WRONG_OUTPUTS = "every layer is right, and the outputs of a run are not"
 
 
-def selftest_declaration(program: Program) -> str:
+def selftest_declaration(planned: Planned) -> str:
     """For MODEL.h."""
+    program = planned.program
     name = c_identifier(program.name)
     upper = name.upper()
     about = comment(
@@ -36,7 +38,7 @@ def selftest_declaration(program: Program) -> str:
     return f"""
 {about}
 #define {upper}_LAYERS {len(program.steps)}
-int {name}_selftest(void *arena);
+int {name}_selftest({arena_parameter(planned)});
 extern const char *const {name}_selftest_names[{upper}_LAYERS + 1];
 """
 
@@ -113,7 +115,7 @@ class _Selftest:
 
 #include "cortado_selftest.h"
 {'#include "cortado_stream.h"' + chr(10) if stream else ""}#include "{self.name}_data.h"
-
+{self._regions()}
 extern const cortado_network_t {self.name}__network;
 
 {self._arrays()}
@@ -127,7 +129,7 @@ const char *const {self.name}_selftest_names[{self.upper}_LAYERS + 1] = {{
 }};
 
 /* Every layer, watched. */
-static int first_wrong_layer(uint8_t *arena)
+static int first_wrong_layer({arena_parameter(self.planned) if self.planned.regions else "uint8_t *arena"})
 {{
     static {"cortado_stream_state_t" if stream else "cortado_state_t"} state[{longest}]; /* of the longest stage */
     static const int8_t *rows[{max(widest, 1)}]; /* of the widest step */
@@ -135,7 +137,7 @@ static int first_wrong_layer(uint8_t *arena)
     static cortado_watched_t watched[{longest}];
     static cortado_selftest_t test = {{.steps = steps, .watched = watched}};
     const cortado_network_t *network = &{self.name}__network;
-{self._given()}    for (uint32_t i = 0; i < network->stage_count; i++) {{
+{region_table(self.planned)}{self._given()}    for (uint32_t i = 0; i < network->stage_count; i++) {{
         cortado_selftest_watch(&test, network, i, expected);
 {self._run_stage()}
         const int wrong = cortado_selftest_differs(&test, &network->stages[i], expected);
@@ -147,9 +149,9 @@ static int first_wrong_layer(uint8_t *arena)
 }}
 
 {self._outputs_wrong()}
-int {self.name}_selftest(void *arena)
+int {self.name}_selftest({arena_parameter(self.planned)})
 {{
-    if ({bad_arena(self.upper)}) {{
+    if ({wrong_arena(self.planned)}) {{
         return -1;
     }}
     const int layer = first_wrong_layer(arena);
@@ -159,6 +161,19 @@ int {self.name}_selftest(void *arena)
 {self._run()}    return outputs_wrong(arena) ? {self.upper}_LAYERS + 1 : 0;
 }}
 """
+
+    def _regions(self) -> str:
+        """What MODEL.c has too, of an arena in several memories."""
+        if not self.planned.regions:
+            return ""
+        return f"""
+#ifdef CORTADO_ENABLE_RUNTIME_CHECKS
+#define AT(release, checked) checked
+#else
+#define AT(release, checked) release
+#endif
+
+{wrong_function(self.planned)}"""
 
     # ---- data -------------------------------------------------------------------------------------------------------
 
@@ -200,7 +215,10 @@ int {self.name}_selftest(void *arena)
         return self._fill("    ")
 
     def _run_stage(self) -> str:
-        whole = "        cortado_run_stage(&test.program, &test.stage, i, arena, state, rows);"
+        loop, arena = "cortado_run_stage", "arena"
+        if self.planned.regions:
+            loop, arena = "cortado_run_stage_regions", "regions"
+        whole = f"        {loop}(&test.program, &test.stage, i, {arena}, state, rows);"
         if self.program.pushed is None:
             return whole
         if self.program.stream is not None:
@@ -232,7 +250,8 @@ int {self.name}_selftest(void *arena)
             for i in range(len(self.program.outputs))
         ]
         joined = "\n        || ".join(tests)
-        return f"static int outputs_wrong(const void *arena)\n{{\n    return {joined};\n}}\n"
+        arena = arena_parameter(self.planned, "const ")
+        return f"static int outputs_wrong({arena})\n{{\n    return {joined};\n}}\n"
 
     def _run(self) -> str:
         """The same once more, as firmware does it."""

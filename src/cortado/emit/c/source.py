@@ -7,6 +7,7 @@ import numpy as np
 
 from cortado.base.names import c_identifier, c_string
 from cortado.base.target import Core, CortexM
+from cortado.emit.c.arena import arena_parameter, default_arena, place, region_table, wrong_arena, wrong_function
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
@@ -15,10 +16,9 @@ from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
 from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
-from cortado.emit.c.text import bad_arena, guarded, listed
+from cortado.emit.c.text import guarded, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Tensor
-from cortado.plan.segments import ALIGNMENT
 
 # What the float helpers need, linked only if they are.
 FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
@@ -136,18 +136,20 @@ static const cortado_program_t program = {{
             return "\n".join((rows_text(self.planned), self._results()))
         widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
+        regions = bool(self.planned.regions)
+        loop = "cortado_run_stage_regions" if regions else "cortado_run_stage"
         return f"""/* ---- the network ---- */
 
-{self.state.functions}{self._accessor("input", self.program.inputs, const="")}
-int {self.name}_run(void *arena)
+{wrong_function(self.planned)}{self.state.functions}{self._accessor("input", self.program.inputs, const="")}
+int {self.name}_run({arena_parameter(self.planned)})
 {{
     cortado_state_t state[{longest}]; /* of the longest stage */
     const int8_t *rows[{widest}]; /* of the widest step */
-    if ({bad_arena(self.upper)}) {{
+    if ({wrong_arena(self.planned)}) {{
         return 1;
     }}
-    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
-        cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
+{region_table(self.planned)}    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
+        {loop}(&program, &stages[i], i, {"regions" if regions else "(uint8_t *)arena"}, state, rows);
     }}
 {self.state.keep}#ifdef CORTADO_PROFILE
     {self.name}_profile({self.upper}_STEPS);
@@ -170,18 +172,12 @@ void *{self.name}_default_arena(void)
     return {SHARED_ARENA}();
 }}
 """
-        return f"""void *{self.name}_default_arena(void)
-{{
-    static union {{
-        uint8_t bytes[{self.upper}_ARENA_BYTES];
-        uint64_t align;
-    }} arena __attribute__((aligned({ALIGNMENT}))) CORTADO_ARENA;
-    return &arena;
-}}
-"""
+        return default_arena(self.planned)
 
     def _accessor(self, verb: str, tensors: Sequence[Tensor], const: str) -> str:
         """MODEL_input and MODEL_output: an offset table into the arena."""
+        if self.planned.regions:
+            return self._places(verb, tensors, const)
         head = "    static const uint32_t offsets[] = {"
         offsets = listed((at(self.planned, tensor.buffer) for tensor in tensors), indent=len(head))
         pointer = pointer_type(tensors)
@@ -195,16 +191,32 @@ void *{self.name}_default_arena(void)
 }}
 """
 
+    def _places(self, verb: str, tensors: Sequence[Tensor], const: str) -> str:
+        """The same in regions: a table of pointers."""
+        pointer = pointer_type(tensors)
+        places = ",\n        ".join(place(self.planned, tensor.buffer, "uint8_t") for tensor in tensors)
+        return f"""{const}{pointer}{self.name}_{verb}({arena_parameter(self.planned)}, int i)
+{{
+    if (wrong(arena) || (unsigned)i >= {self.upper}_{verb.upper()}S) {{
+        return NULL;
+    }}
+    uint8_t *const places[] = {{
+        {places},
+    }};
+    return ({const}{pointer})({const}void *)places[i];
+}}
+"""
+
     def _float_helpers(self) -> str:
+        read = arena_parameter(self.planned, "const ")
         return "\n".join(
             (
                 quantize_row_text(self.planned) if self.program.pushed is not None else self._quantize_input(),
                 self._float_helper(
-                    f"void {self.name}_dequantize_output(const void *arena, int i, float *values)",
+                    f"void {self.name}_dequantize_output({read}, int i, float *values)",
                     self.program.outputs,
-                    lambda place, size, q: (
-                        f"cortado_dequantize_s8_f32((const int8_t *)arena + {place}, values, {size}, {q});"
-                    ),
+                    "const int8_t",
+                    lambda at, size, q: f"cortado_dequantize_s8_f32({at}, values, {size}, {q});",
                 ),
             )
         )
@@ -214,15 +226,17 @@ void *{self.name}_default_arena(void)
         return "\n".join(
             (
                 self._float_helper(
-                    f"void {self.name}_quantize_input(void *arena, int i, const float *values)",
+                    f"void {self.name}_quantize_input({arena_parameter(self.planned)}, int i, const float *values)",
                     self.program.inputs,
-                    lambda place, size, q: f"cortado_quantize_f32_s8(values, (int8_t *)arena + {place}, {size}, {q});",
+                    "int8_t",
+                    lambda at, size, q: f"cortado_quantize_f32_s8(values, {at}, {size}, {q});",
                 ),
                 self._float_helper(
-                    head_of_bytes(self.name, pushed=False),
+                    head_of_bytes(self.planned),
                     self.program.inputs,
-                    lambda place, size, q: (
-                        f"cortado_quantize_u8_s8(values, (int8_t *)arena + {place}, {size},\n"
+                    "int8_t",
+                    lambda at, size, q: (
+                        f"cortado_quantize_u8_s8(values, {at}, {size},\n"
                         f"                               channels, gain, offset, {q});"
                     ),
                     unused=("channels", "gain", "offset"),
@@ -231,12 +245,18 @@ void *{self.name}_default_arena(void)
         )
 
     def _float_helper(
-        self, head: str, tensors: Sequence[Tensor], call: Callable[[str, int, str], str], unused: Sequence[str] = ()
+        self,
+        head: str,
+        tensors: Sequence[Tensor],
+        kind: str,
+        call: Callable[[str, int, str], str],
+        unused: Sequence[str] = (),
     ) -> str:
         """A function that does something to one int8 tensor, by its number; for any other it does nothing."""
+        good = "!wrong(arena)" if self.planned.regions else "arena != NULL"
         cases = [
-            f"    if (arena != NULL && i == {number}) {{\n"
-            f"        {call(at(self.planned, tensor.buffer), int(np.prod(tensor.shape)), qparams_text(qparams))}\n"
+            f"    if ({good} && i == {number}) {{\n"
+            f"        {call(place(self.planned, tensor.buffer, kind), _count(tensor), qparams_text(qparams))}\n"
             "    }"
             for number, (tensor, qparams) in enumerate((tensor, tensor.qparams) for tensor in tensors)
             if qparams is not None
@@ -244,6 +264,10 @@ void *{self.name}_default_arena(void)
         nothing = "\n".join(f"    (void){name};" for name in ("arena", "i", "values", *unused))
         body = "\n".join(cases) or nothing
         return f"{head}\n{{\n{body}\n}}\n"
+
+
+def _count(tensor: Tensor) -> int:
+    return int(np.prod(tensor.shape))
 
 
 def _isa_guard(program: Program) -> str:

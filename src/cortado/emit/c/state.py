@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cortado.base.names import c_identifier, identifier_part, plain
+from cortado.emit.c.arena import arena_parameter, local, place, wrong_arena
 from cortado.emit.c.data import Arrays, Reader
 from cortado.emit.c.tables import at
-from cortado.emit.c.text import LONGEST_TITLE, bad_arena, comment
+from cortado.emit.c.text import LONGEST_TITLE, comment
 from cortado.plan.planned import GUARD_BYTES, Planned, moved
 from cortado.plan.program import Kept
 
@@ -31,7 +32,7 @@ def state_in_c(planned: Planned, arrays: Arrays) -> StateInC:
     resets = [_reset(planned, kept, arrays) for kept in planned.program.state]
     moves = [_keep(planned, kept) for kept in moved(planned)]
     keep = f"""/* When all steps are done, and nobody reads the last values any more, the new ones take their place. */
-static void keep_state(uint8_t *base)
+static void keep_state({"uint8_t *base" if not planned.regions else arena_parameter(planned)})
 {{
 {_lines(moves)}
 }}
@@ -41,17 +42,16 @@ static void keep_state(uint8_t *base)
         include="\n#include <string.h>\n",
         functions=f"""/* ---- state: what lasts from run to run ---- */
 
-void {name}_reset(void *arena)
+void {name}_reset({arena_parameter(planned)})
 {{
-    uint8_t *base = (uint8_t *)arena;
-    if ({bad_arena(name.upper())}) {{
+{"" if planned.regions else "    uint8_t *base = (uint8_t *)arena;" + chr(10)}    if ({wrong_arena(planned)}) {{
         return;
     }}
 {_lines(resets)}
 }}
 
 {keep if moves else ""}""",
-        keep="    keep_state((uint8_t *)arena);\n" if moves else "",
+        keep=f"    keep_state({'arena' if planned.regions else '(uint8_t *)arena'});\n" if moves else "",
     )
 
 
@@ -61,22 +61,26 @@ def _lines(calls: Sequence[str]) -> str:
 
 def _reset(planned: Planned, kept: Kept, arrays: Arrays) -> str:
     data = kept.initial.data
-    place, what = f"base + {at(planned, kept.tensor.buffer)}", comment(plain(kept.name)[:LONGEST_TITLE])
+    to, what = _at(planned, kept.tensor.buffer), comment(plain(kept.name)[:LONGEST_TITLE])
     same = np.unique(np.frombuffer(data.tobytes(), dtype=np.uint8))
     if len(same) == 1:
-        return f"memset({place}, {int(same[0])}, {data.nbytes}u); {what}"
+        return f"memset({to}, {int(same[0])}, {data.nbytes}u); {what}"
     reader = Reader(step=kept.tensor.node, label=plain(kept.name), field="initial values", kernel=RESET)
     initial = replace(kept.initial, data=data.astype(np.int8)) if data.dtype == np.bool_ else kept.initial
     array = arrays.add(initial, f"{identifier_part(kept.name) or 'state'}_initial", reader, arrays.every)
-    return f"memcpy({place}, {array}, {data.nbytes}u); {what}"
+    return f"memcpy({to}, {array}, {data.nbytes}u); {what}"
 
 
 RESET = "the reset of state"
 
 
 def _keep(planned: Planned, kept: Kept) -> str:
-    place, source = at(planned, kept.tensor.buffer), at(planned, kept.source)
-    return f"memcpy(base + {place}, base + {source}, {kept.initial.data.nbytes}u);"
+    to, source = _at(planned, kept.tensor.buffer), _at(planned, kept.source)
+    return f"memcpy({to}, {source}, {kept.initial.data.nbytes}u);"
+
+
+def _at(planned: Planned, buffer: str) -> str:
+    return place(planned, buffer, "uint8_t") if planned.regions else f"base + {at(planned, buffer)}"
 
 
 def state_facts(planned: Planned) -> str:
@@ -85,8 +89,8 @@ def state_facts(planned: Planned) -> str:
         return ""
     upper = c_identifier(planned.program.name).upper()
     about = comment(
-        f"State: the first {upper}_STATE_BYTES bytes of the arena last from run to run; the rest may be used for "
-        f"anything between two runs. {_listed(planned)}"
+        f"State: the first {upper}_STATE_BYTES bytes of {state_place(planned)} last from run to run; the rest may be "
+        f"used for anything between two runs. {_listed(planned)}"
     )
     return f"""{about}
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -99,8 +103,14 @@ def state_facts(planned: Planned) -> str:
 
 
 def _top(planned: Planned, guard: int) -> int:
-    offsets = planned.checked.offsets if guard else planned.plan.offsets
-    return max(offsets[one.tensor.buffer] + guard + one.initial.data.nbytes for one in planned.program.state)
+    return max(local(planned, one.tensor.buffer, guard) + one.initial.data.nbytes for one in planned.program.state)
+
+
+def state_place(planned: Planned) -> str:
+    """Where state lies, in words: all of it in one region."""
+    if not planned.regions:
+        return "the arena"
+    return f"the arena's piece {planned.region_of(planned.program.state[0].tensor.buffer).name}"
 
 
 def _listed(planned: Planned) -> str:
@@ -109,7 +119,7 @@ def _listed(planned: Planned) -> str:
 
 
 def _described(planned: Planned, kept: Kept) -> str:
-    tensor, first = kept.tensor, planned.plan.offsets[kept.tensor.buffer]
+    tensor, first = kept.tensor, local(planned, kept.tensor.buffer)
     scale = (
         "" if tensor.qparams is None else f", scale {tensor.qparams.scale:.9g}, zero point {tensor.qparams.zero_point}"
     )
@@ -125,4 +135,4 @@ def state_functions(planned: Planned) -> str:
         f"Gives state its initial values: call it before the first {name}_run, and wherever a new sequence begins. "
         f"It does nothing if the arena is NULL or not aligned to {name.upper()}_ARENA_ALIGN bytes."
     )
-    return f"{about}\nvoid {name}_reset(void *arena);\n\n"
+    return f"{about}\nvoid {name}_reset({arena_parameter(planned)});\n\n"

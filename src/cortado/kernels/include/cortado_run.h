@@ -119,12 +119,24 @@ typedef struct {
 } cortado_state_t;
 
 #define cortado_run_stage CORTADO_VERSIONED(cortado_run_stage)
+#define cortado_run_stage_regions CORTADO_VERSIONED(cortado_run_stage_regions)
 #define cortado_reset_stage CORTADO_VERSIONED(cortado_reset_stage)
 #define cortado_push_row CORTADO_VERSIONED(cortado_push_row)
 
 /* Runs stage `number` in the arena. `state` holds one entry per step, `rows` a pointer per tap of the widest step. */
 void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
                        uint8_t *arena, cortado_state_t *state, const int8_t **rows);
+
+/* A piece of an arena that lies in several memories. Offsets count through all pieces: those below `end`, and not below
+ * that of the piece before, lie at `base` + offset. The `end` of the last is UINT32_MAX. */
+typedef struct {
+    uint32_t end;
+    uintptr_t base; /* that offset 0 would have */
+} cortado_region_t;
+
+/* The same in several memories (cortado_regions.c). */
+void cortado_run_stage_regions(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
+                               const cortado_region_t *regions, cortado_state_t *state, const int8_t **rows);
 
 /* A stage whose first step's rows are pushed, one after the other. `state` is kept from one row to the next; the next
  * row goes to slot state->out_slot of the first step's ring, before cortado_push_row makes what has become possible. */

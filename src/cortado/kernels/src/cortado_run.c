@@ -9,7 +9,7 @@
 
 /* A stage while it runs, and the call of a kernel that is made ready. */
 typedef struct {
-    uint8_t *arena;
+    arena_t arena;
     uint32_t image;
     uint32_t y, after;          /* the call's output row, and the one after those it makes */
     const int8_t **rows, **end; /* its input rows so far */
@@ -56,7 +56,7 @@ CORTADO_ONCE static void row_window(turn_t *turn, const cortado_port_t *port, ui
         moved -= ring;
     }
     *first = (uint16_t)moved;
-    const uint8_t *base = turn->arena + port->at.offset;
+    const uint8_t *base = PLACE(turn->arena, port->at.offset);
     if (port->producer < CORTADO_CONSTANT) {
         state->need = rows_needed(port, next);
     } else {
@@ -97,7 +97,7 @@ CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, corta
             row_window(turn, port, first, state);
         } else {
             const uint32_t slot = *first, next = slot + after - y;
-            *turn->end++ = (const int8_t *)(turn->arena + port->at.offset + slot * port->row_bytes);
+            *turn->end++ = (const int8_t *)(PLACE(turn->arena, port->at.offset) + slot * port->row_bytes);
             *first = (uint16_t)(next == port->ring ? 0u : next);
             state->need = (uint16_t)((int32_t)after + port->lead);
         }
@@ -105,14 +105,14 @@ CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, corta
         first++;
     } while (--ports > 0);
     const uint32_t count = turn->after - turn->y, slot = state->out_slot, next = slot + count;
-    uint8_t *out = turn->arena + step->out_offset + slot * step->out_row_bytes;
+    uint8_t *out = PLACE(turn->arena, step->out_offset) + slot * step->out_row_bytes;
     if (turn->image != 0) {
         out += turn->image * step->out_ring * step->out_row_bytes;
     }
     state->out_slot = (uint16_t)(next == step->out_ring ? 0u : next);
     PROFILED(turn->program, step);
-    step->call(step->layer, turn->rows, (int8_t *)out, step->n * (int32_t)count, turn->arena + step->scratch_offset,
-               (int32_t)turn->y);
+    step->call(step->layer, turn->rows, (int8_t *)out, step->n * (int32_t)count,
+               PLACE(turn->arena, step->scratch_offset), (int32_t)turn->y);
     TRACED(out, step->out_row_bytes * count);
     state->made = (uint16_t)turn->after;
     if (state->made == step->rows) {
@@ -148,7 +148,7 @@ static void reset(const cortado_step_t *step, const cortado_port_t *port, cortad
 
 /* Makes rows until none can be made. Always the last step that can run goes first. */
 static void advance(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number, uint32_t image,
-                    uint8_t *arena, cortado_state_t *state, const int8_t **rows)
+                    arena_t arena, cortado_state_t *state, const int8_t **rows)
 {
     turn_t turn = {arena, image, 0, 0, rows, rows, program};
     const cortado_step_t *step = program->steps + stage->first + stage->steps - 1;
@@ -173,7 +173,7 @@ static void advance(const cortado_program_t *program, const cortado_stage_t *sta
 }
 
 void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
-                       uint8_t *arena, cortado_state_t *state, const int8_t **rows)
+                       arena_t arena, cortado_state_t *state, const int8_t **rows)
 {
     const cortado_step_t *steps = program->steps + stage->first;
     PAINT(program, number, arena);
@@ -184,6 +184,7 @@ void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *
     }
 }
 
+#ifndef CORTADO_REGIONS /* rows that are pushed need an arena in one piece */
 void cortado_reset_stage(const cortado_program_t *program, const cortado_stage_t *stage, uint32_t number,
                          uint8_t *arena, cortado_state_t *state)
 {
@@ -214,3 +215,4 @@ void cortado_push_row(const cortado_program_t *program, const cortado_stage_t *s
     take_row(program, first, arena, state);
     advance(program, stage, number, 0, arena, state, rows);
 }
+#endif

@@ -7,6 +7,24 @@
 
 #include "cortado_run.h"
 
+/* Where the bytes of an offset lie. Of an arena in several regions, those of each are one behind the other. */
+#ifdef CORTADO_REGIONS
+typedef const cortado_region_t *arena_t;
+
+static inline uint8_t *row_place(const cortado_region_t *region, uint32_t offset)
+{
+    while (offset >= region->end) {
+        region++;
+    }
+    return (uint8_t *)(region->base + offset);
+}
+
+#define PLACE(arena, offset) row_place(arena, offset)
+#else
+typedef uint8_t *arena_t;
+#define PLACE(arena, offset) ((arena) + (offset))
+#endif
+
 #ifdef CORTADO_TRACE
 #define TRACED(out, bytes) cortado_traced(out, bytes)
 #else
@@ -37,29 +55,31 @@ static uint8_t guard_byte(uint32_t i)
 }
 
 /* Paints the guards of the buffers whose life begins with this stage. */
-static void paint(const cortado_program_t *program, uint32_t stage, uint8_t *arena)
+static void paint(const cortado_program_t *program, uint32_t stage, arena_t arena)
 {
     for (int32_t b = 0; b < program->guarded_count; b++) {
         const cortado_guarded_t *buffer = &program->guarded[b];
         if (buffer->first == stage) {
+            uint8_t *const first = PLACE(arena, buffer->offset), *const end = first + buffer->size;
             for (uint32_t i = 0; i < CORTADO_GUARD_BYTES; i++) {
-                arena[buffer->offset - 1u - i] = guard_byte(i);
-                arena[buffer->offset + buffer->size + i] = guard_byte(i);
+                *(first - 1 - i) = guard_byte(i);
+                end[i] = guard_byte(i);
             }
         }
     }
 }
 
-static void check(const cortado_program_t *program, const cortado_step_t *step, uint32_t stage, const uint8_t *arena)
+static void check(const cortado_program_t *program, const cortado_step_t *step, uint32_t stage, const arena_t arena)
 {
     for (int32_t b = 0; b < program->guarded_count; b++) {
         const cortado_guarded_t *buffer = &program->guarded[b];
         if (buffer->first <= stage && stage <= buffer->last) {
+            const uint8_t *const first = PLACE(arena, buffer->offset), *const end = first + buffer->size;
             for (uint32_t i = 0; i < CORTADO_GUARD_BYTES; i++) {
-                if (arena[buffer->offset - 1u - i] != guard_byte(i)) {
+                if (*(first - 1 - i) != guard_byte(i)) {
                     cortado_check_failed(step->name, "wrote before the start of buffer", buffer->name);
                 }
-                if (arena[buffer->offset + buffer->size + i] != guard_byte(i)) {
+                if (end[i] != guard_byte(i)) {
                     cortado_check_failed(step->name, "wrote past the end of buffer", buffer->name);
                 }
             }

@@ -1,0 +1,149 @@
+"""How a bundle's functions know their arena: as one pointer, or as a structure with a pointer for each memory."""
+
+from cortado.base.names import c_identifier
+from cortado.emit.c.tables import at
+from cortado.emit.c.text import bad_arena, comment
+from cortado.plan.planned import GUARD_BYTES, Planned, RegionPlan
+from cortado.plan.program import Program
+from cortado.plan.segments import ALIGNMENT
+
+
+def arena_parameter(planned: Planned, const: str = "") -> str:
+    """What the functions of MODEL.h take first; `const`: for those that only read the arena."""
+    return f"const {_type(planned.program)} *arena" if planned.regions else f"{const}void *arena"
+
+
+def _type(program: Program) -> str:
+    return f"{c_identifier(program.name)}_arena_t"
+
+
+def _upper(planned: Planned) -> str:
+    return c_identifier(planned.program.name).upper()
+
+
+def used_regions(planned: Planned) -> list[RegionPlan]:
+    """A region in which nothing lies may be NULL."""
+    return [region for region in planned.regions if region.bytes or region.checked_bytes]
+
+
+def region_macro(planned: Planned, region: RegionPlan) -> str:
+    return f"{_upper(planned)}_ARENA_{region.name.upper()}_BYTES"
+
+
+def wrong_arena(planned: Planned) -> str:
+    """The condition of an arena that no function can work in."""
+    return "wrong(arena)" if planned.regions else bad_arena(_upper(planned))
+
+
+def wrong_function(planned: Planned) -> str:
+    """What `wrong_arena` calls."""
+    if not planned.regions:
+        return ""
+    tests = [
+        f"arena->{one.name} == NULL || (uintptr_t)arena->{one.name} % {_upper(planned)}_ARENA_ALIGN != 0"
+        for one in used_regions(planned)
+    ]
+    condition = "\n        || ".join(["arena == NULL", *tests])
+    return f"""static int wrong({arena_parameter(planned)})
+{{
+    return {condition};
+}}
+
+"""
+
+
+def place(planned: Planned, buffer: str, kind: str) -> str:
+    """A buffer's first byte, as a pointer to `kind`; the arena is a good one."""
+    if not planned.regions:
+        return f"({kind} *)arena + {at(planned, buffer)}"
+    region = planned.region_of(buffer)
+    return f"({kind} *)arena->{region.name} + AT({local(planned, buffer)}u, {local(planned, buffer, GUARD_BYTES)}u)"
+
+
+def local(planned: Planned, buffer: str, guard: int = 0) -> int:
+    """A buffer's offset in its own region, or in an arena in one piece; with a guard, in the checks build."""
+    offsets = planned.checked.offsets if guard else planned.plan.offsets
+    start = 0
+    if planned.regions:
+        region = planned.region_of(buffer)
+        start = region.checked_start if guard else region.start
+    return offsets[buffer] + guard - start
+
+
+def region_table(planned: Planned) -> str:
+    """The pieces of the arena as the row loop reads them; nothing of an arena in one piece."""
+    if not planned.regions:
+        return ""
+    used = used_regions(planned)
+    rows = []
+    for number, one in enumerate(used):
+        last = number == len(used) - 1
+        end = "UINT32_MAX" if last else f"AT({one.start + one.bytes}u, {one.checked_start + one.checked_bytes}u)"
+        rows.append(f"        {{{end}, (uintptr_t)arena->{one.name} - AT({one.start}u, {one.checked_start}u)}},")
+    table = "\n".join(rows)
+    return f"""    const cortado_region_t regions[] = {{
+{table}
+    }};
+"""
+
+
+def arena_facts(planned: Planned) -> str:
+    """The macros of MODEL.h for sizes."""
+    upper, regions = _upper(planned), planned.regions
+    release = [f"#define {region_macro(planned, one)} {one.bytes}" for one in regions]
+    checked = [f"#define {region_macro(planned, one)} {one.checked_bytes}" for one in regions]
+    release.append(f"#define {upper}_ARENA_BYTES {max(planned.plan.peak, 1)}")
+    checked.append(f"#define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}")
+    text = "\n".join(["#ifdef CORTADO_ENABLE_RUNTIME_CHECKS", *checked, "#else", *release, "#endif"])
+    return f"{text}\n#define {upper}_ARENA_ALIGN {ALIGNMENT}"
+
+
+def arena_structure(planned: Planned) -> str:
+    """The type of an arena in regions."""
+    if not planned.regions:
+        return ""
+    members = "\n".join(f"    void *{one.name}; /* {region_macro(planned, one)} bytes */" for one in planned.regions)
+    about = comment(
+        f"The arena lies in several memories: a pointer to a piece of each, aligned to {_upper(planned)}_ARENA_ALIGN "
+        f"bytes; one of 0 bytes may be NULL. {_upper(planned)}_ARENA_BYTES is the sum."
+    )
+    return f"""{about}
+typedef struct {{
+{members}
+}} {_type(planned.program)};
+
+"""
+
+
+def default_arena_type(planned: Planned) -> str:
+    return f"const {_type(planned.program)} *" if planned.regions else "void *"
+
+
+def default_arena(planned: Planned) -> str:
+    """MODEL_default_arena."""
+    name = c_identifier(planned.program.name)
+    head = f"{default_arena_type(planned)}{name}_default_arena(void)\n{{\n"
+    if not planned.regions:
+        return f"{head}{_static('arena', f'{_upper(planned)}_ARENA_BYTES', 'CORTADO_ARENA')}    return &arena;\n}}\n"
+    used = used_regions(planned)
+    pieces = [_static(one.name, region_macro(planned, one), f"CORTADO_ARENA_{one.name.upper()}") for one in used]
+    members = ", ".join(f"&{one.name}" if one in used else "NULL" for one in planned.regions)
+    table = f"    static const {_type(planned.program)} arena = {{{members}}};\n"
+    return f"{head}{''.join(pieces)}{table}    return &arena;\n}}\n"
+
+
+def _static(name: str, size: str, attribute: str) -> str:
+    return f"""    static union {{
+        uint8_t bytes[{size}];
+        uint64_t align;
+    }} {name} __attribute__((aligned({ALIGNMENT}))) {attribute};
+"""
+
+
+def placing_macros(planned: Planned, sections: tuple[str, ...]) -> str:
+    """Where the pieces of the default arena and the weights of some layers are placed, for MODEL_data.h."""
+    names = [(f"CORTADO_ARENA_{one.name.upper()}", f".bss.cortado_{one.name}") for one in used_regions(planned)]
+    names += [(f"CORTADO_WEIGHTS_{section.upper()}", f".cortado.{section}") for section in sections]
+    return "".join(
+        f'#ifndef {macro}\n#define {macro} __attribute__((section("{section}")))\n#endif\n' for macro, section in names
+    )
