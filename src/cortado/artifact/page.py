@@ -89,6 +89,8 @@ def _memory_figures(report: Report) -> Iterator[tuple[str, str, str]]:
         least = f"no plan of these stages can need less than {memory.lower_bound_bytes:,}"
         proof = "no plan of these stages needs less" if memory.optimal else least
         yield "RAM: the arena", f"{memory.arena_bytes:,} bytes", f"inputs and outputs included; {proof}"
+        if memory.stack_bytes is not None:
+            yield "RAM: the stack", f"{memory.stack_bytes:,} bytes", "of one call, interrupts not counted"
     if report.state:
         names = ", ".join(one.name for one in report.state)
         yield "state", f"{sum(one.bytes for one in report.state):,} bytes", f"last from call to call: {names}"
