@@ -21,6 +21,7 @@ from cortado.ops.gru import GRU
 from cortado.ops.lstm import LSTM
 from cortado.ops.rnn import RNN
 from cortado.plan.lowered import reference_outputs
+from cortado.profile import profile
 from helpers import cases
 from helpers.paths import ROOT
 from helpers.single import decibels, tensors
@@ -158,6 +159,32 @@ def test_vector_instructions_equal_the_reference() -> None:
             assert np.array_equal(got, want.numpy()), case
 
     check()
+
+
+class Kinds(nn.Module):
+    """Each kind over a sequence, and a linear layer of their size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+        self.kinds = nn.ModuleList(kind(size, size, **FIRST) for kind in (nn.GRU, nn.LSTM, nn.RNN))
+
+    def forward(self, sequence: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+        return self.linear(step), *(kind(sequence)[0] for kind in self.kinds)
+
+
+@pytest.mark.qemu
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+def test_products_cost_little_more_than_a_linear_layers(tmp_path: Path) -> None:
+    """Instructions are counted exactly: at most 1.3 times as many for each product, on every kind of core."""
+    batches = batches_of([(1, 2, 64), (1, 64)], 2)
+    model = api.prepare(Kinds(64).eval(), batches[0], batches, name="kinds")
+    for target in ("cortex-m0plus", "cortex-m4", "cortex-m55"):
+        artifact = model.compile(from_target_string(target)).save(tmp_path / target)
+        done = profile(artifact, [artifact.example()])
+        assert done.bit_exact
+        linear, *kinds = (layer.spent.instructions / layer.report.macs for layer in done.layers)
+        assert [cost for cost in kinds if cost > 1.3 * linear] == [], (target, linear, kinds)
 
 
 @pytest.mark.host

@@ -26,12 +26,12 @@ from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role
 from cortado.ops import packing
-from cortado.ops._convolution import SUFFIX, check_sums, sum_bounds
+from cortado.ops._convolution import SUFFIX, sum_bounds
 from cortado.ops.conv2d import LINEAR_GROUP
 
 SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
 LARGEST = 2**15 - 1
-LARGEST_GATE = 2**30  # of either path before they are added
+LARGEST_SUM = 2**30  # of either path, shifted left: kernels double it, and add the two
 BIAS_BITS = 28  # of a bias in steps of its path: it shares 32 bits with the sum of the products
 LARGEST_START_SHIFT = 22  # 255 steps of an initial state, shifted left, fit 31 bits
 
@@ -188,12 +188,13 @@ def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, 
     fixed = [Fixed.of(float(factor)) for factor in steps / unit]
     shift = torch.tensor([factor.shift for factor in fixed], dtype=torch.int32)
     low, high = sum_bounds(weight, sums, 0)
-    check_sums(lowering.bound.node, low, high, shift)
-    most = float((torch.maximum(high, -low).to(torch.float64) * steps / unit).max())
-    if most >= LARGEST_GATE:
+    reach = torch.maximum(high, -low).to(torch.float64)
+    worst = int((reach * 2.0 ** shift.clamp(min=0)).argmax())
+    if float(reach[worst]) * 2.0 ** max(int(shift[worst]), 0) >= LARGEST_SUM:
         raise CortadoError(
-            f"{describe(lowering.bound.node)}: the sum in front of a gate may reach {most * float(unit.min()):g}, "
-            f"expected less than {LARGEST_GATE * float(unit.min()):g}; check the calibration data and the weights"
+            f"{describe(lowering.bound.node)}: the sum in front of a gate may reach "
+            f"{float(reach[worst] * steps[worst]):g}, which doesn't fit 32 bits; check the calibration data and the "
+            "weights"
         )
     end = "x" if name == "ih" else "h"
     multiplier = torch.tensor([factor.multiplier for factor in fixed], dtype=torch.int32)
@@ -236,7 +237,7 @@ def start_q(lowering: Lowering) -> list[QParams]:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 _SHARED = ("cortado_sigmoid.c", "cortado_scratch.c")
-_BY_LINEAR_LAYERS = ("products_s8__scalar_dsp.c", *LINEAR_GROUP)
+_BY_LINEAR_LAYERS = ("gates_s8__scalar_dsp.c", "gate_rows_s8__scalar.S", *LINEAR_GROUP)
 
 
 def _stream(path: Path, gates: int, core: Core) -> Array:
@@ -251,20 +252,21 @@ def _stream(path: Path, gates: int, core: Core) -> Array:
         return moved.reshape(blocks * gates * together, -1)
 
     weights, *tables = (ordered(data) for data in (path.weight, path.bias, path.multiplier, path.shift))
+    bias, multiplier, shift = (table[:, 0] for table in tables)
     if core is Core.MVE:
-        stream = packing.pack_recurrent_mve(weights, *tables)
+        stream = packing.pack_gates_mve(weights, bias, multiplier, shift)
     else:
-        stream = packing.pack_group_stream(weights, np.concatenate(tables, axis=1), core)
+        stream = packing.pack_gates(weights, bias, multiplier, shift, core)
     return Array(stream, packed=tuple(path.weight.shape))
 
 
 def _called(name: str, core: Core) -> tuple[str, tuple[Function, ...], tuple[str, ...]]:
-    """A layer's C function, the one it is given for its products, and their files."""
+    """A layer's C function, the one it is given for its gates, and their files."""
     if core is Core.MVE:  # whole steps with vector instructions
         return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
     ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
-    products = ("products_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
-    return f"cortado_{name}_s8", (Function(f"cortado_products_s8{ending}"),), (f"{name}_s8.c", *products)
+    gates = ("gates_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
+    return f"cortado_{name}_s8", (Function(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *gates)
 
 
 def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, **more: int) -> Kernel:
@@ -274,9 +276,9 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
     rows = 2 if more.get("gives_cells") else 1 if start else 0
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
-    function, products, sources = _called(name, core)
+    function, given, sources = _called(name, core)
     return Kernel(
-        call=CCall(function, (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, *products)),
+        call=CCall(function, (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, *given)),
         sources=(*sources, *_SHARED),
         struct="cortado_recurrent_t",
         fields={

@@ -167,7 +167,7 @@ def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     Products are padded with zeros to a multiple of 4, channels to what the kernel takes together.
     """
     together = 2 if core is Core.LONG else 1
-    words = np.stack([bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1)
+    words = _factor_words(bias, multiplier, shift, core)
     tables = _pad(words.reshape(groups, -1, 3), 1, together).reshape(-1, together, 3)
     flat = _pad(_pad(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, together)
     products = flat.reshape(-1, together, flat.shape[2]).transpose(0, 2, 1).reshape(len(tables), -1)
@@ -268,8 +268,8 @@ def group_channels(core: Core) -> int:
 
 
 def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) -> Int8:
-    """The stream of linear_group_s8__scalar_dsp.S or products_s8.c: [out_c, in_c] weights, a few channels at a time,
-    and behind them the row of `tables` of each."""
+    """The stream of linear_group_s8__scalar_dsp.S or gates_s8.c: [out_c, in_c] weights, a few channels at a time, and
+    behind them, from a multiple of 4 bytes on, the row of `tables` of each."""
     together = group_channels(core)
     flat = _pad(weights, 0, together)
     if core is Core.DSP:  # four products of each channel in turn
@@ -278,8 +278,13 @@ def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) ->
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
     tables = _pad(tables.astype(np.int64), 0, together)
     groups = len(tables) // together
-    parts = [flat.reshape(groups, -1), _bytes(tables).reshape(groups, -1)]
-    return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
+    return _joined(_pad(flat.reshape(groups, -1), 1, 4), _bytes(tables).reshape(groups, -1))
+
+
+def _factor_words(bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> NDArray[np.generic]:
+    """The words of cortado_asm.h of each channel."""
+    words = [bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)]
+    return np.stack(words, axis=1)
 
 
 def _by_blocks(weights: NDArray[np.generic], together: int, size: int) -> NDArray[np.generic]:
@@ -288,7 +293,14 @@ def _by_blocks(weights: NDArray[np.generic], together: int, size: int) -> NDArra
     return padded.reshape(-1, together, padded.shape[1] // size, size).transpose(0, 2, 1, 3)
 
 
-def pack_recurrent_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+def pack_gates(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
+    """The stream of gates `__scalar` and `__dsp`, or of the portable one."""
+    if core is Core.PORTABLE:
+        return pack_group_stream(weights, np.stack([bias, multiplier, shift], axis=1), core)
+    return pack_group_stream(weights, _factor_words(bias, multiplier, shift, core), core)
+
+
+def pack_gates_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
     """A stream of recurrent_units_s8__mve.h: [rows, in_c] weights, four rows each."""
     products = _by_blocks(weights, 4, 16)
     biases, *factors = (_bytes(table).reshape(len(products), -1) for table in (bias, multiplier, shift))
@@ -299,13 +311,7 @@ def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int3
     """The stream of linear `__scalar` and `__dsp`: right shifts only, less 1. On small cores the words of conv_tile,
     behind products that are a multiple of 4 bytes."""
     if core is Core.SMALL:
-        words = np.stack(
-            [bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1
-        )
-        together = group_channels(core)
-        products = _pad(_pad(weights, 0, together).reshape(-1, together * weights.shape[1]), 1, 4)
-        tables = _bytes(_pad(words, 0, together)).reshape(len(products), -1)
-        return np.ascontiguousarray(np.concatenate([products, tables], axis=1)).reshape(-1)
+        return pack_group_stream(weights, _factor_words(bias, multiplier, shift, core), core)
     return pack_group_stream(weights, np.stack([bias, multiplier, -1 - shift], axis=1), core)
 
 

@@ -272,20 +272,20 @@ typedef struct {
     const int8_t *weights_x, *weights_h; /* streams in the kernel's order */
 } cortado_recurrent_t;
 
-/* Adds n > 0 products of each row to its sum; returns the weights behind them. Each reads a stream of its own;
- * __scalar 3 rows on small cores, all others 4. */
-typedef const int8_t *(*cortado_products_t)(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+/* A few rows of one path: requant(bias + n > 0 products); returns the stream behind them. Each reads one of its own;
+ * __scalar 3 rows on small cores, all others 4. These two need |sum * 2^max(shift, 0)| < 2^30. */
+typedef const int8_t *(*cortado_gates_t)(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 
-const int8_t *cortado_products_s8(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
-const int8_t *cortado_products_s8__scalar(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
-const int8_t *cortado_products_s8__dsp(const int8_t *x, const int8_t *weights, int32_t n, int32_t *sums);
+const int8_t *cortado_gates_s8(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_s8__scalar(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_s8__dsp(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
-                     int8_t *out, void *scratch, cortado_products_t products);
+                     int8_t *out, void *scratch, cortado_gates_t gates);
 void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
-                    cortado_products_t products);
+                    cortado_gates_t gates);
 void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
-                    cortado_products_t products);
+                    cortado_gates_t gates);
 /* Streams of their own, four rows together. */
 void cortado_lstm_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
                           const int8_t *start_cells, int8_t *out, void *scratch);

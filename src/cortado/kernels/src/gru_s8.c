@@ -14,26 +14,28 @@ static int32_t next_state(int32_t reset, int32_t update, int32_t new_x, int32_t 
 }
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out, cortado_products_t products)
+                 int8_t *out, cortado_gates_t gates)
 {
+    const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
+    const int32_t together = L->together, offset = L->out_offset;
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
     (void)out;
-    for (int32_t j = 0; j < L->units; j += L->together) {
+    for (int32_t left = L->units; left > 0; left -= together) {
         int32_t gx[3][CORTADO_ROWS], gh[3][CORTADO_ROWS];
         for (int32_t g = 0; g < 3; g++) {
-            wx = cortado_path(L, x, wx, L->in_c, gx[g], products);
-            wh = cortado_path(L, before, wh, L->units, gh[g], products);
+            wx = gates(x, wx, L->in_c, gx[g]);
+            wh = gates(before, wh, L->units, gh[g]);
         }
-        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
-            const int32_t h = next_state(gx[0][i] + gh[0][i], gx[1][i] + gh[1][i], gx[2][i], gh[2][i], state[j + i]);
-            state[j + i] = (int16_t)h;
-            after[j + i] = cortado_hidden(L, h);
+        for (int32_t i = 0, count = cortado_min(together, left); i < count; i++, state++) {
+            const int32_t h = next_state(gx[0][i] + gh[0][i], gx[1][i] + gh[1][i], gx[2][i], gh[2][i], *state);
+            *state = (int16_t)h;
+            *after++ = cortado_hidden(factor, offset, h);
         }
     }
 }
 
 void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
-                    cortado_products_t products)
+                    cortado_gates_t gates)
 {
-    cortado_gru_sequences(L, in, start, out, scratch, step, products);
+    cortado_gru_sequences(L, in, start, out, scratch, step, gates);
 }

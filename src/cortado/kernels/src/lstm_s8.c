@@ -8,6 +8,8 @@
 
 enum { INPUT, FORGET, NEW, OUTPUT, GATES };
 
+static int32_t sum(int32_t x, int32_t h) { return cortado_sat16(x + h); }
+
 static int32_t next_cell(int32_t input, int32_t forget, int32_t new_value, int32_t cell, int32_t bits)
 {
     int32_t product = cortado_sigmoid(input) * cortado_tanh(new_value);
@@ -24,33 +26,33 @@ static int32_t narrowed(int32_t cell, int32_t bits)
 }
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *cells,
-                 int8_t *out, cortado_products_t products)
+                 int8_t *out, cortado_gates_t gates)
 {
+    const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
+    const int32_t together = L->together, offset = L->out_offset, bits = L->cell_bits;
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
-    for (int32_t j = 0; j < L->units; j += L->together) {
-        int32_t gate[GATES][CORTADO_ROWS], h[CORTADO_ROWS];
+    for (int32_t left = L->units; left > 0; left -= together) {
+        int32_t gx[GATES][CORTADO_ROWS], gh[GATES][CORTADO_ROWS];
         for (int32_t g = 0; g < GATES; g++) {
-            wx = cortado_path(L, x, wx, L->in_c, gate[g], products);
-            wh = cortado_path(L, before, wh, L->units, h, products);
-            for (int32_t i = 0; i < L->together; i++) {
-                gate[g][i] = cortado_sat16(gate[g][i] + h[i]);
-            }
+            wx = gates(x, wx, L->in_c, gx[g]);
+            wh = gates(before, wh, L->units, gh[g]);
         }
-        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
-            const int32_t c = next_cell(gate[INPUT][i], gate[FORGET][i], gate[NEW][i], cells[j + i], L->cell_bits);
-            cells[j + i] = (int16_t)c;
-            after[j + i] =
-                cortado_hidden(L, cortado_sigmoid(gate[OUTPUT][i]) * cortado_tanh(narrowed(c, L->cell_bits)));
+        for (int32_t i = 0, count = cortado_min(together, left); i < count; i++, cells++) {
+            const int32_t c = next_cell(sum(gx[INPUT][i], gh[INPUT][i]), sum(gx[FORGET][i], gh[FORGET][i]),
+                                        sum(gx[NEW][i], gh[NEW][i]), *cells, bits);
+            const int32_t o = cortado_sigmoid(sum(gx[OUTPUT][i], gh[OUTPUT][i]));
+            *cells = (int16_t)c;
+            *after++ = cortado_hidden(factor, offset, o * cortado_tanh(narrowed(c, bits)));
             if (L->gives_cells) {
                 const int32_t code = cortado_requant(c, L->given_multiplier, L->given_shift) + L->given_offset;
-                out[j + i] = (int8_t)cortado_clamp(code, -128, 127);
+                *out++ = cortado_sat8(code);
             }
         }
     }
 }
 
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
-                     int8_t *out, void *scratch, cortado_products_t products)
+                     int8_t *out, void *scratch, cortado_gates_t gates)
 {
-    cortado_lstm_sequences(L, in, start, start_cells, out, scratch, step, products);
+    cortado_lstm_sequences(L, in, start, start_cells, out, scratch, step, gates);
 }

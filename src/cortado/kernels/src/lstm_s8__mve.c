@@ -10,14 +10,14 @@
 #if defined(__ARM_FEATURE_MVE)
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out, cortado_products_t products)
+                 int8_t *out, cortado_gates_t gates)
 {
     cortado_units_mve_t T = cortado_units_mve(L, x, before, after, state);
     T.product_left = -L->cell_bits;
     T.cell_left = L->cell_bits - 3;
     T.out = L->gives_cells ? out : NULL;
     T.given = cortado_codes_mve(L->given_multiplier, L->given_shift, L->given_offset);
-    (void)products;
+    (void)gates;
     cortado_lstm_units_s8__mve(&T);
 }
 

@@ -7,25 +7,30 @@
 #include "cortado_recurrent.h"
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out, cortado_products_t products)
+                 int8_t *out, cortado_gates_t gates)
 {
+    const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
+    const int32_t together = L->together, relu = L->relu, offset = L->out_offset;
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
     (void)state;
     (void)out;
-    for (int32_t j = 0; j < L->units; j += L->together) {
-        int32_t gate[CORTADO_ROWS], h[CORTADO_ROWS];
-        wx = cortado_path(L, x, wx, L->in_c, gate, products);
-        wh = cortado_path(L, before, wh, L->units, h, products);
-        for (int32_t i = 0; i < L->together && j + i < L->units; i++) {
-            const int32_t sum = gate[i] + h[i];
-            after[j + i] = L->relu ? (int8_t)cortado_min(((cortado_max(sum, 0) + 128) >> 8) + L->out_offset, 127)
-                                   : cortado_hidden(L, cortado_tanh(cortado_sat16(sum)));
+    for (int32_t left = L->units; left > 0; left -= together) {
+        int32_t paths[2 * CORTADO_ROWS], *sums = paths;
+        wx = gates(x, wx, L->in_c, paths);
+        wh = gates(before, wh, L->units, paths + CORTADO_ROWS);
+        for (int32_t count = cortado_min(together, left); count > 0; count--, sums++) {
+            const int32_t sum = sums[0] + sums[CORTADO_ROWS];
+            if (relu) {
+                *after++ = cortado_sat8(((cortado_max(sum, 0) + 128) >> 8) + offset);
+            } else {
+                *after++ = cortado_hidden(factor, offset, cortado_tanh(cortado_sat16(sum)));
+            }
         }
     }
 }
 
 void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
-                    cortado_products_t products)
+                    cortado_gates_t gates)
 {
-    cortado_rnn_sequences(L, in, start, out, scratch, step, products);
+    cortado_rnn_sequences(L, in, start, out, scratch, step, gates);
 }
