@@ -31,7 +31,7 @@ FEWEST_FRACTION_BITS = 8
 def log2(total: Tensor) -> Tensor:
     """Base-2 logarithm, 20 fractional bits truncated, of a number of 19 fractional bits that is at least 1."""
     headroom = softmax.leading_zeros(total)
-    mantissa = total << headroom  # [1, 2) with 31 fractional bits
+    mantissa = (total << headroom.clamp(min=0)) >> -headroom.clamp(max=0)  # [1, 2) with 31 fractional bits
     result = 31 - headroom - UNIT_BITS
     # A square needs 64 unsigned bits: numpy has them.
     square = mantissa.numpy().astype(np.uint64)
@@ -128,7 +128,7 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        given = softmax.draw_input(draw)
+        given = softmax.draw_input(draw, 1024, 2500)
         length = given["input"].shape[-1]
         in_scale = given["input_multiplier"] * 2.0 ** (given["input_shift"] - 31 - 26)
         ratio = draw(st.floats(0.25, 40.0))
@@ -151,10 +151,7 @@ LOG_SOFTMAX = Operator(
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     places=frozenset({Place.C}),
-    constraints=(
-        f"at most {softmax.LARGEST_ROW} values; C bundle only: no kernel of the runtime keeps the logarithms of small "
-        "probabilities apart"
-    ),
+    constraints="C bundle only: no kernel of the runtime keeps the logarithms of small probabilities apart",
     samples=samples,
 )
 

@@ -1,8 +1,8 @@
 """out = exp(x - max) / sum(exp(x - max)) over the last dimension, as codes of scale 1/256 and zero point -128.
 
-Fixed point throughout: exponentials are Q31 with 5 integer bits for their argument, their sum carries 12 integer bits,
-the reciprocal is three Newton steps. `input_multiplier` and `input_shift` encode scale * 2^26; a difference to the
-largest value below `diff_min` counts as exp = 0.
+Fixed point throughout: exponentials are Q31 with 5 integer bits for their argument, their sum carries 12 integer bits
+(where more were needed every output is 0), the reciprocal is three Newton steps. `input_multiplier` and `input_shift`
+encode scale * 2^26; a difference to the largest value below `diff_min` counts as exp = 0.
 """
 
 import math
@@ -18,14 +18,15 @@ from cortado.base.numerics import INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor,
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
 from cortado.ops.activation import UNIT_INTERVAL
 
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
 SUM_BITS = 12
 BEYOND = 256  # no two codes are this far apart
-LARGEST_ROW = 1023  # the sum then stays below 2^29, and no shift of a kernel reaches 32
+LARGEST_SUM = 2**28  # from here on every output is the code of 0: half a step of 1/256 is 1/512 of the largest
+LARGEST_PTE_ROW = 1023  # of ExecuTorch's kernel: the sum stays below 2^29, and no shift goes beyond 32
 
 # exp(-2^k) as Q31 for k = -2 .. 4: one factor for each higher bit of the argument.
 _FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
@@ -120,8 +121,8 @@ def reference(
     masked: Tensor | None = None,
 ) -> Tensor:
     below, values, total = sum_of_exponentials(input, input_multiplier, input_shift, diff_min, masked)
-    headroom = leading_zeros(total)
-    scale = _reciprocal((total << headroom) - 2**31)
+    headroom = leading_zeros(total.clamp(max=LARGEST_SUM))
+    scale = _reciprocal((total.clamp(max=LARGEST_SUM) << headroom) - 2**31)
     codes = divide_by_power_of_two(_mul_high(scale, values), SUM_BITS - headroom + 23) + output_zero_point
     return clamp_int8(torch.where(below <= -diff_min, codes, output_zero_point)).contiguous()
 
@@ -130,13 +131,7 @@ def reference(
 
 
 def match_over(bound: Bound, quantization: Quantization) -> Quantization | Reject:
-    sizes = shape(bound["self"])
-    if not sizes:
-        return Reject("softmax of a single number")
-    length = sizes[bound["dim"]]
-    if length > LARGEST_ROW:
-        return Reject(f"softmax over {length} values; the sum of exponentials has room for {LARGEST_ROW}")
-    return quantization
+    return quantization if shape(bound["self"]) else Reject("softmax of a single number")
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -169,6 +164,8 @@ def over_last(lowering: Lowering, operator: Operator, **arguments: Any) -> Node:
 
 def lower(lowering: Lowering) -> Node:
     qparams = lowering.q("self")
+    if shape(lowering.node("self"))[lowering.bound["dim"]] > LARGEST_PTE_ROW:
+        return over_last(lowering, LONG_SOFTMAX, **input_factor(qparams.scale))
     return over_last(
         lowering,
         SOFTMAX,
@@ -204,13 +201,13 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
-def draw_input(draw: Any) -> dict[str, Any]:
-    """An input of any rank and a scale, as multiplier, shift and diff_min."""
+def draw_input(draw: Any, *long: int) -> dict[str, Any]:
+    """An input of any rank and a scale, as multiplier, shift and diff_min; rows may also be as `long`."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
-    lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 511, LARGEST_ROW]))
+    lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 511, LARGEST_PTE_ROW, *long]))
     sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
     return {"input": sampling.codes(draw(sampling.SEEDS), sizes), **input_factor(2.0 ** draw(st.floats(-12, 5.5)))}
 
@@ -232,6 +229,12 @@ def samples() -> Any:
     return draw_case()
 
 
+def long_samples() -> Any:
+    from hypothesis import strategies as st
+
+    return st.composite(lambda draw: draw_input(draw, 1024, 2500))()
+
+
 SOFTMAX = Operator(
     name="cortex_m::softmax",
     summary="softmax over the last dimension",
@@ -243,8 +246,26 @@ SOFTMAX = Operator(
     shape=lambda call: call.shape("input"),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    constraints=f"at most {LARGEST_ROW} values; another dimension than the last is transposed there",
+    constraints=f"at most {LARGEST_PTE_ROW} values; another dimension than the last is transposed there",
     samples=samples,
+)
+
+LONG_SOFTMAX = Operator(
+    name="cortado::long_softmax",
+    summary=f"softmax over more than {LARGEST_PTE_ROW} values",
+    arguments="Tensor input, int input_multiplier, int input_shift, int diff_min",
+    reference=lambda **arguments: reference(
+        dim=-1, input_zero_point=0, output_zero_point=UNIT_INTERVAL.zero_point, **arguments
+    ),
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    places=frozenset({Place.C}),
+    constraints=(
+        f"C bundle only: the runtime's sum of exponentials has room for {LARGEST_PTE_ROW} values; of a scale of 1/256 "
+        "nothing is left where no value stands out of 512"
+    ),
+    samples=long_samples,
 )
 
 SOFTMAX_PATTERN = Pattern(aten=(aten.softmax.int, aten._softmax.default), match=match, lower=lower)

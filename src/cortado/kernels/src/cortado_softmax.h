@@ -10,6 +10,11 @@
 /* The sum of exponentials carries 12 integer bits. */
 #define CORTADO_SOFTMAX_SUM_BITS 12
 
+/* Sums end here, where every output is -128, the code of 0: half a step of 1/256 is 1/512. What is added at a time fits
+ * 32 bits beside it. */
+#define CORTADO_SOFTMAX_LARGEST_SUM (1 << 28)
+#define CORTADO_SOFTMAX_SUMMED 1023
+
 static inline int32_t cortado_leading_zeros(uint32_t v)
 {
     int32_t n = 0;

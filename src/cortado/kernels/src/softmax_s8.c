@@ -45,7 +45,8 @@ void cortado_softmax_s8(const cortado_softmax_t *L, const int8_t *in, int8_t *ou
         }
         for (int32_t i = 0; i < n; i++) {
             if (in[i] - largest >= L->diff_min) {
-                sum += cortado_divide_pow2(exp_difference(L, in[i] - largest), CORTADO_SOFTMAX_SUM_BITS);
+                const int32_t one = cortado_divide_pow2(exp_difference(L, in[i] - largest), CORTADO_SOFTMAX_SUM_BITS);
+                sum = cortado_min(sum + one, CORTADO_SOFTMAX_LARGEST_SUM);
             }
         }
         const int32_t scale = cortado_softmax_scale(sum, &shift);
