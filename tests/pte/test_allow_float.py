@@ -16,8 +16,9 @@ from cortado.api import Compiled, Model, Options, prepare
 from cortado.artifact.checked import Checked
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import FLOAT_TOLERANCE, Artifact
-from cortado.base.errors import CortadoError, Reject
+from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, Reject
 from cortado.base.target import from_target_string
+from cortado.cli.compile import float_would_help
 from cortado.cli.entry import main
 from cortado.ir.portable import float_call, kernels, run_float
 from cortado.plan.lowered import reference_outputs
@@ -246,12 +247,21 @@ def test_what_executorch_cannot_do_is_an_error_with_and_without_the_flag() -> No
 
 
 def test_a_recurrent_layer_is_in_c_alone() -> None:
+    """And nobody is told that --allow-float would help."""
     model = quantized(Recurrent)
-    assert "cortado::gru exists in the C bundle only" in model.compile(TARGET).report.pte_missing[0]
+    report = model.compile(TARGET).report
+    assert "cortado::gru exists in the C bundle only" in report.pte_missing[0]
+    assert NO_FLOAT_KERNEL in report.pte_missing[0]
+    assert not float_would_help(report)
     allowed = model.compile(TARGET, ALLOWED)
     assert allowed.pte is None
     assert allowed.bundle is not None
     assert "gru" in allowed.report.pte_missing[0]
+    assert not float_would_help(allowed.report)
+
+
+def test_who_lacks_a_pte_is_told_what_would_write_it() -> None:
+    assert float_would_help(quantized(LogSoftmax).compile(TARGET).report)
 
 
 def test_a_result_of_unknown_shape_is_an_error_before_anything_is_quantized() -> None:

@@ -21,6 +21,10 @@ class TellsWhatIsMissing(MissingTool):
     """The same of a command that has printed what is there and what is not."""
 
 
+# Ends the reason why there is no .pte where --allow-float would not make one either.
+NO_FLOAT_KERNEL = "ExecuTorch has no kernel for it in float either"
+
+
 class NotInteger(CortadoError):
     """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
 

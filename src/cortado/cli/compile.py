@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
-from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
 from cortado.cli.options import options_of
 from cortado.cli.several import several_text, write_index
 from cortado.cli.tables import Progress
@@ -264,6 +264,12 @@ def _time(folder: Path, report: "Report", progress: Progress) -> str | None:
     return "; ".join(cycles_text(time_of(work, artifact.info.target, None, clock_of(artifact, None)))[::-1])
 
 
+def float_would_help(report: "Report") -> bool:
+    """Whether --allow-float writes the .pte that is missing."""
+    wanted = report.options.artifacts is Artifacts.BOTH and not report.options.allow_float
+    return wanted and not any(NO_FLOAT_KERNEL in reason for reason in report.pte_missing)
+
+
 def _summary(folder: Path, report: "Report", time: str | None) -> str:
     rows = _bundle_rows(report)
     if time is not None:
@@ -280,7 +286,7 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
 def _facts(report: "Report") -> list[tuple[str, str]]:
     """What is no figure and has to be said."""
     rows = [("no .pte", reason) for reason in report.pte_missing]
-    if report.pte_missing and report.options.artifacts is Artifacts.BOTH and not report.options.allow_float:
+    if report.pte_missing and float_would_help(report):
         rows.append(("", "--allow-float writes the .pte with ExecuTorch's float kernels for this"))
     rows += [("in float", _float_text(item)) for item in report.float_operators]
     if report.calibration is not None and report.calibration.data == "random":

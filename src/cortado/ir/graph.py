@@ -28,6 +28,7 @@ from cortado.ir.facts import (
     DEBUG_HANDLE,
     FROM_NODE,
     MODULE_STACK,
+    NOT_ATEN,
     STACK_TRACE,
     TORCH_FN,
     TRAINED,
@@ -136,7 +137,7 @@ def describe(node: Node) -> str:
     return name + (f" in module '{module}'" if module else "") + (f" at {line}" if line else "")
 
 
-_ORIGIN: tuple[Fact[Any], ...] = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE, TWIN, TRAINED)
+_ORIGIN: tuple[Fact[Any], ...] = (MODULE_STACK, STACK_TRACE, TORCH_FN, FROM_NODE, DEBUG_HANDLE, TWIN, TRAINED, NOT_ATEN)
 
 
 def copy_origin(source: Node, target: Node) -> None:

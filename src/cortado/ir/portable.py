@@ -17,7 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from cortado.base.errors import CortadoError, Reject
+from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, Reject
 from cortado.ir.facts import VALUE, Fact
 from cortado.ir.graph import module_path, source_line
 from cortado.ir.op import patterns_of
@@ -58,10 +58,15 @@ def operands(arguments: Mapping[str, Any]) -> list[Node]:
     return [leaf for leaf in pytree.tree_leaves(dict(arguments)) if isinstance(leaf, Node)]
 
 
+def is_aten(target: Any) -> bool:
+    """Whether a call is one that ExecuTorch may know: nothing of Cortado's own."""
+    return isinstance(target, OpOverload) and target.namespace == NAMESPACE
+
+
 def float_call(target: Any, arguments: Mapping[str, Any], reason: str) -> FloatCall | Reject:
     """A call in ExecuTorch's own words, or why there is none."""
-    if not isinstance(target, OpOverload) or target.namespace != NAMESPACE:
-        return Reject(f"{reason}, and it is no operator of ATen that ExecuTorch could run in float")
+    if not is_aten(target):
+        return Reject(f"{reason}, and {NO_FLOAT_KERNEL}")
     strange = [type(leaf).__name__ for leaf in pytree.tree_leaves(dict(arguments)) if not isinstance(leaf, _PLAIN)]
     if strange:
         return Reject(f"{reason}, and in float its argument of type {strange[0]} can't be kept")

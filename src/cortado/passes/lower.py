@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
-from cortado.ir.facts import CLAMP, QPARAMS, TWIN, VALUE, dtype, qparams
+from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import (
     Bound,
     add_constant,
@@ -27,7 +27,7 @@ from cortado.ir.graph import (
     user_inputs,
 )
 from cortado.ir.op import Match, Operator, find, operator_of, overload, shaped_call
-from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float
+from cortado.ir.portable import FLOAT, arguments_of, float_call, is_aten, is_float
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
@@ -81,6 +81,8 @@ class Lower(ContextPass):
         if missing:
             return f"{missing} was not quantized"
         twin, before = _twin(node), node.prev
+        if not is_aten(node.target):
+            NOT_ATEN.note(node, True)
         TWIN.forget(node)  # of the calls it becomes, only those that hold its values inherit it
         with node.graph.inserting_before(node):
             new = match.pattern.lower(lowering)

@@ -10,13 +10,13 @@ from typing import Any
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from cortado.base.errors import CortadoError
+from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.pte.edge import edge_manager, state_inputs, to_edge
 from cortado.emit.pte.planning import planning_pass
 from cortado.emit.pte.tools import make_etrecord
 from cortado.emit.pte.values import calls_of, check_calls, serialize, share_values
-from cortado.ir.facts import qparams
+from cortado.ir.facts import NOT_ATEN, qparams
 from cortado.ir.graph import describe, outputs, user_inputs
 from cortado.ir.op import operator_of
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
@@ -124,5 +124,6 @@ def c_only(program: ExportedProgram) -> list[str]:
     for node in program.graph_module.graph.nodes:
         operator = operator_of(node.target) if node.op == "call_function" else None
         if operator is not None and operator.c_only is not None:
-            refused.append(f"{describe(node)}: {operator.c_only}")
+            ending = f", and {NO_FLOAT_KERNEL}" if NOT_ATEN.known(node) else ""
+            refused.append(f"{describe(node)}: {operator.c_only}{ending}")
     return refused
