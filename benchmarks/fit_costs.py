@@ -23,21 +23,44 @@ from cortado.plan.kernel_costs import TABLE, evaluate, quantities
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Line = dict[str, Any]
-MOST_TERMS = 12
+MOST_TERMS = 14
 ENOUGH = 0.002  # mean relative error at which no term is added
-BETTER = 0.98  # of the error before, for a term to stay
+BETTER = 0.985  # of the error before, for a term to stay
 CANDIDATES = 4000
+# Cores that have the same kernels as another, whose table is theirs with a factor for each kernel.
+LIKE = {
+    **dict.fromkeys(("cortex-m0", "cortex-m23"), "cortex-m0plus"),
+    **dict.fromkeys(("cortex-m7", "cortex-m33", "cortex-m35p"), "cortex-m4"),
+    **dict.fromkeys(("cortex-m52", "cortex-m85"), "cortex-m55"),
+}
+LEAN = "+lean"
+FEW = 10  # samples that don't tell many terms apart
 
 # Totals of a job: terms of their own.
-TOTALS = ("calls", "outputs", "read_bytes", "macs", "outside", "cut", "uncut")
-COPIES = ("runs", "ragged_runs", "ragged", "blocks", "words", "single_runs", "singles", "turns")
+TOTALS = ("calls", "outputs", "read_bytes", "macs", "outside", "cut", "uncut", "unhalved")
+LAID_OUT = tuple(f"{kind}_{what}" for kind in ("whole", "part") for what in ("pieces", "words", "bytes"))
+COPIES = (*LAID_OUT, "runs", "ragged_runs", "ragged", "blocks", "words", "single_runs", "singles", "turns")
 # Totals that what a call has multiplies.
 TILES = ("tiles/2", "tiles/4", "rest/2", "rest/4")
-WHOLE = ("calls", "spans", "inside", "border", "outside_pixels", *TILES)
-# What convolutions and pools have loops over, and pairs of these, one within the other.
-UNDER = ("kernel_h", "taps", "window/4", "window/16", "window_row/4", "window_row/16", "depth", "depth/4", "depth/16")
-ACROSS = ("group_c", "group_c/2", "group_c/4", "group_c/8", "group_c/16", "group_c~4")
-WITHIN = ("taps", "window/4", "window/16", "depth~4", "strided", "kernel_h")
+WHOLE = ("calls", "spans", "inside", "border", "outside_pixels", "run_rows", "tap_runs", *TILES)
+# What convolutions and pools have loops over, by what they are done for. All of it is done for each group of channels.
+CHANNELS = "group_c group_c/2 group_c/4 group_c/16 group_c%4"
+PRODUCTS = "window/4 window/16 odd4 odd16/16"
+OF_TILES = (
+    f"kernel_h taps window/4 {CHANNELS} "
+    + " ".join(f"{c}*{p}" for c in CHANNELS.split() for p in PRODUCTS.split())
+    + " group_c*taps group_c/2*taps group_c/4*taps group_c/16*taps group_c*kernel_h group_c/4*kernel_h"
+)
+LOOPS: Mapping[str, str] = {
+    **dict.fromkeys(TILES, OF_TILES),
+    "spans": f"{OF_TILES} strided strided*group_c/2 strided*group_c/4",
+    "calls": "kernel_h taps group_c/4 strided strided*group_c/2",
+    "inside": "kernel_h taps group_c/4 group_c/4*taps group_c/16*taps",
+    "border": "kernel_h taps group_c/4 group_c/4*taps group_c/16*taps",
+    "outside_pixels": "group_c/4 group_c/16",
+    "run_rows": "window_row/4 window_row/16",
+    "tap_runs": "depth/4 depth/16",
+}
 # Numbers of other descriptors that make no loop longer: scales, bounds, tables.
 IDLE = re.compile(
     r"offset|act_|multiplier|shift|zero|bias|weights|phase|scale|table|exponent|low|high|min|max|stride|/2|/8"
@@ -84,14 +107,15 @@ def candidate_terms(found: Sequence[Mapping[str, float]]) -> list[str]:
     """Products of a total with what a call has."""
     names = {name for one in found for name, value in one.items() if value}
     totals = [name for name in (*TOTALS, *COPIES) if name in names]
-    inner = _of_windows(names) if "window" in names else _of_others(found, names)
+    inner = _of_others(found, names)
     return [*totals, *(total + text for total in WHOLE if total in names for text in inner)][:CANDIDATES]
 
 
-def _of_windows(names: set[str]) -> list[str]:
-    loops = [*UNDER, *ACROSS, *(f"{outer}*{inside}" for outer in ACROSS for inside in WITHIN)]
-    known = ["", *(f"*{text}" for text in loops if set(text.split("*")) <= names)]
-    return [*known, *(f"{text}*groups" for text in known)]
+def window_terms(found: Sequence[Mapping[str, float]]) -> list[str]:
+    names = {name for one in found for name, value in one.items() if value}
+    terms = [f"{total}*groups" for total in LOOPS]
+    terms += [f"{total}*{text}*groups" for total, texts in LOOPS.items() for text in texts.split()]
+    return [term for term in (*TOTALS, *LAID_OUT, *terms) if set(term.split("*")) <= names]
 
 
 def _of_others(found: Sequence[Mapping[str, float]], names: set[str]) -> list[str]:
@@ -119,6 +143,15 @@ def _distinct(matrix: Array, terms: Sequence[str]) -> tuple[Array, list[str]]:
             seen.setdefault((values / norm).round(9).tobytes(), column)
     kept = sorted(seen.values())
     return matrix[:, kept], [terms[at] for at in kept]
+
+
+def fit_all(found: Sequence[Mapping[str, float]], cycles: Sequence[float], terms: Sequence[str]) -> Fit:
+    """All terms at once: they are few, and none of them can be negative."""
+    scale = np.array(cycles)
+    table, terms = _distinct(_columns(found, terms) / scale[:, None], terms)
+    solved = nonnegative(table, np.ones(len(scale)))
+    kept = {term: float(number) for term, number in zip(terms, solved, strict=True) if number > 0}
+    return Fit(kept, float(np.sqrt(np.mean((table @ solved - 1) ** 2))), len(scale))
 
 
 # ---- one kernel ----------------------------------------------------------------------------------------------------
@@ -173,20 +206,66 @@ def jobs_by_kernel(lines: Iterable[Line]) -> dict[str, list[tuple[dict[str, floa
     return found
 
 
+def fit_kernel(found: Sequence[Mapping[str, float]], cycles: Sequence[float]) -> Fit:
+    """Few samples tell little apart: then only totals count, which are right for sizes that were not seen, too."""
+    if len(found) <= FEW:
+        return fit_all(found, cycles, [*TOTALS, *COPIES, "spans", "calls*steps", "calls*steps*units"])
+    if "window" in found[0]:
+        return fit_all(found, cycles, window_terms(found))
+    return fit(found, cycles, candidate_terms(found))
+
+
+def lean_kernels(lines: Sequence[Line], kernels: dict[str, dict[str, float]]) -> None:
+    """Those with less scratch are others with a factor: few networks have them."""
+    for function, samples in jobs_by_kernel(lines).items():
+        base = kernels.get(function.removesuffix(LEAN))
+        if function.endswith(LEAN) and base is not None:
+            kernels[function] = _times(base, _factor([(cycles, evaluate(base, one)) for one, cycles in samples]))
+
+
 def fit_core(lines: Sequence[Line]) -> dict[str, Any]:
     kernels: dict[str, dict[str, float]] = {}
     everything = []
     for function, samples in sorted(jobs_by_kernel(lines).items()):
         found, cycles = [one for one, _ in samples], [spent for _, spent in samples]
-        result = fit(found, cycles, candidate_terms(found))
+        result = fit_kernel(found, cycles)
         kernels[function] = rounded(result.terms)
         everything += samples
         print(f"  {function:44s} {len(samples):5d}  {result.error:7.2%}  {' + '.join(result.terms)}")
+    lean_kernels(lines, kernels)
     loops = [{"runs": 1.0, **line["loop"]} for line in lines]
     loop = fit(loops, [line["loop_cycles"] for line in lines], list(loops[0]))
     plain = fit([one for one, _ in everything], [spent for _, spent in everything], [*TOTALS[:4]])
     print(f"  {'the row loop':44s} {len(lines):5d}  {loop.error:7.2%}  {' + '.join(loop.terms)}")
     return {"loop": rounded(loop.terms), "kernels": kernels, "other": rounded(plain.terms)}
+
+
+def scaled(base: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
+    """The table of a like core, each kernel with a factor: for a core with few samples."""
+    mine: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for line in lines:
+        for data in line["jobs"]:
+            job = job_of(data)
+            terms = base["kernels"].get(job.function, base["other"])
+            mine[job.function].append((data["cycles"], evaluate(terms, quantities(job))))
+    everything = [pair for pairs in mine.values() for pair in pairs]
+    usual = _factor(everything)
+    factors = {name: _factor(pairs) for name, pairs in mine.items()}
+    loop = _factor([(line["loop_cycles"], evaluate(base["loop"], {"runs": 1.0, **line["loop"]})) for line in lines])
+    return {
+        "loop": _times(base["loop"], loop),
+        "kernels": {name: _times(terms, factors.get(name, usual)) for name, terms in base["kernels"].items()},
+        "other": _times(base["other"], usual),
+    }
+
+
+def _factor(pairs: Sequence[tuple[float, float]]) -> float:
+    """The middle of measured to estimated."""
+    return float(np.median([measured / max(estimated, 1.0) for measured, estimated in pairs]))
+
+
+def _times(terms: Mapping[str, float], factor: float) -> dict[str, float]:
+    return rounded({term: cycles * factor for term, cycles in terms.items()})
 
 
 def rounded(terms: Mapping[str, float]) -> dict[str, float]:
@@ -212,10 +291,10 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = [json.loads(line) for path in arguments.files for line in path.read_text().splitlines()]
     cores: dict[str, Any] = {}
-    for target in sorted({line["target"] for line in lines}):
+    for target in sorted({line["target"] for line in lines}, key=lambda target: (target in LIKE, target)):
         mine = [line for line in lines if line["target"] == target]
         print(target)
-        cores[target] = fit_core(mine)
+        cores[target] = fit_core(mine) if target not in LIKE else scaled(cores[LIKE[target]], mine)
         errors = np.abs(check(mine, cores[target]))
         print(f"  {len(mine)} networks: median {np.median(errors):.2%}, worst {errors.max():.2%}")
     if arguments.write:

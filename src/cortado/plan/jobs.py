@@ -19,7 +19,7 @@ LOWEST = "act_min"  # the field of a descriptor with the lowest code that a kern
 class Job:
     """The calls of one step's kernel in one run."""
 
-    function: str  # with the function that it calls, if it is given one, and "phases" if rows have different layers
+    function: str  # with the function that it calls, if it is given one; "phases" if rows have different layers; "lean"
     calls: int
     span: int  # pixels or elements of a call, the last of an image perhaps fewer
     spans: int  # of all calls together
@@ -73,7 +73,7 @@ def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, value: torch.
     outside = sum(_outside(port, y, step.group) for port in step.inputs for y in ys)
     cut = 0 if value is None or LOWEST not in fields else int((value == fields[LOWEST]).sum())
     return Job(
-        function="+".join([kernel.call.function, *_called(kernel.call)]),
+        function="+".join([kernel.call.function, *_called(kernel.call), *(["lean"] if fields.get("lean") else [])]),
         calls=images * len(ys),
         span=step.n * min(step.group, max(rows, 1)),
         spans=images * spans,

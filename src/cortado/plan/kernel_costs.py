@@ -58,12 +58,13 @@ def product(term: str, found: Mapping[str, float]) -> float:
 
 def quantities(job: Job) -> dict[str, float]:
     """The numbers that terms may name: totals of the job, what its calls have, its descriptor's, and parts of these
-    that kernels take together: out_c/4 is the number of fours, the last perhaps not full; in_c~4 is in_c where it is no
-    multiple of four."""
+    that kernels take together: out_c/4 is the number of fours, the last perhaps not full; in_c%4 is what is in that
+    last one, and in_c~4 all of in_c where it is no multiple of four."""
     found: dict[str, float] = {name: value for name, value in job.fields.items() if value > 0}
     found |= _windows(found)
     found |= {f"{name}/{size}": math.ceil(value / size) for name, value in found.items() for size in SIZES}
-    found |= {f"{name}~4": value for name, value in found.items() if "/" not in name and value % 4}
+    found |= {f"{name}%4": value % 4 for name, value in found.items() if "/" not in name and value % 4}
+    found |= {f"{name}~4": value for name, value in found.items() if not set(name) & set("/%") and value % 4}
     found |= {
         "calls": job.calls,
         "spans": job.spans,
@@ -79,7 +80,13 @@ def quantities(job: Job) -> dict[str, float]:
         found[f"span/{size}"] = math.ceil(job.span / size)
         found[f"tiles/{size}"] = _tiles(job, size)
         found[f"rest/{size}"] = job.calls if job.span % size else 0
-    return found | _columns(job) | _copies(job)
+    return found | _columns(job) | _gathered(job, found) | _copies(job) | _sums(job)
+
+
+def _sums(job: Job) -> dict[str, float]:
+    """Of additions: outputs where neither operand's factor is a half, which kernels are made for."""
+    factors = [job.fields.get(name) for name in ("a_multiplier", "b_multiplier")]
+    return {} if None in factors or 1 << 30 in factors else {"unhalved": job.rows * job.row_bytes}
 
 
 def _tiles(job: Job, size: int) -> float:
@@ -97,19 +104,61 @@ def _windows(found: Mapping[str, float]) -> dict[str, float]:
     taps = found.get("kernel_h", 1) * across
     several = {"window": taps * depth, "window_row": across * depth, "taps": taps, "depth": depth, "groups": groups}
     group_c = found.get("out_c", channels) / groups
-    return several | {"group_c": group_c, "strided": float(found.get("stride_w", 1) > 1)}
+    ragged = {
+        "odd4": float(several["window"] % 4 > 0),
+        "odd16": math.ceil(several["window"] / 16 % 1) * several["window"],
+    }
+    return several | ragged | {"group_c": group_c, "strided": float(found.get("stride_w", 1) > 1)}
 
 
 def _columns(job: Job) -> dict[str, float]:
-    """Of windows over an image: output pixels whose windows are inside of it, and the others; windows' rows outside."""
+    """Of windows over an image: output pixels whose windows are inside of it, and the others; rows of windows that are
+    one run of bytes, and single taps of the others, for two pixels at a time."""
     fields = job.fields
     if not {"in_w", "out_w", "kernel_w", "stride_w", "pad_left"} <= fields.keys():
         return {}
     width, reach = fields["in_w"], fields.get("dilation_w", 1) * (fields["kernel_w"] - 1)
     lefts = [x * fields["stride_w"] - fields["pad_left"] for x in range(fields["out_w"])]
-    inside = sum(left >= 0 and left + reach < width for left in lefts)
-    border = fields["out_w"] - inside
-    return {"inside": job.calls * inside, "border": job.calls * border, "outside_pixels": job.outside * fields["out_w"]}
+    within = [left >= 0 and left + reach < width for left in lefts]
+    inside, plain = sum(within), fields.get("dilation_w", 1) == 1 and fields.get("groups", 1) == 1
+    pairs = sum(all(within[at : at + 2]) for at in range(0, len(within), 2)) if plain else 0
+    rows, outside = job.calls * fields.get("kernel_h", 1), job.outside
+    return {
+        "inside": job.calls * inside,
+        "border": job.calls * (len(lefts) - inside),
+        "outside_pixels": outside * len(lefts),
+        "run_rows": (rows - outside) * pairs,
+        "tap_runs": (rows * math.ceil(len(lefts) / 2) - (rows - outside) * pairs) * fields["kernel_w"],
+    }
+
+
+def _gathered(job: Job, found: Mapping[str, float]) -> dict[str, float]:
+    """Of convolutions: windows as they are laid out for two pixels. Taps inside the image that lie together are one
+    piece; whether the channels of a tap are whole fours makes a difference."""
+    fields = job.fields
+    if not {"in_w", "out_w", "kernel_w", "stride_w", "pad_left", "in_c"} <= fields.keys():
+        return {}
+    depth, taps = int(found["depth"]), fields["kernel_w"]
+    lefts = [x * fields["stride_w"] - fields["pad_left"] for x in range(fields["out_w"])]
+    lefts += lefts[-1:] * (len(lefts) % 2)  # a second pixel that is none is a copy of the first
+    pieces = [piece for left in lefts for piece in _pieces(fields, left)]
+    empty = [1] * taps * len(lefts)
+    groups, rows = fields.get("groups", 1), job.calls * fields.get("kernel_h", 1)
+    kind = "whole" if depth % 4 == 0 else "part"
+    totals = {"pieces": 0.0, "words": 0.0, "bytes": 0.0}
+    for several, times in ((pieces, rows - job.outside), (empty, job.outside)):
+        totals["pieces"] += groups * times * len(several)
+        totals["words"] += groups * times * sum(piece * depth // 4 for piece in several)
+        totals["bytes"] += groups * times * sum(piece * depth % 4 for piece in several)
+    return {f"{kind}_{name}": value for name, value in totals.items()}
+
+
+def _pieces(fields: Mapping[str, int], left: int) -> list[int]:
+    """The taps of each piece of a window's row."""
+    taps, dilation = fields["kernel_w"], fields.get("dilation_w", 1)
+    inside = sum(0 <= left + tap * dilation < fields["in_w"] for tap in range(taps))
+    together = dilation == 1 and fields.get("groups", 1) == 1 and inside > 0
+    return [inside, *[1] * (taps - inside)] if together else [1] * taps
 
 
 def _copies(job: Job) -> dict[str, float]:

@@ -1,0 +1,170 @@
+"""docs/performance.md from the stored results of the benchmarks: this measures nothing.
+
+python benchmarks/performance.py            prints the page (`make golden` writes it)
+python benchmarks/performance.py store NAME FILE COMMAND    stores what a benchmark printed with --json
+
+A benchmark's results lie in benchmarks/results/NAME.json with the command and the date; the peers' are baselines.json.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from _common import BASELINES, FOLDER, geometric_mean
+
+RESULTS = FOLDER / "results"
+CORES = {"m0": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4", "m55": "Cortex-M55"}
+HEAD = """# Performance
+
+Written by `benchmarks/performance.py` from the results in `benchmarks/results`; a test holds the two together. Nothing
+here was measured on hardware: instructions are counted exactly by an emulator, cycles are a model at zero wait states
+([time.md](time.md)). The peers' figures are those of `benchmarks/baselines.json`, measured once
+([where they come from](../benchmarks/README.md#where-baselinesjson-comes-from)).
+"""
+
+
+def stored(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def store(name: str, file: Path, command: str) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    record = {"command": command, "date": time.strftime("%Y-%m-%d"), "results": json.loads(file.read_text())}
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+# ---- text ----------------------------------------------------------------------------------------------------------
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(map(_text, row)) + " |" for row in rows)])
+
+
+def _text(cell: Any) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:.2f}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def section(title: str, name: str, text: str, table: Callable[[Any], str]) -> str:
+    """A table of one benchmark, with the command that measured it; nothing where there are no results."""
+    found = stored(name)
+    if found is None:
+        return ""
+    return f"## {title}\n\n{text} `{found['command']}`, {found['date']}.\n\n{table(found['results'])}\n"
+
+
+def _ratio(ours: float, theirs: float | None) -> float | None:
+    return None if theirs is None else ours / theirs
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def layers(results: dict[str, dict[str, int]]) -> str:
+    peers, rows = BASELINES["cmsis_nn_layers"], []
+    ratios: list[tuple[float, float]] = []
+    for name, found in results.items():
+        theirs = peers[name]
+        pair = found["m4"] / theirs["instructions"]["m4"], found["m4 cycles"] / theirs["m4_model_cycles"]
+        ratios.append(pair)
+        rows.append([name, found["m4"], theirs["instructions"]["m4"], pair[0]])
+        rows[-1] += [found["m4 cycles"], theirs["m4_model_cycles"], pair[1]]
+    means = [geometric_mean(pair[at] for pair in ratios) for at in (0, 1)]
+    rows.append(["geometric mean", None, None, means[0], None, None, means[1]])
+    header = ["layer", "instructions", "CMSIS-NN", "ratio", "cycles", "CMSIS-NN", "ratio"]
+    return markdown(header, rows)
+
+
+def cycles(results: list[dict[str, Any]]) -> str:
+    rows = []
+    for one in results:
+        peer = BASELINES["executorch_models"].get(one["network"], {}).get(one["target"], {})
+        typical, theirs = one["cycles"]["typical"], peer.get("execute_instructions")
+        bar = None if one["bar"] is None else round(one["bar"] * 1e6)
+        rows.append([one["network"], CORES[one["target"]], typical, bar, _ratio(typical, bar)])
+        rows[-1] += [one["instructions"], theirs, _ratio(one["instructions"], theirs)]
+    header = ["network", "core", "cycles", "version 0.1", "ratio", "instructions", "ExecuTorch", "ratio"]
+    return markdown(header, rows)
+
+
+def estimates(results: list[dict[str, Any]]) -> str:
+    rows = [
+        [one["kind"], one["target"], one["networks"], f"{one['median']:.2%}", f"{one['worst']:.2%}"]
+        + [one["worst_network"], f"{one['within_5_percent']:.0%}"]
+        for one in results
+    ]
+    return markdown(["networks", "core", "number", "median", "worst", "which", "within 5%"], rows)
+
+
+def code_sizes(results: list[dict[str, Any]]) -> str:
+    rows = []
+    for one in results:
+        theirs = BASELINES["executorch_models"].get(one["network"], {}).get(one["target"], {}).get("code_bytes_Os")
+        rows.append([one["network"], CORES[one["target"]], one["gcc"], one["clang"], theirs])
+        rows[-1] += [_ratio(one["gcc"], theirs), one["constants"]]
+    return markdown(["network", "core", "gcc 12", "clang 19", "ExecuTorch", "ratio", "constants"], rows)
+
+
+def compile_times(results: list[dict[str, Any]]) -> str:
+    peers = BASELINES["executorch_compile_cpu_seconds"]
+    rows = [[one["network"], one["seconds"], peers.get(one["network"])] for one in results]
+    return markdown(["network", "CPU seconds", "ExecuTorch"], rows)
+
+
+def page() -> str:
+    parts = [
+        HEAD,
+        section(
+            "Layers on the Cortex-M4",
+            "layers",
+            "Single layers beside CMSIS-NN. CMSIS-NN's cycles are by a simpler model of the same core.",
+            layers,
+        ),
+        section(
+            "Networks",
+            "cycles",
+            "Whole networks, typical cycles beside those of version 0.1's kernels, and instructions beside what "
+            "ExecuTorch's runtime with CMSIS-NN executes.",
+            cycles,
+        ),
+        section(
+            "Code",
+            "code_size",
+            "Bytes of code with the default flags, constants counted apart; ExecuTorch's at `-Os`, with about 5 KB of "
+            "harness.",
+            code_sizes,
+        ),
+        section("Compile time", "compile_time", "From `nn.Module` to written artifacts.", compile_times),
+        section(
+            "Estimates",
+            "estimate",
+            "How far `cortado.estimate` is from the typical cycles of a run ([sweep.md](sweep.md)). The table of costs "
+            "was fitted to the networks of the zoo, among others; the random ones are new to it.",
+            estimates,
+        ),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", nargs="*", metavar="store NAME FILE COMMAND")
+    given = parser.parse_args().store
+    if not given:
+        print(page(), end="")
+    elif len(given) == 4 and given[0] == "store":
+        store(given[1], Path(given[2]), given[3])
+    else:
+        parser.error("expected nothing, or: store NAME FILE COMMAND")
+
+
+if __name__ == "__main__":
+    main()
