@@ -48,7 +48,7 @@ from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.emit.pte.tools import bundle_pte
-from cortado.floats import float_inputs, float_model
+from cortado.floats import float_inputs, float_model, one_thread
 from cortado.frontend.export import (
     FloatRun,
     Inputs,
@@ -65,6 +65,7 @@ from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import source_line
+from cortado.ir.late_code import late_code
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, StreamPadding
 from cortado.passes import PIPELINE, CortexMPassManager
@@ -122,6 +123,7 @@ class Compiled:
             }
         )
 
+    @one_thread()
     def save(self, folder: str | Path) -> Artifact:
         """Writes .pte, C bundle, report and reference; all or nothing."""
         path = Path(folder)
@@ -220,6 +222,7 @@ class Model:
         shapes = ", ".join(str(list(value.shape)) for value in self.quantized.example_inputs)
         return f"<Model {self.name}: quantized, inputs {shapes}; compile(target) is next>"
 
+    @one_thread()
     def compile(
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
@@ -230,7 +233,7 @@ class Model:
         if options.allow_float:
             with clock.phase(IMPORT_EXECUTORCH):
                 import_executorch(target)
-        with clock.phase("lower"):
+        with clock.phase("lower"), late_code():
             programs = _without_c(self._lower(target, options, intermediates), options)
             graph = None if programs.c is None else lowered_graph(programs.c)
             same = programs.pte is programs.c
@@ -338,7 +341,7 @@ class Model:
     def _in_pte(self, program: ExportedProgram, target: CortexMTargetConfig, options: Options, clock: Clock) -> Pte:
         with clock.phase(IMPORT_EXECUTORCH):
             import_executorch(target)
-        with clock.phase("emit pte"):
+        with clock.phase("emit pte"), late_code():
             return emit_pte(program, target, {"model": self.name}, etrecord=options.etrecord)
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
@@ -446,6 +449,7 @@ def _nhwc(value: Tensor) -> Tensor:
     return value.permute(0, 2, 3, 1).contiguous() if value.dim() == 4 else value
 
 
+@one_thread()
 def prepare(
     model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Given],

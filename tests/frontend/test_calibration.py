@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchao.quantization.pt2e import utils
 
 import cortado
 from cortado.api import Model, prepare
@@ -18,6 +19,7 @@ from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
+from cortado.frontend.attribute_names import counted_on
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.options import CalibrationMethod, Options
 from helpers.single import Expression, randn
@@ -318,3 +320,40 @@ def test_the_report_says_how_the_model_was_calibrated() -> None:
     compiled = prepared(net(), images(8), MINMAX, bias=False).compile("cortex-m4")
     assert compiled.report.options.calibration_method is MINMAX
     assert not compiled.report.options.bias_correction
+
+
+def _names_for(module: nn.Module) -> list[str]:
+    """What PT2E calls nine attributes of a module that has some already."""
+    found = []
+    for number in range(9):
+        name = utils.get_new_attr_name_with_prefix("a.b_" if number % 3 else "c_")(module)
+        module.register_buffer(name, torch.zeros(()))
+        found.append(name)
+    return found
+
+
+def test_names_that_are_counted_on_are_those_of_pt2e() -> None:
+    first, second = nn.Linear(1, 1), nn.Linear(1, 1)
+    for module in (first, second):
+        module.register_buffer("a_b_2", torch.zeros(()))
+    expected = _names_for(first)
+    with counted_on():
+        assert _names_for(second) == expected
+
+
+def test_compiling_takes_one_thread_and_gives_the_others_back() -> None:
+    threads: list[int] = []
+
+    class Counting(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            threads.append(torch.get_num_threads())
+            return torch.relu(x)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        prepare(Counting(), (torch.ones(1, 4),), [(torch.ones(1, 4),)])
+        assert set(threads) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

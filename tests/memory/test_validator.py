@@ -73,13 +73,13 @@ def test_the_validator_shares_no_code_with_the_solver() -> None:
     tree = ast.parse((MEMORY / "validate.py").read_text())
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     called: set[str] = set()
-    for name in ("validate", "_validate_pair", "_validate_lasting"):
+    for name in ("validate", "_pairs", "_validate_pair", "_validate_lasting"):
         calls = (node for node in ast.walk(functions[name]) if isinstance(node, ast.Call))
         called |= {call.func.id for call in calls if isinstance(call.func, ast.Name)}
     own = called - set(dir(builtins))
-    assert own == {"_validate_pair", "_validate_lasting", "CortadoError"}
+    assert own == {"_pairs", "_validate_pair", "_validate_lasting", "CortadoError"}
     imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
-    assert imported <= {"itertools", "cortado.base.errors", "cortado.memory.problem"}
+    assert imported <= {"collections.abc", "cortado.base.errors", "cortado.memory.problem"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

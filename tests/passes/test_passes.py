@@ -1,5 +1,6 @@
 """The pass manager: what passes are given, what is refused, and that nothing broken gets past it."""
 
+import copy
 import inspect
 import itertools
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir.graph import output_node
+from cortado.ir.late_code import late_code
 from cortado.ir.op import operator_of, registry
 from cortado.options import LinearWeights
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
@@ -277,3 +279,26 @@ def test_intermediates_are_the_graph_after_each_pass(tiny: Model, tmp_path: Path
 def test_the_golden_network_runs(tiny_artifact: Artifact) -> None:
     """What the golden graphs describe is executed, too: the bundle gives the reference's bits."""
     assert tiny_artifact.run([tiny_artifact.example()], "host").bit_exact
+
+
+# ---- modules whose Python is written late -------------------------------------------------------------------------
+
+
+def test_a_changed_graph_is_written_down_when_it_runs_or_is_read() -> None:
+    class Two(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x)
+
+    x, modules = torch.tensor([-2.0, 3.0]), [torch.fx.symbolic_trace(Two()) for _ in range(3)]
+    with late_code():
+        for module in modules:
+            next(node for node in module.graph.nodes if node.op == "call_function").target = torch.neg
+            module.recompile()
+        copied = copy.deepcopy(modules[0])
+        assert not any("_code" in vars(module) for module in (*modules, copied)), "written although nobody asked"
+        assert torch.equal(modules[0](x), -x)
+    assert "torch.neg" in modules[1].code
+    for module in (*modules, copied):
+        assert torch.equal(module(x), -x)
+        module.recompile()
+        assert torch.equal(module(x), -x)

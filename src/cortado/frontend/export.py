@@ -24,6 +24,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
+from cortado.frontend.attribute_names import counted_on
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
@@ -51,6 +52,7 @@ from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
 from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
+from cortado.ir.late_code import late_code
 from cortado.ops._float import constant_data
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 
@@ -352,7 +354,7 @@ def quantize(
         raise CortadoError(NO_STATE)
     layers = give_biases(module) if how.bias_correction else {}
     fed: list[Inputs] = []  # what each step reads, state included
-    with torch.no_grad(), _right_kernels(module):
+    with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         if not any(_same(example_inputs, batch) for batch in batches):
             with captured.eager.blamed("the example inputs", example_inputs):
                 found = pytree.tree_leaves(module(*stream.inputs(0, example_inputs)))

@@ -289,12 +289,16 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
 
 def _fill_values(graph: torch.fx.Graph, mode: FakeTensorMode) -> None:
     """PT2E's quantize and dequantize nodes come without values; they keep their input's shape."""
+    alike: dict[tuple[torch.Size, tuple[int, ...], torch.dtype], Tensor] = {}
     for node in graph.nodes:
         if node.op == "call_function" and not VALUE.known(node):
             source = VALUE.must(node.all_input_nodes[0])
             kind = bind(node)["dtype"] if "dequantize" not in str(node.target) else torch.float32
-            with mode:
-                VALUE.note(node, torch.empty_like(source, dtype=kind))
+            key = (source.shape, source.stride(), kind)
+            if key not in alike:
+                with mode:
+                    alike[key] = torch.empty_like(source, dtype=kind)
+            VALUE.note(node, alike[key])
 
 
 def _attribute(module: torch.nn.Module, target: str) -> Tensor:

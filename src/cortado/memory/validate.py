@@ -1,5 +1,7 @@
 """Whether a plan is right, found without any of the planner's code."""
 
+from collections.abc import Iterator
+
 from cortado.base.errors import CortadoError
 from cortado.memory.problem import Buffer, Plan, Problem
 
@@ -25,9 +27,17 @@ def validate(problem: Problem, plan: Plan) -> None:
         raise CortadoError(
             f"the plan says peak {plan.peak}, lower bound {plan.lower_bound}, optimal {plan.optimal}: these contradict"
         )
-    for number, one in enumerate(problem.buffers):
-        for other in problem.buffers[number + 1 :]:
-            _validate_pair(problem, plan, one, other)
+    for one, other in _pairs(problem):
+        _validate_pair(problem, plan, one, other)
+
+
+def _pairs(problem: Problem) -> Iterator[tuple[Buffer, Buffer]]:
+    """All that live at the same time, and whatever persists with everything else."""
+    living: list[Buffer] = []
+    for buffer in sorted(problem.buffers, key=lambda one: (not one.persists, one.start)):
+        living = [one for one in living if one.persists or one.end > buffer.start]
+        yield from ((one, buffer) for one in living)
+        living.append(buffer)
 
 
 def _validate_pair(problem: Problem, plan: Plan, one: Buffer, other: Buffer) -> None:

@@ -4,6 +4,7 @@ Output channel c reads input channel c // depth_multiplier. NHWC input, weights 
 """
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,17 @@ def reference(
     activation_min: int,
     activation_max: int,
 ) -> Tensor:
-    x = (input.to(torch.float64) + input_offset).permute(TO_NCHW)
-    w = weight.to(torch.float64).permute(3, 0, 1, 2)
-    acc = torch.conv2d(x, w, None, stride, padding, dilation, groups=input.shape[3]).permute(TO_NHWC).to(torch.int64)
+    (sh, sw), (ph, pw), (dh, dw) = stride, padding, dilation
+    _, kh, kw, _ = weight.shape
+    x = torch.nn.functional.pad(input.to(torch.int32) + input_offset, (0, 0, pw, pw, ph, ph))
+    x = x.repeat_interleave(depth_multiplier, dim=3)
+    height, width = x.shape[1] - dh * (kh - 1), x.shape[2] - dw * (kw - 1)  # where a window may start
+    acc = torch.zeros((), dtype=torch.int32)
+    # One tap of all windows after the other: torch has no fast convolution of integers, nor of float64 by groups.
+    for i, j in product(range(kh), range(kw)):
+        rows = x[:, dh * i : dh * i + height : sh, dw * j : dw * j + width : sw]
+        acc = torch.addcmul(acc, rows, weight[0, i, j].to(torch.int32))
+    acc = acc.to(torch.int64)
     return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
 
 
