@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("compile", "evaluate", "load", "prepare", "prepare_qat", "Compiled", "Model"), "api"),
+    **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Model"), "api"),
+    **dict.fromkeys(("Compiled", "evaluate"), "compiled"),
     **dict.fromkeys(("estimate", "Estimate"), "estimation"),
     "Artifact": "artifact.opened",
     "Checked": "artifact.checked",

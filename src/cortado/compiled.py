@@ -1,0 +1,222 @@
+"""One model for one target, compiled: its artifacts in memory, to be saved, run and scored."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+
+from cortado import scoring
+from cortado.artifact.checked import Checked
+from cortado.artifact.folder import write_folder
+from cortado.artifact.opened import (
+    CHECKS,
+    EXAMPLE,
+    EXPECTED,
+    PAGE,
+    PTE_REFERENCE,
+    REFERENCE,
+    Artifact,
+    recorded_name,
+)
+from cortado.artifact.page import build_page
+from cortado.artifact.report import Report, TensorReport
+from cortado.artifact.streamed import Streamed, push_rows
+from cortado.artifact.summary import html_summary, sizes
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexMTargetConfig
+from cortado.dataset import make_dataset
+from cortado.emit.c.bundle import Bundle
+from cortado.emit.packages.content import Content
+from cortado.emit.packages.kinds import package_files
+from cortado.emit.pte.program import Pte
+from cortado.emit.pte.tools import bundle_pte
+from cortado.floats import float_inputs, float_model, one_thread
+from cortado.frontend.export import (
+    Inputs,
+)
+from cortado.options import Options
+from cortado.plan import checks
+from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes
+from cortado.plan.planned import Planned
+from cortado.scoring import Evaluation
+
+Tensor = torch.Tensor
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, repr=False)
+class Compiled:
+    """One model for one target: artifacts in memory. Without a C bundle (see Options.allow_float) there is a .pte."""
+
+    name: str
+    target: CortexMTargetConfig
+    graph: LoweredGraph | None  # of the C bundle, and of the .pte unless that has float calls
+    planned: Planned | None
+    bundle: Bundle | None
+    pte: Pte | None
+    pte_graph: LoweredGraph | None
+    example: Inputs
+    options: Options
+    report: Report
+    nones: tuple[int, ...]  # where among its outputs the model returns None
+    first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{value} {what}" for what, value in sizes(self.report))
+        return f"<Compiled {self.name} for {self.target.target_string}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_summary(self.report)
+
+    def _bundled(self, pte: Pte, graph: LoweredGraph) -> bytes:
+        """The .pte with the example input and the outputs it must give."""
+        expected = [value.numpy() for value in reference_outputs(graph, self.example)]
+        return bundle_pte(pte.data, [[value.detach().numpy() for value in self.example]], [expected])
+
+    def _recorded(self) -> bytes:
+        """What the bundle is fed for the example, and what it must give back."""
+        return npz_bytes(
+            {
+                recorded_name(kind, position): self.first[tensor.node].numpy()
+                for kind, tensors in (("input", self.report.inputs), ("output", self.report.outputs))
+                for position, tensor in enumerate(tensors)
+            }
+        )
+
+    @one_thread()
+    def save(self, folder: str | Path) -> Artifact:
+        """Writes .pte, C bundle, report and reference; all or nothing."""
+        path = Path(folder)
+        files: dict[str, str | bytes] = {} if self.bundle is None else dict(self.bundle.files)
+        prefix = self.report.prefix
+        if self.pte is not None and self.pte_graph is not None:
+            files[f"{prefix}.pte"] = self.pte.data
+            if self.options.bundleio:
+                files[f"{prefix}.bpte"] = self._bundled(self.pte, self.pte_graph)
+            if self.pte.etrecord is not None:
+                files[f"{prefix}.etrecord"] = self.pte.etrecord
+            if self.pte_graph is not self.graph:
+                files[PTE_REFERENCE] = to_bytes(self.pte_graph)
+        if self.graph is not None and self.planned is not None and self.bundle is not None:
+            files[REFERENCE] = to_bytes(self.graph)
+            files[EXPECTED] = self._recorded()
+            files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
+            for kind in self.options.package:
+                files |= package_files(kind, Content.of((prefix,), self.target, self.bundle.files))
+        files[EXAMPLE] = _example_file(self.report.inputs, self.example)
+        files[PAGE] = build_page(self.report)
+        write_folder(path, files, self.report)
+        return Artifact.open(path, trust=True)
+
+    def run(self, *inputs: Tensor | ArrayType, on: str | None = None, sequence: int | None = None) -> Checked:
+        """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.
+
+        Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned. With
+        state, samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
+        `sequence` it begins anew after so many steps.
+        """
+        arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
+        names = [f"input {position}" for position, _ in enumerate(inputs)]
+        with _opened(self) as artifact:
+            checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
+            return replace(checked, nones=self.nones)
+
+    def stream(self, rows: Tensor | ArrayType, on: str | None = None) -> Streamed:
+        """Pushes rows of real numbers, time along the first dimension, through a stream on its emulated board."""
+        with _opened(self) as artifact:
+            return push_rows(artifact, _as_array(0, rows), on)
+
+    def evaluate(
+        self,
+        dataset: Any,
+        labels: Tensor | ArrayType | None = None,
+        *,
+        model: torch.nn.Module | ExportedProgram | None = None,
+        top_k: int | None = None,
+        board_samples: int = 0,
+        limit: int | None = None,
+        reconstruction: bool = False,
+        sequence: int | None = None,
+        progress: Progress = lambda phase: None,
+    ) -> Evaluation:
+        """`cortado.evaluate` of this model."""
+        return evaluate(
+            self,
+            dataset,
+            labels,
+            model=model,
+            top_k=top_k,
+            board_samples=board_samples,
+            limit=limit,
+            reconstruction=reconstruction,
+            sequence=sequence,
+            progress=progress,
+        )
+
+
+def _as_array(position: int, value: Any) -> ArrayType:
+    if isinstance(value, Tensor):
+        return value.detach().numpy()
+    if isinstance(value, np.ndarray):
+        return value
+    star = "; pass the tensors of a tuple one by one: run(*sample)" if isinstance(value, tuple | list) else ""
+    raise CortadoError(f"input {position} must be a tensor or a NumPy array, found {type(value).__name__}{star}")
+
+
+def _example_file(tensors: Sequence[TensorReport], example: Inputs) -> bytes:
+    return npz_bytes({tensor.name: value.detach().numpy() for tensor, value in zip(tensors, example, strict=True)})
+
+
+def evaluate(
+    compiled: Compiled | Artifact | str | Path,
+    dataset: Any,
+    labels: Tensor | ArrayType | None = None,
+    *,
+    model: torch.nn.Module | ExportedProgram | None = None,
+    top_k: int | None = None,
+    board_samples: int = 0,
+    limit: int | None = None,
+    reconstruction: bool = False,
+    sequence: int | None = None,
+    progress: Progress = lambda phase: None,
+) -> Evaluation:
+    """Scores the C kernels on this machine against labels, the float `model`, or both.
+
+    The dataset is a tensor or array of samples along the first dimension, a tuple of them for several inputs, or what
+    gives (input, label) pairs, such as torch's datasets and loaders. With `reconstruction` a sample's score is how far
+    the output is from the input, and labels are 0 (normal) and 1 (an anomaly). `board_samples` of the samples also run
+    on the target's emulated board. `sequence` is that of `run`.
+    """
+    with _opened(compiled) as artifact:
+        data = make_dataset(artifact, dataset, labels, limit, reconstruction=reconstruction)
+        example = float_inputs(artifact, artifact.example())
+        return scoring.evaluate(
+            artifact,
+            data,
+            floats=None if model is None else float_model(artifact, model, example),
+            top_k=top_k,
+            board_samples=board_samples,
+            sequence=sequence,
+            progress=lambda phase, done=0, total=0: progress(phase),
+        )
+
+
+@contextmanager
+def _opened(compiled: Compiled | Artifact | str | Path) -> Iterator[Artifact]:
+    """A compiled model as a folder, for as long as it is needed."""
+    if isinstance(compiled, Artifact):
+        yield compiled
+    elif isinstance(compiled, Compiled):
+        with TemporaryDirectory(prefix="cortado-") as folder:
+            yield compiled.save(Path(folder) / compiled.report.prefix)
+    else:
+        yield Artifact.open(Path(compiled))
