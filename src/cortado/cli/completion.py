@@ -38,9 +38,7 @@ class Command:
 
 
 def completion_command(arguments: argparse.Namespace) -> None:
-    from cortado.cli.entry import make_parser
-
-    print(SHELLS[arguments.shell](commands_of(make_parser())), end="")
+    print(SHELLS[arguments.shell](commands_of(arguments.parser)), end="")
 
 
 def commands_of(parser: argparse.ArgumentParser) -> tuple[Command, ...]:

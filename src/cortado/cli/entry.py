@@ -205,4 +205,5 @@ def make_parser() -> argparse.ArgumentParser:
         commands, "completion", "completion of this command line for a shell", completion_command, json=False
     )
     completion.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
+    completion.set_defaults(parser=parser)
     return parser
