@@ -332,7 +332,8 @@ def prepare(
     with clock.phase("quantize"):
         if is_quantized(captured.module):
             needless = isinstance(batches, Sized) and not len(batches)
-            quantized = keep(captured, inputs, [] if needless else check_batches(batches, inputs))
+            given = [] if needless else check_batches(batches, inputs)
+            quantized = keep(captured, inputs, given, options.sequence)
         else:
             quantized = quantize(captured, inputs, check_batches(batches, inputs), options)
     return Model(

@@ -1,5 +1,6 @@
 """Models that PT2E has quantized are taken as they are: their scales, no calibration; what does not fit is an error."""
 
+import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -352,3 +353,40 @@ def test_a_model_that_is_only_prepared_is_refused() -> None:
     prepared = prepare_pt2e(torch.export.export(seeded(Branches()), images(1)[0]).module(), CortexMQuantizer())
     message = rejected(prepared, *images(1)[0])
     assert "convert_pt2e" in message
+
+
+# ---- state -------------------------------------------------------------------------------------------------------
+
+
+class Ring(nn.Module):
+    """A causal convolution over the last samples."""
+
+    past: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(6, 10, (5, 1)), nn.Linear(10, 4)
+        self.register_buffer("past", torch.linspace(-1, 1, 24).reshape(1, 6, 4, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        window = torch.cat([self.past, x], 2)
+        self.past = window[:, :, 1:]
+        y: Tensor = self.out(torch.relu(self.conv(window)).flatten(1))
+        return y
+
+
+@pytest.mark.host
+def test_a_quantized_model_keeps_its_state() -> None:
+    torch.manual_seed(0)
+    model, steps = Ring().eval(), randn(40, 6, 1, 1, seed=1)
+    given = converted(
+        copy.deepcopy(model),
+        XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True)),
+        [(step[None],) for step in steps],
+    )
+    with torch.no_grad():
+        given.get_buffer("past").copy_(model.past)  # calibration left something there
+        found = compile(given, (steps[:1],), "cortex-m4", steps, name="net").run(steps, on="host")
+        wanted = torch.cat([model(step[None]) for step in steps])
+    assert found.bit_exact
+    assert decibels(wanted, torch.from_numpy(found.outputs[0]).reshape(wanted.shape)) > 30

@@ -416,19 +416,26 @@ def _no_state(captured: Captured, what: str) -> None:
         )
 
 
-def keep(captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs]) -> Quantized:
+def keep(
+    captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], sequence: int | None = None
+) -> Quantized:
     """A model that came quantized, with its own scales; it must compute what the model does on the data there is."""
-    _no_state(captured, "a model that came quantized")
-    module = take(captured.module, example_inputs)
+    module = take(captured.module, (*example_inputs, *(one.initial for one in captured.state)))
+    state = keep_needed(module, captured.state)
+    stream = Stream(state, sequence)
     returned = pytree.tree_leaves(output_node(module.graph).args)
-    steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned]
+    steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned[: len(returned) - len(state)]]
     checked = []
     with torch.no_grad(), _right_kernels(module):
         for number, batch in enumerate(batches or [tuple(example_inputs)]):
             where = f"calibration batch {number}" if batches else "the example inputs"
-            outputs = captured.eager.check_codes(where, batch, module(*batch), steps)
+            if stream.begins(number):
+                captured.eager.reset()
+            found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
+            outputs = captured.eager.check_codes(where, batch, found, steps)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(outputs)))
+        as_codes(module)
     return Quantized(
         converted=module,
         example_inputs=tuple(example_inputs),
@@ -506,7 +513,7 @@ class FloatModel:
     def _graph(self) -> GraphModule:
         captured = capture(self._model, self._example_inputs)
         if is_quantized(captured.module):
-            return take(captured.module, self._example_inputs)
+            return take(captured.module, (*self._example_inputs, *(one.initial for one in captured.state)))
         _canonical(captured, self._example_inputs)
         return _prepare(captured.module)  # the observers in it only look
 

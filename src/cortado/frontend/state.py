@@ -18,7 +18,7 @@ from cortado.frontend.canonical import inline_contexts
 from cortado.frontend.observers import CODES, RangeObserver
 from cortado.frontend.quantized import QUANTIZE, is_dequantize, qparams_of
 from cortado.frontend.writes import written
-from cortado.ir.facts import QPARAMS, STATE, VALUE, Lasting, dtype, is_whole
+from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, is_whole
 from cortado.ir.graph import describe, fake_mode_of, is_call, output_node, shape
 
 Tensor = torch.Tensor
@@ -129,7 +129,7 @@ def _lift(module: GraphModule, state: Sequence[StateBuffer]) -> None:
 
 def _assigned(holder: Node) -> Node | None:
     """What `self.buffer = value` puts in the buffer's place. torch.export writes it as a copy into the buffer, behind
-    all else and under a name that no call of the user's gets; but other names of the old value still mean that."""
+    all else; but other names of the old value still mean that."""
     for node in reversed(holder.graph.nodes):
         if _assigns(node) and node.args[0] is holder:
             value = node.args[1]
@@ -140,7 +140,10 @@ def _assigned(holder: Node) -> Node | None:
 
 
 def _assigns(node: Node) -> bool:
-    return node.target is torch.ops.aten.copy_.default and node.name.startswith("copy__default")
+    """Whether a copy is torch.export's own. The signature doesn't tell; but such a copy says that it was made by the
+    function that made the value, where a copy of the user's was made by `copy_`."""
+    source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
+    return isinstance(source, Node) and TORCH_FN.of(node) == TORCH_FN.of(source)
 
 
 def returned_nodes(graph: Graph) -> list[Any]:
