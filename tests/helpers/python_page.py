@@ -66,7 +66,8 @@ def _signature(node: ast.FunctionDef) -> str:
 
 def _arguments(given: ast.arguments) -> Iterator[str]:
     positional = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(given.defaults))
+    defaults += given.defaults
     for argument, default in zip(positional, defaults, strict=True):
         yield _argument(argument, default)
     if given.vararg is not None:

@@ -1,6 +1,7 @@
 """docs/python.md is up to date, and what it shows is there: public names at top level, options of the command line."""
 
 from dataclasses import fields
+from typing import Any
 
 import cortado
 from cortado.cli.entry import make_parser
@@ -29,5 +30,6 @@ def test_every_option_of_python_is_one_of_the_command_line() -> None:
         assert f"--{one.name.replace('_', '-')}" in action.option_strings
         default = getattr(one.default, "value", one.default)
         assert action.default == default, one.name
-        if action.choices is not None:
-            assert [Options(**{one.name: text}) for text in action.choices]
+        for text in action.choices or ():
+            chosen: dict[str, Any] = {one.name: text}
+            assert getattr(Options(**chosen), one.name).value == text
