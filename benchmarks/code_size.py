@@ -10,6 +10,7 @@ from cortado import api
 from cortado.base.target import Compiler, from_target_string
 from cortado.frontend import zoo
 from cortado.run import runner
+from cortado.run.measure import code_bytes
 
 
 def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
@@ -22,7 +23,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         compiled = model.compile(target)
         info = runner.BundleInfo(compiled.report.prefix, target, (), ())
         bundle = bundle_of(compiled)
-        sizes = {c.value: runner.code_bytes(bundle, info, c) for c in Compiler}
+        sizes = {c.value: code_bytes(bundle, info, c) for c in Compiler}
         found.append({"network": name, "target": key, **sizes, "constants": bundle.weights_bytes})
     return found
 

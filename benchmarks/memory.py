@@ -16,7 +16,7 @@ from cortado import api
 from cortado.base.target import from_target_string
 from cortado.frontend import zoo
 from cortado.options import Optimize
-from cortado.run import runner
+from cortado.run.measure import static_bytes
 
 
 def on_board(compiled: api.Compiled) -> dict[str, int | None]:
@@ -28,7 +28,7 @@ def on_board(compiled: api.Compiled) -> dict[str, int | None]:
             raise SystemExit(f"{compiled.name} for {compiled.target.target_string} is not bit-exact")
         return {
             "stack_bytes": checked.result.stack_bytes,
-            "static_bytes": runner.static_bytes(bundle_of(compiled), artifact.info),
+            "static_bytes": static_bytes(bundle_of(compiled), artifact.info),
             "instructions": checked.result.instructions,
         }
 

@@ -50,7 +50,7 @@ from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.pushed import NO_LINES, Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
-from cortado.run import runner
+from cortado.run import measure, runner
 
 Tensor = torch.Tensor
 Given = Tensor | float  # an input of the model; a number is a constant of the compiled one
@@ -211,7 +211,7 @@ class Model:
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
             info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
-            needed = runner.measured(bundle.files, [bundle], [info])
+            needed = measure.measured(bundle.files, [bundle], [info])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
         check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)
         return InC(planned, bundle, needed, single, others)

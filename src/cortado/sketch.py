@@ -24,7 +24,7 @@ from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
-from cortado.run import runner
+from cortado.run import measure, runner
 from cortado.timing.work import Work
 
 NAME = "estimated"
@@ -61,7 +61,7 @@ class Sketch:
     @property
     def code_bytes(self) -> int | None:
         """None without a compiler."""
-        return runner.code_bytes(self.bundle, self.info)
+        return measure.code_bytes(self.bundle, self.info)
 
 
 def prepared(

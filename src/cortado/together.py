@@ -14,7 +14,7 @@ from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
-from cortado.run import runner
+from cortado.run import measure, runner
 
 
 def save_together(compiled: Sequence[Compiled], folder: str | Path, *, separate_arenas: bool = False) -> TogetherFacts:
@@ -81,7 +81,7 @@ def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
         target=compiled[0].target.target_string,
         models=tuple(models),
         shared_arena_bytes=program.arena_bytes,
-        code_bytes=runner.measured(program.files, program.bundles, infos).code_bytes,
+        code_bytes=measure.measured(program.files, program.bundles, infos).code_bytes,
     )
 
 

@@ -45,7 +45,7 @@ def test_bash_offers_commands_options_and_values(run: Run, tmp_path: Path) -> No
     (tmp_path / "model.py").touch()
     (tmp_path / "problem.csv").touch()
     script = run("completion", "bash").out
-    assert offered(script, "cortado comp", tmp_path) == ["compile", "completion"]
+    assert offered(script, "cortado comp", tmp_path) == ["compile", "compare", "completion"]
     assert set(offered(script, "cortado ", tmp_path)) >= {"compile", "run", "doctor", "--help"}
     assert offered(script, "cortado compile ds", tmp_path) == ["ds_cnn"]
     assert offered(script, "cortado compile mod", tmp_path) == ["model.py"]

@@ -58,9 +58,10 @@ def _function(name: str) -> str:
 def _signature(node: ast.FunctionDef) -> str:
     """An argument to a line where one line would be too long."""
     returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
-    short = f"{node.name}({', '.join(_arguments(node.args))}){returns}"
+    short = f"def {node.name}({', '.join(_arguments(node.args))}){returns}: ..."
     if len(short) > 100:
-        short = f"{node.name}(\n" + "".join(f"    {text},\n" for text in _arguments(node.args)) + f"){returns}"
+        arguments = "".join(f"    {text},\n" for text in _arguments(node.args))
+        short = f"def {node.name}(\n{arguments}){returns}: ..."
     return f"```python\n{short}\n```\n"
 
 

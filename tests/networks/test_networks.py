@@ -14,7 +14,7 @@ from cortado.frontend import zoo
 from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.plan.lowered import LoweredCall, LoweredGraph, reference_outputs
-from cortado.run import runner
+from cortado.run import measure, runner
 from helpers.networks import (
     BASELINES,
     LARGE,
@@ -184,7 +184,7 @@ def test_code_of_the_bundle(name: str, target: str) -> None:
     """.text and descriptors with the bundle's own flags, constants not counted; and nothing in RAM but the arena."""
     bundle = emit_c(planned(name, target, Optimize.BALANCED))
     info = runner.BundleInfo(name, from_target_string(target), (), ())
-    size = runner.code_bytes(bundle, info)
+    size = measure.code_bytes(bundle, info)
     assert size is not None
     assert size <= MOST_CODE_BYTES[name]
-    assert runner.static_bytes(bundle, info) == 0
+    assert measure.static_bytes(bundle, info) == 0

@@ -25,8 +25,8 @@ def is_on_the_page(text: str, kind: Kind) -> bool:
 
 @pytest.mark.parametrize(
     "function",
-    [lambda x: torch.cumprod(x, 1), lambda x: torch.softmax(x, 1), lambda x: x[:, [0, 2]][..., None].cummax(1)[0]],
-    ids=["no operator", "too long", "several results"],
+    [lambda x: torch.cumprod(x, 1), lambda x: x[:, [0, 2]][..., None].cummax(1)[0]],
+    ids=["no operator", "several results"],
 )
 def test_what_is_said_of_a_call_is_on_the_page(function: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(NotInteger) as caught:

@@ -46,7 +46,7 @@ from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
 from cortado.plan.regions import heat
 from cortado.plan.stream import push_macs, state_bytes
-from cortado.run.runner import Measured
+from cortado.run.measure import Measured
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,7 @@ def _budget_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         metavar="NAME=BYTES,...",
+        default=(),
         help="plan the C bundle's arena over several memories, the fastest first, as in dtcm=64K,sram=256K: what is "
         "used most goes to the first; or auto: those of the --chip (docs/memory-planning.md)",
     )

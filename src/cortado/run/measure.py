@@ -1,0 +1,95 @@
+"""What the code of bundles takes: bytes and stack, as the compiler makes it, without running it."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cortado.base.target import BUNDLE_FLAGS, ONE_OF_EACH, Compiler, CortexM
+from cortado.run import toolchain
+from cortado.run.elf import load_image
+from cortado.run.runner import WARNINGS, BundleInfo, bundle_includes, bundle_sources, write_files
+from cortado.run.stack import stack_bytes
+
+if TYPE_CHECKING:
+    from cortado.emit.c.bundle import Bundle
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the code of a bundle needs, as its compiler makes it with the default flags; None without a compiler, and of
+    the stack where the code does not say it. Of a bundle for any core, the most that one of them needs."""
+
+    code_bytes: int | None = None  # .text and descriptors, weights not counted
+    stack_bytes: int | None = None  # of a call of MODEL_run and its like, interrupts not counted
+
+
+def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
+    return measured(bundle.files, [bundle], [info], compiler).code_bytes
+
+
+def measured(
+    files: Mapping[str, str],
+    bundles: "Sequence[Bundle]",
+    infos: Sequence[BundleInfo],
+    compiler: Compiler = Compiler.GCC,
+) -> Measured:
+    """Of bundles for one target whose files are together."""
+    target = infos[0].target
+    targets = ONE_OF_EACH if target.cpu is CortexM.ANY else (target,)
+    elfs = [_linked(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
+    linked = [(elf, one) for elf, one in zip(elfs, targets, strict=True) if elf is not None]
+    if not linked:
+        return Measured()
+    entries = [entry for info in infos for entry in info.entries]
+    steps = [call for bundle in bundles for call in bundle.calls]
+    stacks = [stack_bytes(elf, one.cpu, entries, steps) for elf, one in linked]
+    return Measured(
+        code_bytes=max(load_image(elf).sections[".text"] for elf, _ in linked),
+        stack_bytes=None if None in stacks else max(stack for stack in stacks if stack is not None),
+    )
+
+
+def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
+    """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
+    elf = _linked(bundle.files, [bundle], [info], Compiler.GCC)
+    return None if elf is None else load_image(elf).sections.get(".data", 0)
+
+
+def _linked(
+    files: Mapping[str, str], bundles: "Sequence[Bundle]", infos: Sequence[BundleInfo], compiler: Compiler
+) -> Path | None:
+    """What MODEL_run needs and nothing else, built with the bundle's default flags."""
+    target = infos[0].target
+    tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
+    if any(toolchain.find(tool) is None for tool in tools):
+        return None
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        folder = Path(temporary)
+        write_files(folder, files)
+        for info in infos:
+            (folder / f"{info.name}_data.c").unlink()
+        return toolchain.build_elf(
+            bundle_sources(folder),
+            bundle_includes(folder),
+            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
+            [_code_script(infos, [constant.name for bundle in bundles for constant in bundle.constants])],
+            infos[0].name,
+            compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
+            machine_flags=target.compiler_flags(),
+        )
+
+
+def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str]) -> str:
+    """Links what running bundles needs and nothing else; the constants are not there, only their names."""
+    entry, *others = [entry for info in infos for entry in info.entries]
+    return "\n".join(
+        [
+            f"ENTRY({entry})",
+            f"EXTERN({' '.join(others)})",
+            *(f"{constant} = 0;" for constant in constants),
+            "SECTIONS { .text 0 : { *(.text* .rodata*) } .data : { *(.data* .bss* COMMON) }",
+            "/DISCARD/ : { *(.ARM.exidx* .ARM.extab*) } }",
+        ]
+    )
