@@ -137,7 +137,10 @@ def _accuracy_figures(report: Report) -> Iterator[tuple[str, str, str]]:
 
 
 def _options(report: Report) -> Markup:
-    options = {f"--{name.replace('_', '-')}": value for name, value in to_json(report.options).items()}
+    options = {
+        f"--{name.replace('_', '-')}": ", ".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in to_json(report.options).items()
+    }
     return Table(("option", "value"), list(options.items()), name="options").markup()
 
 

@@ -72,6 +72,7 @@ _CHIPS = (
     # STMicroelectronics. Flash is that of the largest part of the line, as in STM32F446xE.
     _chip("stm32f103", "STM32F103xB", _M3, 72, "SRAM 20", 128, "ST DS5319"),
     _chip("stm32f401", "STM32F401xE", _M4, 84, "SRAM 96", 512, "ST DS10086"),
+    _chip("stm32f405", "STM32F405xG", _M4, 168, "SRAM1-2 128, CCM 64", 1024, "ST DS8626"),
     _chip("stm32f407", "STM32F407xG", _M4, 168, "SRAM1-2 128, CCM 64", 1024, "ST DS8626"),
     _chip("stm32f411", "STM32F411xE", _M4, 100, "SRAM 128", 512, "ST DS10314"),
     _chip("stm32f429", "STM32F429xI", _M4, 180, "SRAM1-3 192, CCM 64", 2048, "ST DS9405"),
