@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from _common import BASELINES, FOLDER, geometric_mean
+from _common import BASELINES, FOLDER, geometric_mean, peer_ram
 
 RESULTS = FOLDER / "results"
 CORES = {"m0": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4", "m55": "Cortex-M55"}
@@ -95,6 +95,19 @@ def cycles(results: list[dict[str, Any]]) -> str:
     return markdown(header, rows)
 
 
+def networks(results: dict[str, dict[str, dict[str, Any]]]) -> str:
+    rows = []
+    for name, found in results.items():
+        for key, ours in found.items():
+            peer = BASELINES["executorch_models"].get(name, {}).get(key, {})
+            ram, theirs = ours["arena_bytes"] + ours["stack_bytes"], peer_ram(name, key)
+            flash = ours["weights_bytes"] + ours["code_bytes"]
+            their_flash = peer["pte_bytes"] + peer["code_bytes_Os"] if "code_bytes_Os" in peer else None
+            rows.append([name, CORES[key], ram, theirs, _ratio(ram, theirs)])
+            rows[-1] += [flash, their_flash, _ratio(flash, their_flash)]
+    return markdown(["network", "core", "RAM", "ExecuTorch", "ratio", "flash", "ExecuTorch", "ratio"], rows)
+
+
 def estimates(results: list[dict[str, Any]]) -> str:
     rows = [
         [one["kind"], one["target"], one["networks"], f"{one['median']:.2%}", f"{one['worst']:.2%}"]
@@ -134,6 +147,13 @@ def page() -> str:
             "Whole networks, typical cycles beside those of version 0.1's kernels, and instructions beside what "
             "ExecuTorch's runtime with CMSIS-NN executes.",
             cycles,
+        ),
+        section(
+            "Memory",
+            "networks",
+            "Bytes of RAM (arena and stack; there the method allocator and the runtime's own too) and of flash "
+            "(constants and code).",
+            networks,
         ),
         section(
             "Code",

@@ -249,3 +249,31 @@ def compile_start(folder: Path) -> Path:
     target = folder / "start.o"
     subprocess.run(["arm-none-eabi-gcc", *CORE, "-c", BOARD / "start.c", "-o", target], check=True)
     return target
+
+
+# ---- several models -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.qemu
+def test_several_models_in_one_package(tmp_path: Path) -> None:
+    """The kernels once, one arena for both."""
+    torch.manual_seed(1)
+    tail = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5))
+    inputs = torch.randn(8, 3, 8, 8)
+    options = cortado.Options(artifacts="c", package="cmake,arduino")  # type: ignore[arg-type]
+    compiled = [
+        cortado.compile(model, (inputs[:1],), target="cortex-m4", calibration=inputs, name=name, options=options)
+        for name, model in (("gadget", small()), ("widget", tail))
+    ]
+    cortado.save_together(compiled, tmp_path / "both")
+    library = tmp_path / "both" / "arduino" / "gadget"
+    assert properties(library)["includes"] == "gadget.h,widget.h"
+    program = configure_and_build(
+        tmp_path / "both" / "cmake" / "example",
+        tmp_path / "build",
+        "gadget_example",
+        CMAKE_C_FLAGS=" ".join(CORE),
+        CMAKE_ASM_FLAGS=" ".join(CORE),
+        CMAKE_EXE_LINKER_FLAGS=f"--specs=rdimon.specs -T {BOARD / 'board.ld'} {compile_start(tmp_path)}",
+    )
+    assert say(program).splitlines() == ["gadget: every bit as expected", "widget: every bit as expected"]

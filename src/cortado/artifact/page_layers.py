@@ -6,8 +6,8 @@ from typing import Any
 from cortado.artifact.html import Cell, Markup, Table, note
 from cortado.artifact.page_arena import modules_of
 from cortado.artifact.report import LayerReport, Report, StateReport, TensorReport, WeightScalesReport
+from cortado.base.arrays import INT8_MAX, INT8_MIN
 from cortado.base.names import operator_base
-from cortado.base.numerics import INT8_MAX, INT8_MIN
 
 _ESTIMATED = (
     "Estimated cycles are those of the table that schedules are chosen with. `cortado profile DIR --save` measures "

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cortado.artifact.opened import Artifact
-from cortado.base.arrays import ArrayType
+from cortado.base.arrays import INT8_MAX, INT8_MIN, ArrayType
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import INT8_MAX, INT8_MIN
 from cortado.run.runner import IO, run_bundle
 
 

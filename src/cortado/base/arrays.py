@@ -1,4 +1,4 @@
-"""Files of arrays: .npy and .npz, never a pickle."""
+"""Arrays of NumPy, and files of them: .npy and .npz, never a pickle."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ import numpy as np
 from cortado.base.errors import CortadoError
 
 ArrayType = np.ndarray[Any, np.dtype[Any]]
+INT8_MIN, INT8_MAX = -128, 127  # the codes
 
 
 def read_arrays(path: Path) -> dict[str, ArrayType]:

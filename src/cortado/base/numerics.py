@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from cortado.base.arrays import INT8_MAX as INT8_MAX
+from cortado.base.arrays import INT8_MIN as INT8_MIN
 from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
 
-INT8_MIN, INT8_MAX = -128, 127
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
