@@ -101,7 +101,7 @@ def test_a_model_of_an_earlier_version_runs_without_cycles(run: Run, tiny_artifa
 
 def test_mistakes(run: Run, tiny_artifact: Artifact, tmp_path: Path) -> None:
     folder = tiny_artifact.folder
-    one_sentence(run("profile", folder, "--json", "--csv"), "--json and --csv: name one of them")
+    assert run("profile", folder, "--json", "--csv").json["error"]["message"] == "--json and --csv: name one of them"
     one_sentence(run("profile", folder, "--on", "host"), "a profile needs an emulated board, and host is none")
     one_sentence(run("profile", folder, "--chip", "pico"), "pico has a cortex-m0plus, the target is cortex-m4")
     one_sentence(run("run", folder, "--chip", "picco"), "unknown chip 'picco'; nearest: pico")
