@@ -166,10 +166,7 @@ def test_weights_that_are_an_input_are_refused(function: Callable[..., Tensor], 
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (
-            lambda self, x, i: x * (i << 1),
-            "computes torch.int64 values; whole numbers can be calculated with (+ - * //",
-        ),
+        (lambda self, x, i: x * (i << 1), "no integer operator for it"),
         (lambda self, x, i: (x, i.flip(1)), "its self holds int64 values, and only real numbers can be quantized"),
         (lambda self, x, i: x.topk(2, sorted=False), "leaves the order of its results open (sorted=False)"),
         (lambda self, x, i: F.max_pool1d(x[None], 2, return_indices=True), "gives positions that are used"),

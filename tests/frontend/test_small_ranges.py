@@ -138,7 +138,7 @@ def test_the_command_line_warns_on_standard_error(tmp_path: Path, capsys: pytest
     assert f"warning: {json.loads(out)['model']}: {low['text']}" in err
     assert main([*arguments, "--strict", "-o", str(tmp_path / "strict")]) == 2
     out, err = capsys.readouterr()
-    assert out == ""
+    assert json.loads(out)["error"]["exit_code"] == 2
     assert "2 warnings, none expected with --strict" in err
     assert low["text"] in err
     assert not (tmp_path / "strict").exists()
