@@ -25,6 +25,7 @@ TOGETHER = {
     "cortado_upsample_nearest_rows_s8": "upsample_nearest_s8",
     "cortado_where_number_s8": "where_s8",
     "cortado_compare_number_s32": "compare_s32",
+    "cortado_where_s32": "calculate_s32",
 }
 
 
