@@ -208,7 +208,6 @@ def test_glu_is_a_slice_a_table_and_a_product() -> None:
 REFUSED: dict[str, tuple[Callable[..., Tensor], str]] = {
     "a choice by a computed power": (lambda a, b: torch.where(a > b, a**b, b), "mixes several tensors"),
     "a power of two tensors": (lambda a, b: a**b, "mixes several tensors"),
-    "whole numbers": (lambda a, b: (a > 0).long() * (b > 0).long(), "computes torch.int64 values"),
 }
 
 
