@@ -29,7 +29,7 @@ def test_every_option_of_python_is_one_of_the_command_line() -> None:
         action = given[one.name]
         assert f"--{one.name.replace('_', '-')}" in action.option_strings
         default = getattr(one.default, "value", one.default)
-        assert action.default == default, one.name
+        assert (tuple(action.default) if isinstance(action.default, list) else action.default) == default, one.name
         for text in action.choices or ():
             chosen: dict[str, Any] = {one.name: text}
             assert getattr(Options(**chosen), one.name).value == text
