@@ -61,6 +61,27 @@ LOOPS: Mapping[str, str] = {
     "run_rows": "window_row/4 window_row/16",
     "tap_runs": "depth/4 depth/16",
 }
+# Kernels with loops of their own: terms by what the function's name has in it. The first that is found counts.
+DEPTHS = "depth fours depth%4 depth/16"
+PRODUCTS_OF = "in_c/4 in_c/16 in_c%4 units/4 units/16 units%4"  # of a gate
+OWN: Mapping[str, Mapping[str, str]] = {
+    "_depthwise_few_": {
+        "calls": "kernel_h",
+        "few_pieces": "kernel_h taps",
+        "few_vectors": "taps/2 odd_taps",
+        "outside": "",
+        "border": "taps",
+    },
+    "_batch_matmul_": {
+        "calls": "batches",
+        "calls*batches*rows": DEPTHS,
+        "calls*batches*cols*rows/8": DEPTHS,
+        "outputs": DEPTHS,
+    },
+    "softmax": {"calls": "", "outputs": "", "spans": "argument4/4 argument4/16"},
+    "_gru_": {"calls": "", "calls*steps": "units/4 units/16", "calls*steps*units": PRODUCTS_OF, "outputs": ""},
+    "_lstm_": {"calls": "", "calls*steps": "units/4 units/16", "calls*steps*units": PRODUCTS_OF, "outputs": ""},
+}
 # Numbers of other descriptors that make no loop longer: scales, bounds, tables.
 IDLE = re.compile(
     r"offset|act_|multiplier|shift|zero|bias|weights|phase|scale|table|exponent|low|high|min|max|stride|/2|/8"
@@ -116,6 +137,12 @@ def window_terms(found: Sequence[Mapping[str, float]]) -> list[str]:
     terms = [f"{total}*groups" for total in LOOPS]
     terms += [f"{total}*{text}*groups" for total, texts in LOOPS.items() for text in texts.split()]
     return [term for term in (*TOTALS, *LAID_OUT, *terms) if set(term.split("*")) <= names]
+
+
+def own_terms(function: str) -> list[str]:
+    """Of a kernel with loops of its own; none if it is no such kernel."""
+    loops = next((loops for part, loops in OWN.items() if part in function), {})
+    return [term for total, texts in loops.items() for term in (total, *(f"{total}*{text}" for text in texts.split()))]
 
 
 def _of_others(found: Sequence[Mapping[str, float]], names: set[str]) -> list[str]:
@@ -206,10 +233,13 @@ def jobs_by_kernel(lines: Iterable[Line]) -> dict[str, list[tuple[dict[str, floa
     return found
 
 
-def fit_kernel(found: Sequence[Mapping[str, float]], cycles: Sequence[float]) -> Fit:
+def fit_kernel(function: str, found: Sequence[Mapping[str, float]], cycles: Sequence[float]) -> Fit:
     """Few samples tell little apart: then only totals count, which are right for sizes that were not seen, too."""
+    terms = own_terms(function)
+    if terms:
+        return fit_all(found, cycles, terms)
     if len(found) <= FEW:
-        return fit_all(found, cycles, [*TOTALS, *COPIES, "spans", "calls*steps", "calls*steps*units"])
+        return fit_all(found, cycles, [*TOTALS, *COPIES, "spans"])
     if "window" in found[0]:
         return fit_all(found, cycles, window_terms(found))
     return fit(found, cycles, candidate_terms(found))
@@ -228,7 +258,7 @@ def fit_core(lines: Sequence[Line]) -> dict[str, Any]:
     everything = []
     for function, samples in sorted(jobs_by_kernel(lines).items()):
         found, cycles = [one for one, _ in samples], [spent for _, spent in samples]
-        result = fit_kernel(found, cycles)
+        result = fit_kernel(function, found, cycles)
         kernels[function] = rounded(result.terms)
         everything += samples
         print(f"  {function:44s} {len(samples):5d}  {result.error:7.2%}  {' + '.join(result.terms)}")
@@ -301,7 +331,7 @@ def main() -> None:
         networks = len({line["network"] for line in lines})
         about = (
             "Cycles, typical, of each term of each kernel (plan/kernel_costs.py), fitted by benchmarks/fit_costs.py to "
-            f"{networks} networks that benchmarks/cost_samples.py ran on the emulated boards (docs/estimate.md)."
+            f"{networks} networks that benchmarks/cost_samples.py ran on the emulated boards (docs/sweep.md)."
         )
         TABLE.write_text(json.dumps({"about": about, "cores": cores}, indent=1) + "\n")
 

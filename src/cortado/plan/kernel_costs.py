@@ -17,6 +17,7 @@ from cortado.plan.jobs import Job, Loop
 
 TABLE = Path(__file__).parent / "kernel_costs.json"
 SIZES = (2, 4, 8, 16)  # in which kernels take channels, products and pixels: a part of one costs as much as a whole
+VECTOR = 16  # bytes
 Terms = Mapping[str, float]  # "calls*in_c": the cycles of each
 
 
@@ -66,6 +67,7 @@ def quantities(job: Job) -> dict[str, float]:
     found |= {f"{name}%4": value % 4 for name, value in found.items() if "/" not in name and value % 4}
     found |= {f"{name}~4": value for name, value in found.items() if not set(name) & set("/%") and value % 4}
     found |= {
+        "fours": found.get("depth", 0.0) // 4,
         "calls": job.calls,
         "spans": job.spans,
         "span": job.span,
@@ -80,7 +82,8 @@ def quantities(job: Job) -> dict[str, float]:
         found[f"span/{size}"] = math.ceil(job.span / size)
         found[f"tiles/{size}"] = _tiles(job, size)
         found[f"rest/{size}"] = job.calls if job.span % size else 0
-    return found | _columns(job) | _gathered(job, found) | _copies(job) | _sums(job)
+    columns = _columns(job)
+    return found | columns | _few(job, columns) | _gathered(job, found) | _copies(job) | _sums(job)
 
 
 def _sums(job: Job) -> dict[str, float]:
@@ -129,6 +132,26 @@ def _columns(job: Job) -> dict[str, float]:
         "outside_pixels": outside * len(lefts),
         "run_rows": (rows - outside) * pairs,
         "tap_runs": (rows * math.ceil(len(lefts) / 2) - (rows - outside) * pairs) * fields["kernel_w"],
+    }
+
+
+def _few(job: Job, columns: Mapping[str, float]) -> dict[str, float]:
+    """Of depthwise layers with fewer channels than a vector has bytes: pixels side by side whose windows are inside of
+    the image are one piece, every other pixel is one of its own; a vector takes as many pixels as it has room for."""
+    fields, channels = job.fields, job.fields.get("in_c", VECTOR)
+    if channels >= VECTOR or not columns or "out_c" in fields:
+        return {}
+    calls = max(job.calls, 1)
+    inside, border = columns["inside"] / calls, columns["border"] / calls
+    # Calls with rows above or below the image: one row fewer in each window further in.
+    cut = min(job.outside * 2 / (fields["kernel_h"] // 2 + 1), job.calls)
+    joined = job.calls - cut if fields["stride_w"] == 1 and inside else 0.0
+    single = job.calls * (inside + border) - joined * inside
+    taps = fields["kernel_h"] * fields["kernel_w"]
+    return {
+        "few_pieces": joined + single,
+        "few_vectors": joined * math.ceil(inside / (VECTOR // channels)) + single,
+        "odd_taps": taps % 2,
     }
 
 

@@ -16,7 +16,7 @@ from cortado.options import Options
 DEFAULT_SECONDS = 120.0
 KEYS = ("models", "candidates", "chips", "targets", "options", "seconds", "figures")
 # What a spec may vary; the rest of Options is about data, artifacts or the chip.
-VARIED = ("optimize", "border", "linear", "input_rows")
+VARIED = ("optimize", "io", "linear", "input_rows")
 
 
 class Figures(Enum):
