@@ -12,7 +12,9 @@ from torch import nn
 
 from cortado.api import Model, prepare
 from cortado.base.target import from_target_string
-from helpers.single import decibels, lower_on, randn, tensors
+from cortado.options import Options
+from helpers.noise import beside_pt2e, integer_outputs
+from helpers.single import decibels, lower_on, randn
 
 Tensor = torch.Tensor
 Shapes = tuple[tuple[int, ...], ...]
@@ -163,25 +165,88 @@ class Crnn(nn.Module):
         return F.log_softmax(self.head(self.recurrent(steps)[0]), -1)
 
 
+class Denoiser(nn.Module):
+    """After RNNoise: whether there is a voice, and a gain for each band, of every frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.voice = nn.Linear(20, 16), nn.GRU(16, 16, batch_first=True)
+        self.noise, self.gain = nn.GRU(36, 24, batch_first=True), nn.GRU(60, 32, batch_first=True)
+        self.speaks, self.bands = nn.Linear(16, 1), nn.Linear(32, 18)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        voice = self.voice(torch.tanh(self.into(x)))[0]
+        noise = self.noise(torch.cat([voice, x], 2))[0]
+        gain = self.gain(torch.cat([voice, noise, x], 2))[0]
+        return torch.sigmoid(self.bands(gain)), torch.sigmoid(self.speaks(voice))
+
+
+class FrameDenoiser(Denoiser):
+    """The same, a frame a call: what its layers remember are buffers."""
+
+    heard: Tensor
+    hushed: Tensor
+    gained: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, width in (("heard", 16), ("hushed", 24), ("gained", 32)):
+            self.register_buffer(name, torch.zeros(1, 1, width))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        voice, self.heard = self.voice(torch.tanh(self.into(x)), self.heard)
+        noise, self.hushed = self.noise(torch.cat([voice, x], 2), self.hushed)
+        gain, self.gained = self.gain(torch.cat([voice, noise, x], 2), self.gained)
+        return torch.sigmoid(self.bands(gain)), torch.sigmoid(self.speaks(voice))
+
+
+class Classifier(nn.Module):
+    """Two layers of LSTM over the samples of a sensor; what the last one ends with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent, self.head = nn.LSTM(6, 20, num_layers=2, batch_first=True), nn.Linear(20, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, (hidden, _) = self.recurrent(x)
+        result: Tensor = self.head(hidden[-1])
+        return result
+
+
 SEQUENCE = ((1, LENGTH, WIDTH),)
+FRAMES = 30
 # How it is made, the shapes of its inputs, and decibels beside the model itself.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Shapes, float]] = {
     "u-net": (UNet, ((1, 1, 16, 16),), 33),
     "siamese": (Siamese, ((1, 1, 16, 16), (1, 1, 16, 16)), 33),
     "transformer": (lambda: Transformer("causal"), SEQUENCE, 28),
+    "transformer, mask added": (lambda: Transformer("added"), SEQUENCE, 28),
+    "transformer, mask filled": (lambda: Transformer("filled"), SEQUENCE, 28),
     "encoder": (Encoder, SEQUENCE, 30),
     "decoder": (Decoder, (*SEQUENCE, (1, 9, WIDTH)), 30),
     "voice activity": (VoiceActivity, ((1, 1, 256), (1, 1, 24), (1, 1, 24)), 30),
+    "denoiser": (Denoiser, ((1, FRAMES, 20),), 30),
+    "classifier, lstm": (Classifier, ((1, 20, 6),), 28),
     "crnn, lstm": (lambda: Crnn(nn.LSTM), ((1, 1, 16, 32),), 30),
     "crnn, gru": (lambda: Crnn(nn.GRU), ((1, 1, 16, 32),), 30),
 }
 SPELLINGS = ("causal", "added", "filled")
 STATE = 0.1  # how large the states of a recurrent layer are
 BOARDS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")
-ON_BOARDS = {"transformer": BOARDS, "siamese": BOARDS[:1], "voice activity": BOARDS[1:2]}
+ON_BOARDS = {
+    "transformer": BOARDS,
+    "siamese": BOARDS[:1],
+    "voice activity": BOARDS[1:2],
+    "denoiser": BOARDS[3:],
+    "classifier, lstm": BOARDS[2:3],
+    "crnn, gru": BOARDS[:1],
+    "crnn, lstm": BOARDS[1:2],
+    "u-net": BOARDS[2:3],
+}
+MORE = {"siamese": 40, "voice activity": 24, "classifier, lstm": 24}  # samples, where an output has few values
 
 
-def network(name: str) -> tuple[nn.Module, list[tuple[Tensor, ...]]]:
+def network(name: str, samples: int = SAMPLES) -> tuple[nn.Module, list[tuple[Tensor, ...]]]:
     torch.manual_seed(0)
     make, shapes, _ = NETWORKS[name]
     scales = (1.0, STATE, STATE) if name == "voice activity" else (1.0,) * len(shapes)
@@ -190,7 +255,7 @@ def network(name: str) -> tuple[nn.Module, list[tuple[Tensor, ...]]]:
             randn(*size, seed=7 * number + place, scale=scale)
             for place, (size, scale) in enumerate(zip(shapes, scales, strict=True))
         )
-        for number in range(SAMPLES)
+        for number in range(samples)
     ]
     return make().eval(), inputs
 
@@ -209,18 +274,29 @@ def prepared(name: str) -> tuple[Model, nn.Module, list[tuple[Tensor, ...]]]:
 def test_the_same_bits_here_and_close_to_the_model_itself(name: str, tmp_path: Path) -> None:
     ready, model, inputs = prepared(name)
     artifact = ready.compile(from_target_string("cortex-m4")).save(tmp_path / "net")
-    checked = artifact.run(as_arrays(inputs[:3]), "host")
-    assert checked.bit_exact
+    assert artifact.run(as_arrays(inputs[:3]), "host").bit_exact
+    _, more = network(name, MORE.get(name, SAMPLES))
+    assert min(beside_pt2e(model, ready.quantized, artifact, more)) > NETWORKS[name][2]
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+def test_frame_by_frame_is_the_whole_sequence(tmp_path: Path) -> None:
+    """What a layer remembers between calls is what it remembers within one."""
+    whole, _ = network("denoiser")
+    torch.manual_seed(0)
+    model = FrameDenoiser().eval()
+    frames: list[tuple[Tensor, ...]] = [(randn(1, 1, 20, seed=frame),) for frame in range(3 * FRAMES)]
+    ready = prepare(model, frames[0], frames, name="net", options=Options(sequence=FRAMES))
+    artifact = ready.compile(from_target_string("cortex-m4")).save(tmp_path / "net")
+    first = frames[:FRAMES]
+    for place in ("host", None):
+        assert artifact.run(as_arrays(first), place).bit_exact
+    beside_pt2e(model, ready.quantized, artifact, first)
     with torch.no_grad():
-        wanted = [tensors(model(*sample)) for sample in inputs[:3]]
-    for place, tensor in enumerate(artifact.report.outputs):
-        assert tensor.scale is not None
-        assert tensor.zero_point is not None
-        codes = torch.cat(
-            [torch.tensor(sample[place].astype("float64")).flatten() for sample in checked.result.samples]
-        )
-        found = (codes - tensor.zero_point) * tensor.scale
-        assert decibels(torch.cat([sample[place].flatten() for sample in wanted]), found) > NETWORKS[name][2]
+        wanted = whole(torch.cat([frame for (frame,) in first], 1))
+    for one, found in zip(wanted, zip(*integer_outputs(artifact, first), strict=True), strict=True):
+        assert decibels(one, torch.cat(found, 1)) > 30
 
 
 @pytest.mark.qemu

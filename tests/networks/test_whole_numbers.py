@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from cortado.api import prepare
 from cortado.base.target import from_target_string
 from cortado.validate import validate
-from helpers.single import decibels, tensors
+from helpers.noise import beside_pt2e, eager_outputs, integer_outputs
 
 TARGETS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")
 SAMPLES = 40
@@ -119,14 +119,6 @@ def _header_types(text: str) -> tuple[str, ...]:
     return tuple(line.split()[-1] for line in text.splitlines() if line.startswith("#define") and "_TYPE" in line)
 
 
-def _noise(wanted: list[tuple[Tensor, ...]], found: list[tuple[Tensor, ...]]) -> list[float | None]:
-    """The signal to noise of each output that holds real numbers."""
-    return [
-        decibels(torch.cat(first), torch.cat(second)) if first[0].is_floating_point() else None
-        for first, second in zip(zip(*wanted, strict=True), zip(*found, strict=True), strict=True)
-    ]
-
-
 @pytest.mark.qemu
 @pytest.mark.parametrize("name", CASES)
 def test_networks_of_whole_numbers(name: str, tmp_path: Path) -> None:
@@ -145,13 +137,8 @@ def test_networks_of_whole_numbers(name: str, tmp_path: Path) -> None:
     assert checked.problems() == []
     assert [place.name for place in checked.places[:2]] == ["reference", "host"]
     assert len(checked.places) == 2 + len(TARGETS)
-    with torch.no_grad():
-        wanted = [tensors(model(*sample)) for sample in unseen]
-        fake = [tensors(prepared.quantized.converted(*sample)) for sample in unseen]
-    found = [artifact.real(sample) for sample in artifact.reference(arrays).expected]
-    made = [tuple(torch.from_numpy(np.ascontiguousarray(value)) for value in sample) for sample in found]
-    for ours, theirs in zip(_noise(wanted, made), _noise(wanted, fake), strict=True):
-        assert ours is None or theirs is None or ours > min(theirs - 1.0, 40.0), (ours, theirs)
+    beside_pt2e(model, prepared.quantized, artifact, unseen)
+    wanted, made = eager_outputs(model, unseen), integer_outputs(artifact, unseen)
     for position, value in enumerate(wanted[0]):
         if not value.is_floating_point():
             same = [bool((one[position] == other[position]).all()) for one, other in zip(wanted, made, strict=True)]
