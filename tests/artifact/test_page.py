@@ -76,8 +76,8 @@ def test_inputs_outputs_and_options_are_shown(tiny_artifact: Artifact) -> None:
         assert f"{tensor.scale:.9g}" in text
     for name, value in report.to_json()["options"].items():
         several = isinstance(value, list)
-        shown = ", ".join(value) if several else {True: "yes", False: "no", None: ""}.get(value, value)
-        assert f"--{name.replace('_', '-')}{shown}" in text
+        option = ", ".join(value) if several else {True: "yes", False: "no", None: ""}.get(value, value)
+        assert f"--{name.replace('_', '-')}{option}" in text
     assert "A stage is" in text
     assert "Row calls: " in text
 

@@ -260,7 +260,7 @@ def test_several_models_in_one_package(tmp_path: Path) -> None:
     torch.manual_seed(1)
     tail = nn.Sequential(nn.Flatten(), nn.Linear(3 * 64, 5))
     inputs = torch.randn(8, 3, 8, 8)
-    options = cortado.Options(artifacts="c", package="cmake,arduino")  # type: ignore[arg-type]
+    options = cortado.Options(artifacts="c", package="cmake,arduino")
     compiled = [
         cortado.compile(model, (inputs[:1],), target="cortex-m4", calibration=inputs, name=name, options=options)
         for name, model in (("gadget", small()), ("widget", tail))

@@ -203,9 +203,7 @@ def test_a_wrong_spec_is_told_of(folder: Path, text: str, message: str) -> None:
 
 
 def test_every_choice_of_options_is_a_row(folder: Path) -> None:
-    text = (
-        'models = ["ds_cnn"]\nchips = ["pico", "microbit"]\n[options]\noptimize = ["ram", "time"]\nio = "float"\n'
-    )
+    text = 'models = ["ds_cnn"]\nchips = ["pico", "microbit"]\n[options]\noptimize = ["ram", "time"]\nio = "float"\n'
     spec = read_spec(spec_file(folder, text))
     assert [place.label for place in spec.places] == ["pico", "microbit"]
     assert spec.choices == ({"optimize": "ram", "io": "float"}, {"optimize": "time", "io": "float"})
