@@ -125,7 +125,8 @@ static const cortado_conv1x1_packed_t layer_classifier = {
 
 /* ---- tables: cortado_run.h says what their members mean ---- */
 
-/* The operands of the steps, in the steps' order: where their rows lie, and which of them an output row reads. */
+/* The operands of the steps, each after those that begin with it: where its rows lie, and which of them an output row
+ * reads. */
 static const cortado_port_t ports[] = {
     /* features.0 */
     {.at.offset = AT(160u, 352u), .row_bytes = 6, .height = 6, .ring = 6, .lead = 2, .taps = 3, .stride = 1,

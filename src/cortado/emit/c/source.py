@@ -95,7 +95,8 @@ class Source:
     def _tables(self) -> str:
         return f"""/* ---- tables: cortado_run.h says what their members mean ---- */
 
-/* The operands of the steps, in the steps' order: where their rows lie, and which of them an output row reads. */
+/* The operands of the steps, each after those that begin with it: where its rows lie, and which of them an output row
+ * reads. */
 static const cortado_port_t ports[] = {{
 {self.tables.ports}
 }};

@@ -1,11 +1,12 @@
 """The tables of MODEL.c that cortado_run.c walks: operands, steps, stages, and guarded buffers of the checks build."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cortado.base.names import c_string
 from cortado.emit.c.layers import Layers, StepInC, fits
-from cortado.emit.c.text import LONGEST_TITLE, comment, designated, label, listed, title
+from cortado.emit.c.ports import PortRow, shared_ports
+from cortado.emit.c.text import LONGEST_TITLE, designated, label, listed, title, titled
 from cortado.ir.op import ONE_ROW
 from cortado.plan.planned import GUARD_BYTES, Planned
 from cortado.plan.program import Port, Stage, Step, Walk
@@ -31,37 +32,28 @@ def at(planned: Planned, buffer: str) -> str:
 
 def build_tables(planned: Planned, layers: Layers) -> Tables:
     """`layers` collects what the rows name."""
-    ports: list[str] = []
+    in_c = [layers.add(step) for step in planned.program.steps]
+    ports = shared_ports(_ports(planned, in_c))
     steps: list[str] = []
     stages: list[str] = []
-    first_port = first_step = 0
     for number, stage in enumerate(planned.program.stages):
-        makers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
+        stages.append(_stage(stage, len(steps)))
         for position, step in enumerate(stage.steps):
-            in_c = layers.add(step)
-            rows = planned.rows_needed(number, position)
-            steps.append(_titled(title(step), [_step(planned, step, in_c, rows, first_port)]))
-            ports.append(_titled(label(step), _ports(planned, step, in_c, makers)))
-            first_port += len(step.inputs)
-        stages.append(_stage(stage, first_step))
-        first_step += len(stage.steps)
+            rows, this = planned.rows_needed(number, position), len(steps)
+            steps.append(titled(title(step), [_step(planned, step, in_c[this], rows, ports.firsts[this])]))
     return Tables(
-        ports="\n".join(ports) or _row({"row_bytes": 0}),
+        ports=ports.text or _row({"row_bytes": 0}),
         steps="\n".join(steps) or _row({"rows": 0}),
         stages="\n".join(stages) or _row({"images": 0}),
         guarded=_guarded(planned),
     )
 
 
-def _titled(text: str, rows: Sequence[str]) -> str:
-    return "\n".join([f"    {comment(text, indent=4)}", *rows])
-
-
 def _row(values: Mapping[str, object]) -> str:
     return f"    {{{listed(designated(values), indent=5)}}},"
 
 
-def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> str:
+def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: str) -> str:
     accumulates = step.kind is Walk.ACCUMULATE
     kernel = {"call": in_c.call, "layer": in_c.layer}
     numbers = {
@@ -71,7 +63,7 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
         "n": step.n,
         "rows": 0 if planned.program.stream else fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
-        "port": fits(port, 16, "the program"),
+        "port": port,
         "ports": len(step.inputs),
         "group": step.group,
     }
@@ -84,22 +76,30 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: int) -> 
     return "    {" + "\n     ".join(lines) + "},"
 
 
-def _ports(planned: Planned, step: Step, in_c: StepInC, makers: Mapping[str, tuple[int, Step]]) -> list[str]:
-    pairs = zip(step.inputs, in_c.constants, strict=True)
-    return [_port(planned, port, constant, step, makers) for port, constant in pairs]
+def _ports(planned: Planned, in_c: Iterable[StepInC]) -> list[tuple[str, list[PortRow]]]:
+    """The operands of each step, with its label."""
+    found = []
+    in_order = iter(in_c)
+    for stage in planned.program.stages:
+        makers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
+        for step in stage.steps:
+            pairs = zip(step.inputs, next(in_order).constants, strict=True)
+            found.append((label(step), [_port(planned, port, constant, step, makers) for port, constant in pairs]))
+    return found
 
 
 def _port(
     planned: Planned, port: Port, constant: str | None, step: Step, makers: Mapping[str, tuple[int, Step]]
-) -> str:
+) -> PortRow:
     rule = port.rule
     maker = makers.get(port.source) if isinstance(port.source, str) else None
     if isinstance(port.source, str):
         place: dict[str, object] = {"at.offset": at(planned, port.source)}
+        release: Hashable = planned.plan.offsets[port.source]
         ring = planned.ring_rows(port.source, port.height)
         producer = "CORTADO_COMPLETE" if maker is None else str(maker[0])
     else:
-        place = {"at.constant": constant}
+        place, release = {"at.constant": constant}, constant
         ring, producer = port.height, "CORTADO_CONSTANT"
     endless = planned.program.stream is not None
     alone = maker is not None and rule == ONE_ROW and not endless
@@ -115,7 +115,7 @@ def _port(
         "repeat": rule.repeat.bit_length() - 1,
         "producer": producer,
     }
-    return _row({**place, **numbers})
+    return PortRow(text=_row({**place, **numbers}), release=(release, *numbers.values()))
 
 
 def _lead(port: Port, step: Step, maker: Step | None) -> int:
@@ -132,7 +132,7 @@ def _lead(port: Port, step: Step, maker: Step | None) -> int:
 def _stage(stage: Stage, first: int) -> str:
     names = [label(step) for step in stage.steps]
     text = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}, row by row together"
-    return _titled(text, [_row({"first": first, "images": stage.steps[0].images, "steps": len(stage.steps)})])
+    return titled(text, [_row({"first": first, "images": stage.steps[0].images, "steps": len(stage.steps)})])
 
 
 def _guarded(planned: Planned) -> str:

@@ -52,6 +52,11 @@ def comment(text: str, indent: int = 0) -> str:
     return "/* " + f"\n{' ' * indent} * ".join(lines) + " */"
 
 
+def titled(text: str, rows: Iterable[str]) -> str:
+    """Rows of a table under a comment."""
+    return "\n".join([f"    {comment(text, indent=4)}", *rows])
+
+
 def listed(items: Iterable[str], indent: int) -> str:
     """Items with commas between them, as many to a line as fit; the first line is indented already."""
     lines: list[str] = []

@@ -56,7 +56,7 @@ typedef struct {
     int32_t n;
     uint16_t rows;     /* output rows to make; without ports they are pushed, and there is no kernel */
     uint16_t out_ring; /* rows held in memory; 1: every call writes the same row */
-    uint16_t port;     /* its first port in the program's table */
+    uint16_t port;     /* its first port in the program's table; other steps may have the same */
     uint8_t ports;
     uint8_t group; /* rows that a call makes, of `n` pixels each */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS

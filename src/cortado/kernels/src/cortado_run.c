@@ -122,10 +122,11 @@ CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, corta
 }
 
 /* Every step at its first row; row -pad lies `pad` slots before slot 0 of its ring. */
-static void reset(const cortado_step_t *step, const cortado_port_t *port, cortado_state_t *state, uint32_t steps)
+static void reset(const cortado_step_t *step, const cortado_port_t *ports, cortado_state_t *state, uint32_t steps)
 {
     cortado_state_t *const all = state;
     for (uint32_t s = 0; s < steps; s++, step++, state++) {
+        const cortado_port_t *port = ports + step->port;
         state->made = 0;
         state->out_slot = 0;
         state->need = step->ports == 0 ? CORTADO_NEVER : 0u; /* rows that are pushed are not made here */
@@ -179,7 +180,7 @@ void cortado_run_stage(const cortado_program_t *program, const cortado_stage_t *
     PAINT(program, number, arena);
     CHECK_SCRATCH(steps, stage->steps);
     for (uint32_t image = 0; image < stage->images; image++) {
-        reset(steps, program->ports + steps->port, state, stage->steps);
+        reset(steps, program->ports, state, stage->steps);
         advance(program, stage, number, image, arena, state, rows);
     }
 }
@@ -192,7 +193,7 @@ void cortado_reset_stage(const cortado_program_t *program, const cortado_stage_t
     PAINT(program, number, arena);
     CHECK_SCRATCH(steps, stage->steps);
     (void)arena;
-    reset(steps, program->ports + steps->port, state, stage->steps);
+    reset(steps, program->ports, state, stage->steps);
 }
 
 /* The first step has made the row that the caller wrote. */
