@@ -8,11 +8,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from performance import markdown, stored
-
 from _common import PEERS, peer_ram
 from compile_time import PEER as PEER_SECONDS
 from compile_time import YARDSTICK
+from performance import markdown, stored
 
 KEY = "m55"
 
