@@ -219,3 +219,43 @@ def test_what_no_output_depends_on_is_not_kept() -> None:
     captured = capture(model, (torch.randn(1, 8),))
     assert [state.name for state in captured.state] == ["calls", "seen"]
     assert lowered(model, torch.randn(33, 8)).state == ()
+
+
+# ---- deep inside ---------------------------------------------------------------------------------------------------
+
+
+class Inside(nn.Module):
+    """A module whose buffers are assigned, inside of others and at times called twice; torch.export forgets these."""
+
+    def __init__(self, calls: int = 1) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([Buffered(self._step, h=torch.zeros(1, 4)), Buffered(keep, h=torch.zeros(1, 4))])
+        self.calls = calls
+
+    @staticmethod
+    def _step(module: Any, x: Tensor) -> Tensor:
+        old = module.h
+        module.h = 0.5 * old + 0.5 * torch.tanh(x)
+        return module.h - old  # the old value is still what it was
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(self.calls):
+            for part in self.parts:
+                x = part(x)
+        return x
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_state_that_is_assigned_deep_inside(calls: int) -> None:
+    steps, model = torch.randn(80, 4, generator=torch.Generator().manual_seed(0)), Inside(calls)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    forward = model.forward
+    graph = lowered(model, steps[:64])
+    assert model.forward == forward
+    assert "forward" not in vars(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert [state.buffer for state in graph.state] == ["parts.0.h", "parts.1.h"]
+    found = run_steps(graph, steps[64:])[0]
+    output = graph.values[graph.outputs[0]].qparams
+    real = found if output is None else output.dequantize(found)
+    assert decibels(eager_steps(model, steps[64:])[0], real.numpy()) > 25

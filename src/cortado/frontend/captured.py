@@ -1,6 +1,7 @@
 """What a model may be and what torch.export may make of it: mistakes that nothing behind could name as well."""
 
 import contextlib
+import functools
 import keyword
 import operator
 import traceback
@@ -99,7 +100,14 @@ def user_lines() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def assigned_inputs() -> Iterator[None]:
+def as_it_is(model: torch.nn.Module) -> Iterator[None]:
+    """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
+    with _assigned_inputs(), _assigned_deep_inside(model), _masks_as_given():
+        yield
+
+
+@contextlib.contextmanager
+def _assigned_inputs() -> Iterator[None]:
     """`self.last = x` is a copy of x into a buffer, which torch.export adds itself, and then refuses: it comes from no
     module."""
     before = _trace._verify_nn_module_stack
@@ -111,7 +119,35 @@ def assigned_inputs() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def masks_as_given() -> Iterator[None]:
+def _assigned_deep_inside(model: torch.nn.Module) -> Iterator[None]:
+    """`self.last = value` in a module inside of the model, which torch.export forgets: it looks at the outermost alone.
+    Here such a buffer stays, and the value is copied into it when forward is done, as torch.export itself has it."""
+    inner = list(model.modules())[1:]
+    forward, own = model.forward, model.__dict__.get("forward")
+
+    @functools.wraps(forward)
+    def copied(*arguments: Any, **named: Any) -> Any:
+        before = [dict(module._buffers) for module in inner]
+        result = forward(*arguments, **named)
+        for module, buffers in zip(inner, before, strict=True):
+            for name, buffer in buffers.items():
+                value = module._buffers.get(name)
+                if buffer is not None and value is not None and value is not buffer:
+                    module._buffers[name] = buffer
+                    torch.ops.aten.copy_.default(buffer, value)
+        return result
+
+    model.__dict__["forward"] = copied
+    try:
+        yield
+    finally:
+        del model.__dict__["forward"]
+        if own is not None:
+            model.__dict__["forward"] = own
+
+
+@contextlib.contextmanager
+def _masks_as_given() -> Iterator[None]:
     """nn.TransformerEncoder compares its mask with a causal one, only to choose a faster kernel, and torch.export can't
     follow a decision by values. Here the mask itself is what counts."""
     before = transformer._detect_is_causal_mask

@@ -29,11 +29,10 @@ from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.captured import (
-    assigned_inputs,
+    as_it_is,
     check_graph,
     check_model,
     check_values,
-    masks_as_given,
     rename_state,
     user_lines,
 )
@@ -135,7 +134,7 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     model = evaluating(given)
     check_modules(model)
     try:
-        with _quiet(), evaluation(model), user_lines(), assigned_inputs(), masks_as_given():
+        with _quiet(), evaluation(model), user_lines(), as_it_is(model):
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         _check_state(model)

@@ -140,10 +140,12 @@ def _assigned(holder: Node) -> Node | None:
 
 
 def _assigns(node: Node) -> bool:
-    """Whether a copy is torch.export's own. The signature doesn't tell; but such a copy says that it was made by the
-    function that made the value, where a copy of the user's was made by `copy_`."""
+    """Whether a copy is torch.export's own, or one in its stead (`captured.as_it_is`). The signature doesn't tell; but
+    such a copy says that it was made by the function that made the value, or by the operator itself, where a copy of
+    the user's was made by `copy_`."""
     source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
-    return isinstance(source, Node) and TORCH_FN.of(node) == TORCH_FN.of(source)
+    made_by = TORCH_FN.of(node)
+    return isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
 
 
 def returned_nodes(graph: Graph) -> list[Any]:

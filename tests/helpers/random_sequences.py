@@ -1,0 +1,102 @@
+"""Random networks whose data comes step by step: buffers that last between calls, and windows over rows without end."""
+
+import random
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (torch.relu, torch.tanh, torch.sigmoid, F.hardswish)
+
+
+class Memory(nn.Module):
+    """One buffer that forward changes, of a random kind; it takes and gives rows [1, size]."""
+
+    past: Tensor
+    count: Tensor
+
+    def __init__(self, draw: random.Random, size: int) -> None:
+        super().__init__()
+        self.kind = draw.choice(("ring", "average", "gru", "rnn", "counter"))
+        self.length, self.period = draw.randint(2, 5), draw.randint(2, 4)
+        self.act = draw.choice(ACTIVATIONS)
+        self.layer = nn.Linear(size * self.length if self.kind == "ring" else size, size)
+        self.cell = {"gru": nn.GRUCell, "rnn": nn.RNNCell}.get(self.kind, nn.RNNCell)(size, size)
+        self.part = draw.uniform(0.1, 0.6)
+        shape = (1, self.length - 1, size) if self.kind == "ring" else (1, size)
+        self.register_buffer("past", torch.zeros(shape))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "ring":
+            window = torch.cat([self.past, x.unsqueeze(1)], 1)
+            self.past.copy_(window[:, 1:])
+            return self.act(self.layer(window.flatten(1)))
+        if self.kind == "average":
+            self.past = (1 - self.part) * self.past + self.part * self.act(self.layer(x))
+            return self.past
+        if self.kind == "counter":  # every few steps the other half of a network
+            self.count = (self.count + 1) % self.period
+            return torch.where(self.count == 0, self.act(self.layer(x)), torch.tanh(x))
+        self.past = self.cell(x, self.past)
+        return self.past
+
+
+class Stateful(nn.Module):
+    """Layers and memories in a random order; the last layer is at times a softmax over more than 1,023 values."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+        torch.manual_seed(seed)
+        self.features, size = draw.randint(3, 9), draw.randint(4, 12)
+        self.first, self.act = nn.Linear(self.features, size), draw.choice(ACTIVATIONS)
+        self.memories = nn.ModuleList(Memory(draw, size) for _ in range(draw.randint(1, 2)))
+        self.long = draw.random() < 0.2
+        self.last = nn.Linear(size, draw.randint(1030, 1300) if self.long else draw.randint(2, 7))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act(self.first(x))
+        for memory in self.memories:
+            x = memory(x)
+        x = self.last(x)
+        return torch.softmax(8 * x, 1) if self.long else x
+
+
+class Windowed(nn.Module):
+    """A network over a window of rows [1, C, T, W] that pads nothing in time; or before the first row, where only the
+    newest row counts."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+        torch.manual_seed(seed)
+        channels, width = draw.randint(2, 3), draw.randint(1, 4)
+        self.shape = (1, channels, draw.randint(18, 30), width)
+        self.acts = [draw.choice(ACTIVATIONS) for _ in range(draw.randint(1, 3))]
+        self.end = draw.choice(("mean", "newest", "flat"))
+        self.pads, layers = [], []
+        for _ in self.acts:
+            taps, dilation, made = draw.randint(1, 3), draw.randint(1, 2), draw.randint(2, 8)
+            depthwise = draw.random() < 0.3
+            made = channels if depthwise else made
+            groups = channels if depthwise else 1
+            layers.append(nn.Conv2d(channels, made, (taps, 1), dilation=(dilation, 1), groups=groups))
+            self.pads.append((taps - 1) * dilation if self.end == "newest" and draw.random() < 0.5 else 0)
+            channels = made
+        self.layers = nn.ModuleList(layers)
+        rows = self._features(torch.zeros(self.shape)).shape[2]
+        sizes = {"mean": channels, "newest": channels * width, "flat": channels * rows * width}
+        self.last = nn.Linear(sizes[self.end], draw.randint(2, 6))
+
+    def _features(self, x: Tensor) -> Tensor:
+        for layer, act, pad in zip(self.layers, self.acts, self.pads, strict=True):
+            x = act(layer(F.pad(x, (0, 0, pad, 0)) if pad else x))
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self._features(x)
+        if self.end == "mean":
+            return self.last(x.mean((2, 3)))
+        return self.last((x[:, :, -1:] if self.end == "newest" else x).flatten(1))
