@@ -127,3 +127,16 @@ def test_plan(run: Run, tmp_path: Path) -> None:
     assert "peak 162 bytes (proven minimal), 2 buffers" in done.err
     assert run("plan", tmp_path / "p.csv", "-o", tmp_path / "plan.csv").out == ""
     assert (tmp_path / "plan.csv").read_text() == done.out
+
+
+@pytest.mark.host
+def test_of_many_samples_the_first_are_shown(run: Run, two: Path, tmp_path: Path) -> None:
+    batches = models._import_file(TWO).batches(23)
+    np.savez(tmp_path / "x.npz", *(torch.cat(values).numpy() for values in zip(*batches, strict=True)))
+    done = run("run", two, "--on", "host", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz")
+    assert done.code == 0, done.err
+    assert "sample 19: " in done.out
+    assert "sample 20: " not in done.out
+    assert "and 3 more; --output writes them all" in done.out
+    with np.load(tmp_path / "y.npz") as file:
+        assert len(file["output0"]) == 23

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cortado.frontend.zoo import Network
     from cortado.profile import Timing
 
+MOST_SHOWN = 20  # samples that have a line of their own
+
 
 def run_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.manifest import REPORT
@@ -263,10 +265,13 @@ def _verdict(checked: "Checked") -> str:
 
 
 def _each(count: int, prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
-    """One line for each of several samples: its best class, or its range."""
-    lines = [_scores(prefix, sample, labels) for sample in value.reshape(count, -1, *value.shape[1:])]
+    """One line for each of the first samples: its best class, or its range."""
+    shown = value.reshape(count, -1, *value.shape[1:])[:MOST_SHOWN]
+    lines = [_scores(prefix, sample, labels) for sample in shown]
     best = [f" {line[1].split()[0]}" if len(line) > 1 else "" for line in lines]
-    return [f"sample {number}: {line[0]}{score}" for number, (line, score) in enumerate(zip(lines, best, strict=True))]
+    more = [f"and {count - MOST_SHOWN} more; --output writes them all"] if count > MOST_SHOWN else []
+    each = enumerate(zip(lines, best, strict=True))
+    return [*(f"sample {number}: {line[0]}{score}" for number, (line, score) in each), *more]
 
 
 def _scores(prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
