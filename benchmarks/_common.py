@@ -148,6 +148,12 @@ def peer_ram(network: str, key: str) -> int | None:
     return int(peer["arena_bytes"]) + int(peer["method_allocator_bytes"]) + PEER_STACK + PEER_STATIC
 
 
+def peer_flash(network: str, key: str) -> int | None:
+    """All flash of the peer: the `.pte` and code at -Os; None where it was not measured."""
+    peer = PEERS[network].get(key, {})
+    return int(peer["pte_bytes"]) + int(peer["code_bytes_Os"]) if "code_bytes_Os" in peer else None
+
+
 def ratio(ours: float | None, theirs: float | None) -> float | None:
     return None if ours is None or not theirs else ours / theirs
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from _common import PEERS, peer_ram
+from _common import PEERS, peer_flash, peer_ram
 from compile_time import PEER as PEER_SECONDS
 from compile_time import YARDSTICK
 from performance import markdown, stored
@@ -41,14 +41,14 @@ def rows() -> list[Row]:
     found = []
     for name, ours in networks.items():
         peer, mine = PEERS[name].get(KEY, {}), ours[KEY]
-        ram = peer_ram(name, KEY)
-        if ram is None or "code_bytes_Os" not in peer:
+        ram, flash = peer_ram(name, KEY), peer_flash(name, KEY)
+        if ram is None or flash is None:
             continue
         found.append(
             Row(
                 network=name,
                 ram=(mine["arena_bytes"] + mine["stack_bytes"], ram),
-                flash=(mine["weights_bytes"] + mine["code_bytes"], peer["pte_bytes"] + peer["code_bytes_Os"]),
+                flash=(mine["weights_bytes"] + mine["code_bytes"], flash),
                 instructions=(mine["instructions"], peer["execute_instructions"]),
                 cycles=typical.get(name),
                 compile_ratio=ratios.get(name),

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_ram, progress, ratio, remember, sizes_of, table
+from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_flash, peer_ram, progress, ratio, remember, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.frontend import zoo
@@ -45,7 +45,6 @@ def row(name: str, key: str, ours: dict[str, Any]) -> list[Any]:
     peer = PEERS[name].get(key, {})
     ram = ours["arena_bytes"] + ours["stack_bytes"]
     flash = ours["weights_bytes"] + ours["code_bytes"]
-    peer_flash = peer["pte_bytes"] + peer["code_bytes_Os"] if "pte_bytes" in peer else None
     return [
         f"{name} {key}",
         ours["instructions"],
@@ -54,7 +53,7 @@ def row(name: str, key: str, ours: dict[str, Any]) -> list[Any]:
         ram,
         ratio(ram, peer_ram(name, key) or peer.get("arena_bytes")),
         flash,
-        ratio(flash, peer_flash),
+        ratio(flash, peer_flash(name, key)),
     ]
 
 

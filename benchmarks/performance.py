@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from _common import BASELINES, FOLDER, geometric_mean, peer_ram
+from _common import BASELINES, FOLDER, geometric_mean, peer_flash, peer_ram
 
 RESULTS = FOLDER / "results"
 CORES = {"m0": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4", "m55": "Cortex-M55"}
@@ -99,10 +99,9 @@ def networks(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     rows = []
     for name, found in results.items():
         for key, ours in found.items():
-            peer = BASELINES["executorch_models"].get(name, {}).get(key, {})
             ram, theirs = ours["arena_bytes"] + ours["stack_bytes"], peer_ram(name, key)
             flash = ours["weights_bytes"] + ours["code_bytes"]
-            their_flash = peer["pte_bytes"] + peer["code_bytes_Os"] if "code_bytes_Os" in peer else None
+            their_flash = peer_flash(name, key)
             rows.append([name, CORES[key], ram, theirs, _ratio(ram, theirs)])
             rows[-1] += [flash, their_flash, _ratio(flash, their_flash)]
     return markdown(["network", "core", "RAM", "ExecuTorch", "ratio", "flash", "ExecuTorch", "ratio"], rows)

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.base.names import c_identifier, plain
+from cortado.base.names import plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.arena import region_macro
 from cortado.emit.c.data import C_TYPES, c_type
 from cortado.emit.c.header import order, tensor_name
 from cortado.emit.c.rows import pushed_step
 from cortado.emit.c.state import state_place
-from cortado.emit.c.text import WIDTH, listed
+from cortado.emit.c.text import WIDTH, OfPlan, listed
 from cortado.plan.planned import Planned
-from cortado.plan.program import Program, Stream, Tensor
+from cortado.plan.program import Stream, Tensor
 
 
 def _core_flags(target: CortexMTargetConfig) -> str:
@@ -38,22 +38,9 @@ def _paragraph(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Readme:
-    planned: Planned
+class _Readme(OfPlan):
     constants: int  # bytes of them
     sections: Mapping[str, int]  # of them, in sections of their own
-
-    @property
-    def program(self) -> Program:
-        return self.planned.program
-
-    @property
-    def name(self) -> str:
-        return c_identifier(self.program.name)
-
-    @property
-    def upper(self) -> str:
-        return self.name.upper()
 
     def text(self) -> str:
         return f"""# {plain(self.program.name)} for {self.program.target.target_string}

@@ -6,7 +6,7 @@ from cortado.base.names import c_identifier
 from cortado.emit.c.arena import arena_parameter
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.tables import at
-from cortado.emit.c.text import bad_arena, comment, listed
+from cortado.emit.c.text import OfPlan, bad_arena, comment, listed
 from cortado.plan.planned import Planned
 from cortado.plan.program import PUSHED_ROWS, Program, Step, Stream
 from cortado.plan.segments import COUNTER_BYTES, counters_name
@@ -25,21 +25,7 @@ def rows_text(planned: Planned) -> str:
 
 
 @dataclass(frozen=True)
-class _Rows:
-    planned: Planned
-
-    @property
-    def program(self) -> Program:
-        return self.planned.program
-
-    @property
-    def name(self) -> str:
-        return c_identifier(self.program.name)
-
-    @property
-    def upper(self) -> str:
-        return self.name.upper()
-
+class _Rows(OfPlan):
     @property
     def state(self) -> str:
         """The type of a step's counters."""

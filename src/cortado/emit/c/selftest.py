@@ -15,7 +15,7 @@ from cortado.base.names import c_identifier, c_string
 from cortado.emit.c.arena import arena_parameter, region_table, wrong_arena, wrong_function
 from cortado.emit.c.data import numbers_text
 from cortado.emit.c.header import banner
-from cortado.emit.c.text import comment, title
+from cortado.emit.c.text import OfPlan, comment, title
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Step, Tensor, Walk
 
@@ -88,21 +88,8 @@ def _rows_made(planned: Planned, step: Step, rows: int, values: Mapping[str, Arr
 
 
 @dataclass(frozen=True)
-class _Selftest:
-    planned: Planned
+class _Selftest(OfPlan):
     values: Mapping[str, ArrayType]
-
-    @property
-    def program(self) -> Program:
-        return self.planned.program
-
-    @property
-    def name(self) -> str:
-        return c_identifier(self.program.name)
-
-    @property
-    def upper(self) -> str:
-        return self.name.upper()
 
     def text(self) -> str:
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)

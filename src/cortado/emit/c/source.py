@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.base.names import c_identifier, c_string
+from cortado.base.names import c_string
 from cortado.base.target import Core, CortexM
 from cortado.emit.c.arena import arena_parameter, default_arena, place, region_table, wrong_arena, wrong_function
 from cortado.emit.c.data import qparams_text
@@ -16,8 +16,7 @@ from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
 from cortado.emit.c.state import StateInC
 from cortado.emit.c.tables import Tables, at
-from cortado.emit.c.text import guarded, listed
-from cortado.plan.planned import Planned
+from cortado.emit.c.text import OfPlan, guarded, listed
 from cortado.plan.program import Program, Tensor
 
 # What the float helpers need, linked only if they are.
@@ -25,27 +24,14 @@ FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(OfPlan):
     """MODEL.c of a planned program."""
 
-    planned: Planned
     layers: Layers
     tables: Tables
     state: StateInC
     kernels: Kernels
     selftest: bool
-
-    @property
-    def program(self) -> Program:
-        return self.planned.program
-
-    @property
-    def name(self) -> str:
-        return c_identifier(self.program.name)
-
-    @property
-    def upper(self) -> str:
-        return self.name.upper()
 
     def text(self) -> str:
         parts = [self._head(), self._kernels(), self._tables(), self._network(), self._float_helpers()]

@@ -5,12 +5,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from cortado.base.names import identifier_part, plain
+from cortado.base.names import c_identifier, identifier_part, plain
 from cortado.base.target import Core
-from cortado.plan.program import Step
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program, Step
 
 WIDTH = 120
 LONGEST_TITLE = 80
+
+
+@dataclass(frozen=True)
+class OfPlan:
+    """A file that is written for a planned program: the names by which it speaks of it."""
+
+    planned: Planned
+
+    @property
+    def program(self) -> Program:
+        return self.planned.program
+
+    @property
+    def name(self) -> str:
+        return c_identifier(self.program.name)
+
+    @property
+    def upper(self) -> str:
+        return self.name.upper()
 
 
 def operation(step: Step) -> str:
