@@ -39,7 +39,7 @@ NOTE = "instructions are counted exactly by the emulator; they are not cycles"
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Aligned text; the first column to the left, numbers to the right."""
-    cells = [[_text(cell) for cell in row] for row in [header, *rows]]
+    cells = [[cell_text(cell) for cell in row] for row in [header, *rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     return "\n".join(
         "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
@@ -47,7 +47,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     )
 
 
-def _text(cell: Any) -> str:
+def cell_text(cell: Any) -> str:
     if cell is None:
         return "-"
     if isinstance(cell, float):

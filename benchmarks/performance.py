@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from _common import BASELINES, FOLDER, geometric_mean, peer_flash, peer_ram
+from _common import BASELINES, FOLDER, cell_text, geometric_mean, peer_flash, peer_ram
 
 RESULTS = FOLDER / "results"
 CORES = {"m0": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4", "m55": "Cortex-M55"}
@@ -42,15 +42,7 @@ def store(name: str, file: Path, command: str) -> None:
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "|---" + "|---:" * (len(header) - 1) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(map(_text, row)) + " |" for row in rows)])
-
-
-def _text(cell: Any) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, float):
-        return f"{cell:.2f}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return "\n".join([*lines, *("| " + " | ".join(map(cell_text, row)) + " |" for row in rows)])
 
 
 def section(title: str, name: str, text: str, table: Callable[[Any], str]) -> str:

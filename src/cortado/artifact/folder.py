@@ -222,7 +222,8 @@ def exchange(new: Path, final: Path) -> None:
     os.rename(new, final)
 
 
-def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report, ours: bool) -> None:
+def write_each(folder: Path, files: Mapping[str, str | bytes]) -> dict[str, str]:
+    """Files by their paths in a new folder, and the SHA-256 of each."""
     digests = {}
     folder.mkdir()
     for name, content in files.items():
@@ -231,7 +232,13 @@ def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report, o
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         digests[name] = digest(data)
-        if ours and path.suffix == ".pte":
+    return digests
+
+
+def _write_all(folder: Path, files: Mapping[str, str | bytes], report: Report, ours: bool) -> None:
+    digests = write_each(folder, files)
+    for name in digests if ours else ():
+        if name.endswith(".pte"):
             remember(digests[name])  # it may be taken out of the folder
     whole = replace(report, artifacts=dict(sorted(digests.items())))
     text = json.dumps(whole.to_json(), indent=2) + "\n"

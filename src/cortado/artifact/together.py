@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cortado import __version__
-from cortado.artifact.folder import STAGING, check_writable, exchange, locked
-from cortado.artifact.manifest import digest
+from cortado.artifact.folder import STAGING, check_writable, exchange, locked, write_each
 from cortado.base.errors import CortadoError
 
 TOGETHER = "together.json"
@@ -94,11 +93,5 @@ def _files_of(folder: Path) -> tuple[str, ...]:
 
 
 def _write(folder: Path, files: Mapping[str, str | bytes], facts: TogetherFacts) -> None:
-    digests = {}
-    for name, content in files.items():
-        data = content.encode() if isinstance(content, str) else content
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        digests[name] = digest(data)
+    digests = write_each(folder, files)
     (folder / TOGETHER).write_text(json.dumps({**facts.to_json(), "files": digests}, indent=2) + "\n")
