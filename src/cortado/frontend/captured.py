@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import keyword
 import operator
 import traceback
@@ -137,6 +138,7 @@ def _assigned_deep_inside(model: torch.nn.Module) -> Iterator[None]:
                     torch.ops.aten.copy_.default(buffer, value)
         return result
 
+    copied.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]  # bound: without self
     model.__dict__["forward"] = copied
     try:
         yield
