@@ -26,7 +26,7 @@ from cortado.emit.c.bundle import emit_c, with_stack
 from cortado.emit.c.selftest import selftest_files
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, c_only, emit_pte
-from cortado.floats import one_thread
+from cortado.frontend.calm import few_collections, one_thread
 from cortado.frontend.export import (
     FloatRun,
     Quantized,
@@ -73,6 +73,7 @@ class Model:
         return f"<Model {self.name}: quantized, inputs {shapes}; compile(target) is next>"
 
     @one_thread()
+    @few_collections()
     def compile(
         self, target: str | CortexMTargetConfig, options: Options = DEFAULTS, intermediates: Path | None = None
     ) -> Compiled:
@@ -300,6 +301,7 @@ def _nhwc(value: Tensor) -> Tensor:
 
 
 @one_thread()
+@few_collections()
 def prepare(
     model: torch.nn.Module | ExportedProgram,
     example_inputs: Sequence[Given],

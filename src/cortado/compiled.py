@@ -38,7 +38,8 @@ from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte
 from cortado.emit.pte.tools import bundle_pte
-from cortado.floats import float_inputs, float_model, one_thread
+from cortado.floats import float_inputs, float_model
+from cortado.frontend.calm import one_thread
 from cortado.frontend.export import (
     Inputs,
 )

@@ -1,7 +1,6 @@
 """The user's float model beside a compiled one: the same samples, in batches where it takes them."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,17 +21,6 @@ from cortado.options import InputLayout, StreamPadding
 Tensor = torch.Tensor
 Inputs = Sequence[Tensor]
 BATCH = 64  # samples that the float model runs at once
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Networks for microcontrollers have small layers: threads would wait for one another most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def float_model(

@@ -16,7 +16,8 @@ from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
 from cortado.dataset import Dataset, Scores
-from cortado.floats import float_inputs, float_outputs, one_thread
+from cortado.floats import float_inputs, float_outputs
+from cortado.frontend.calm import one_thread
 from cortado.frontend.export import FloatModel
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST

@@ -15,7 +15,8 @@ from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
 from cortado.dataset import Dataset, scores_of
-from cortado.floats import float_inputs, float_outputs, one_thread
+from cortado.floats import float_inputs, float_outputs
+from cortado.frontend.calm import one_thread
 from cortado.frontend.export import FloatModel
 from cortado.metrics import Error
 from cortado.plan.lowered import LoweredGraph

@@ -17,7 +17,8 @@ from cortado.api import Compiled, compile
 from cortado.artifact.opened import Artifact, Reference
 from cortado.base.errors import CortadoError
 from cortado.dataset import Dataset, make_dataset, read_dataset, scores_of
-from cortado.floats import BATCH, float_inputs, float_model, float_outputs, one_thread
+from cortado.floats import BATCH, float_inputs, float_model, float_outputs
+from cortado.frontend.calm import one_thread
 from cortado.metrics import confusion
 from cortado.scoring import Evaluation, OutputError, Score, Thresholds, evaluate
 from helpers.single import Function

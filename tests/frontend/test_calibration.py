@@ -1,5 +1,6 @@
 """Ranges from calibration data, samples that are left out of them, and biases that make up for rounding."""
 
+import gc
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
 from cortado.frontend.attribute_names import counted_on
+from cortado.frontend.calm import OBJECTS
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.options import CalibrationMethod, Options
 from helpers.single import Expression, randn
@@ -357,3 +359,23 @@ def test_compiling_takes_one_thread_and_gives_the_others_back() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_compiling_seldom_collects_garbage_and_leaves_the_collector_as_it_was() -> None:
+    seen: list[tuple[int, bool]] = []
+
+    class Looking(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append((gc.get_threshold()[0], gc.get_freeze_count() > 0))
+            return torch.relu(x)
+
+    before = gc.get_threshold()
+    prepare(Looking(), (torch.ones(1, 4),), [(torch.ones(1, 4),)])
+    assert set(seen) == {(OBJECTS, True)}
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+    gc.freeze()  # as a server does before it forks
+    try:
+        prepare(Looking(), (torch.ones(1, 4),), [(torch.ones(1, 4),)])
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from cortado.frontend.calm import one_thread
 from cortado.frontend.zoo._trained import Samples, load_weights
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
@@ -108,6 +109,7 @@ def _initialise(model: nn.Module, generator: torch.Generator) -> None:
             nn.init.uniform_(module.bias, 0.5, 1.5, generator=generator)
 
 
+@one_thread()
 @torch.no_grad()
 def _estimate_statistics(model: nn.Module, batches: list[Tensor]) -> None:
     """Sets every batch norm's mean and variance to their averages over `batches`; leaves `model` in eval mode."""
