@@ -46,9 +46,10 @@ class Eager:
     Buffers that forward changes last from call to call, as they do in the module, until `reset`.
     """
 
-    def __init__(self, model: torch.nn.Module, *, lasting: bool = True) -> None:
+    def __init__(self, model: torch.nn.Module, *, lasting: bool = True, transposes: bool = True) -> None:
         with evaluation(model):
             self._model = _copied(model)
+        self._transposes = transposes  # whether it may; else there is no need to look at each call, which takes time
         self._lasting = lasting  # whether any do
         self._initial = self._buffers()
 
@@ -66,7 +67,7 @@ class Eager:
             module._buffers.update(buffers)
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        with torch.no_grad(), RightKernels():
+        with torch.no_grad(), RightKernels() if self._transposes else nullcontext():
             result = self._model(*(value.clone() for value in inputs))
         return [value.detach() for value in pytree.tree_leaves(result) if isinstance(value, Tensor)]
 

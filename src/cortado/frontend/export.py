@@ -148,7 +148,8 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     _drop_unused(module)
     _check_state(module)
     state = lift_state(module, inputs)
-    return Captured(module, Eager(model, lasting=bool(state)), state, nones)
+    eager = Eager(model, lasting=bool(state), transposes=_transposes(module))
+    return Captured(module, eager, state, nones)
 
 
 @contextlib.contextmanager
@@ -463,9 +464,14 @@ def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
 
 
 def _right_kernels(module: GraphModule) -> contextlib.AbstractContextManager[Any]:
-    """As the model itself is run; a call through Python costs time, so only where there is a need."""
-    needed = any("conv_transpose" in str(node.target) for node in module.graph.nodes)
-    return RightKernels() if needed else contextlib.nullcontext()
+    """As the model itself is run."""
+    return RightKernels() if _transposes(module) else contextlib.nullcontext()
+
+
+def _transposes(module: GraphModule) -> bool:
+    """Whether there may be transposed convolutions in a model."""
+    calls = {str(node.target) for node in module.graph.nodes if node.op == "call_function"}
+    return any("conv_transpose" in call or call == "aten.convolution.default" for call in calls)
 
 
 def _check_observer(prepared: GraphModule, node: Node) -> None:

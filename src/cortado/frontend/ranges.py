@@ -37,8 +37,8 @@ class Seen:
     def of(sample: int, place: str, values: torch.Tensor, low: float, high: float) -> "Seen":
         flat = values.reshape(-1)
         flat = flat[:: max(1, flat.numel() // MOST_VALUES) | 1]
-        spread = torch.histc(flat.to(torch.float32), BINS, low, high) if high > low else torch.tensor([flat.numel()])
-        return Seen(sample, place, low, high, spread.numpy().astype(np.int32))
+        spread = _counts(flat.to(torch.float32).numpy(), low, high) if high > low else np.array([flat.numel()])
+        return Seen(sample, place, low, high, spread.astype(np.int32))
 
     @property
     def range(self) -> float:
@@ -53,6 +53,16 @@ class Seen:
     def centers(self) -> ArrayType:
         width = (self.high - self.low) / len(self.counts)
         return self.low + width * (np.arange(len(self.counts)) + 0.5)
+
+
+def _counts(values: ArrayType, low: float, high: float) -> ArrayType:
+    """How many of the values, all from `low` to `high`, are in each bin; as torch.histc, and faster."""
+    places = values - np.float32(low)
+    places *= np.float32(BINS)
+    places /= np.float32(high) - np.float32(low)
+    counts = np.bincount(places.astype(np.intp), minlength=BINS + 1)
+    counts[BINS - 1] += counts[BINS]  # the largest value itself
+    return counts[:BINS]
 
 
 def odd_samples(seen: Sequence[Seen]) -> dict[int, float]:

@@ -76,8 +76,9 @@ def images(like: Node, source: Node, spatial: int) -> Node:
     return add_view(like, source, batched if spatial == 2 else [*batched[:2], 1, batched[2]])
 
 
-def add_conv2d(bound: Bound, source: Node, weight: Node, spatial: int) -> Node:
-    """A conv2d of a batch of images; where its padding differs from side to side, the rest goes in front."""
+def _conv2d(bound: Bound, source: Node, weight: Node, spatial: int) -> tuple[Any, ...]:
+    """The arguments of a conv2d of a batch of images; where its padding differs from side to side, the rest goes in
+    front."""
     wide = (lambda value, fill: pair(value)) if spatial == 2 else height_one
     stride, dilation = wide(bound["stride"], 1), wide(bound["dilation"], 1)
     padding = bound["padding"] if isinstance(bound["padding"], str) else wide(bound["padding"], 0)
@@ -87,17 +88,15 @@ def add_conv2d(bound: Bound, source: Node, weight: Node, spatial: int) -> Node:
         pads, source = before + pads, source.all_input_nodes[0]
     own, rest = pads.split(reach)
     source = pad_images(bound.node, source, rest)
-    arguments = (source, weight, bound["bias"], stride, own, dilation, int(bound["groups"]))
-    return add_call(bound.node, aten.conv2d.default, *arguments)
+    return source, weight, bound["bias"], stride, own, dilation, int(bound["groups"])
 
 
 def to_conv2d(bound: Bound) -> Node | None:
     """A conv2d of a batch, its padding in numbers, zeros in front of it folded in where they are even."""
-    result = add_conv2d(bound, images(bound.node, bound["input"], 2), bound["weight"], 2)
-    if bound.node.target == aten.conv2d.default and bind(result).values == bound.values:
-        result.graph.erase_node(result)  # nothing to change
-        return None
-    return add_view(bound.node, result, shape(bound.node))
+    arguments = _conv2d(bound, images(bound.node, bound["input"], 2), bound["weight"], 2)
+    if bound.node.target == aten.conv2d.default and arguments == tuple(bound.values.values()):
+        return None  # nothing to change
+    return add_view(bound.node, add_call(bound.node, aten.conv2d.default, *arguments), shape(bound.node))
 
 
 def conv1d_to_conv2d(bound: Bound) -> Node | None:
@@ -106,8 +105,8 @@ def conv1d_to_conv2d(bound: Bound) -> Node | None:
     if not is_constant(weight):
         return None
     wide = add_constant(bound.node, "weight", constant_data(weight).unsqueeze(2))
-    result = add_conv2d(bound, images(bound.node, bound["input"], 1), wide, 1)
-    return add_view(bound.node, result, shape(bound.node))
+    arguments = _conv2d(bound, images(bound.node, bound["input"], 1), wide, 1)
+    return add_view(bound.node, add_call(bound.node, aten.conv2d.default, *arguments), shape(bound.node))
 
 
 CONV2D_REWRITE = Rewrite(aten=(aten.conv2d.default, aten.conv2d.padding), rewrite=to_conv2d)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
@@ -81,7 +82,7 @@ class Step:
     macs: int = 0
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
 
-    @property
+    @cached_property
     def scratch(self) -> int:
         return max((kernel.scratch for kernel in self.kernels.values()), default=0)
 

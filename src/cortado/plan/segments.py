@@ -1,7 +1,7 @@
 """Segments of a program's steps as stages: what can run together, the memory it needs and what it costs."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
@@ -105,6 +105,19 @@ class _Form(NamedTuple):
     oldest: int  # of its makers
 
 
+@dataclass(frozen=True)
+class _Grouped:
+    """A program's steps with so many rows a call, and the cycles that each wastes."""
+
+    steps: tuple[Step, ...]
+    wasted: list[float]
+
+    @staticmethod
+    def of(program: Program, group: int) -> "_Grouped":
+        steps = tuple(step.grouped(group) for step in program.steps)
+        return _Grouped(steps, [wasted_cycles(program, step) for step in steps])
+
+
 class Segments:
     """Segments of a program's steps and their costs."""
 
@@ -121,6 +134,7 @@ class Segments:
         self.costs = costs_of(program)
         self.wasteful = [0, *accumulate(waste(step, self.costs) > WORTH_A_GROUP for step in self.steps)]
         self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
+        self.in_groups = {group: _Grouped.of(program, group) for group in (1, *GROUPS)}
 
     def _live_at_borders(self) -> list[tuple[str, ...]]:
         """The tensors that live across the border before each step, in the order of their making: all whole."""
@@ -208,14 +222,17 @@ class Segments:
 
     def _make(self, first: int, last: int, group: int) -> Segment:
         """A step alone takes all its rows at once where its kernel can."""
-        steps = self.steps[first : last + 1]
-        steps = (steps[0].collapsed(),) if len(steps) == 1 else tuple(step.grouped(group) for step in steps)
+        if first == last:
+            steps: tuple[Step, ...] = (self.steps[first].collapsed(),)
+            wasted = [wasted_cycles(self.program, steps[0])]
+        else:
+            grouped = self.in_groups[group]
+            steps, wasted = grouped.steps[first : last + 1], grouped.wasted[first : last + 1]
         dying = [name for name in self.live[first] if self.uses.last[name] <= last]
         leaving = [name for name in self.live[last + 1] if self.uses.made[name] >= first]
         structure = (group, self._structure(first, steps, dying), tuple([self.uses.made[n] - first for n in leaving]))
         run = self.known.runs.run(structure, steps, leaving, dying)
-        remainders = sum(wasted_cycles(self.program, step) for step in steps)
-        cycles = self.costs.row_call * len(run.calls) + int(remainders)
+        cycles = self.costs.row_call * len(run.calls) + int(sum(wasted))
         passing = [name for name in self.live[first] if self.uses.last[name] > last]
         inner = stage_buffers(0, steps, run)
         floor = _most_at_once(inner, len(steps)) + self._bytes(passing) + max(self._bytes(dying), self._bytes(leaving))
@@ -347,17 +364,18 @@ def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buf
         step = makers[name]
         first, last = run.spans.get(name, (0, len(steps) - 1))
         size = rows * step.row_bytes
-        buffers.append(Buffer(name, size, (number, first), (number, last + 1), ALIGNMENT))
+        buffers.append(Buffer(name, size, (number, first), _end(number, last + 1, len(steps)), ALIGNMENT))
     for position, step in enumerate(steps):
         if step.scratch:
             first, last = (0, len(steps)) if step.one_row else (position, position + 1)
-            buffers.append(Buffer(scratch_name(step), step.scratch, (number, first), (number, last), ALIGNMENT))
+            end = _end(number, last, len(steps))
+            buffers.append(Buffer(scratch_name(step), step.scratch, (number, first), end, ALIGNMENT))
     if steps[0].kind is Walk.PUSHED:
         size = COUNTER_BYTES * len(steps)
-        buffers.append(Buffer(counters_name(steps[0]), size, (number, 0), (number, 1), ALIGNMENT))
-    return [_closed(buffer, number, len(steps)) for buffer in buffers]
+        buffers.append(Buffer(counters_name(steps[0]), size, (number, 0), _end(number, 1, len(steps)), ALIGNMENT))
+    return buffers
 
 
-def _closed(buffer: Buffer, number: int, positions: int) -> Buffer:
+def _end(number: int, position: int, positions: int) -> Time:
     """A lifetime that reaches the end of its stage ends where the next stage starts."""
-    return replace(buffer, end=(number + 1, 0)) if buffer.end == (number, positions) else buffer
+    return (number + 1, 0) if position == positions else (number, position)

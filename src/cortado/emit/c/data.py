@@ -178,7 +178,8 @@ def _core_macros() -> str:
 """
 
 
-_BYTE_TEXTS = [str(value) for value in (*range(128), *range(-128, 0))]  # by the byte that holds an int8
+# By the byte that holds an int8: its text and a comma, in five places.
+_BYTE_TEXTS = np.array([f"{value},".rjust(5) for value in (*range(128), *range(-128, 0))], dtype="S5")
 _NUMBERS_A_LINE = {"int8": 16, "uint8": 16, "int16": 12, "int32": 8, "float32": 6}
 # Turned into text at once, whole lines of any type: a list of texts takes twenty times the memory of the text.
 _NUMBERS_A_PIECE = 3 << 16
@@ -193,13 +194,23 @@ def numbers_text(data: np.ndarray[Any, np.dtype[Any]]) -> str:
 
 def _lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
     if piece.dtype == np.int8:
-        texts = [_BYTE_TEXTS[byte] for byte in piece.tobytes()]
-    elif piece.dtype == np.float32:
+        return _byte_lines(piece)
+    if piece.dtype == np.float32:
         texts = [float_text(float(value)) for value in piece]
     else:
         texts = [int_text(value) for value in piece.tolist()]
     count = _NUMBERS_A_LINE[str(piece.dtype)]
     return ",\n".join(f"    {','.join(texts[start : start + count])}" for start in range(0, len(texts), count))
+
+
+def _byte_lines(piece: np.ndarray[Any, np.dtype[Any]]) -> str:
+    """Those of weights, of which there are millions: texts of one width in an array, spaces taken out at the end."""
+    count = _NUMBERS_A_LINE["int8"]
+    texts = _BYTE_TEXTS[piece.view(np.uint8)]
+    whole = texts[: texts.size // count * count].reshape(-1, count)
+    lines = np.concatenate([whole, np.full((len(whole), 1), b"\n", dtype="S5")], axis=1).tobytes()
+    text = (lines + texts[whole.size :].tobytes()).translate(None, b" \0").decode().rstrip(",\n")
+    return "    " + text.replace("\n", "\n    ")
 
 
 def int_text(value: int) -> str:

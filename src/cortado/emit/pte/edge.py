@@ -314,5 +314,7 @@ def edge_manager(edge: ExportedProgram, constant_methods: Mapping[str, str] | No
     """The edge program was checked by ExecuTorch's verifier when it was built: see _edge_program."""
     from executorch.exir import EdgeCompileConfig, EdgeProgramManager
 
-    config = EdgeCompileConfig(_check_ir_validity=False)
+    # exir looks for portable kernels whose operands lie in another order than theirs; integer graphs have none.
+    names = (str(node.target) for node in edge.graph.nodes if node.op == "call_function")
+    config = EdgeCompileConfig(_check_ir_validity=False, _skip_dim_order=not any("aten" in name for name in names))
     return EdgeProgramManager({METHOD: edge}, constant_methods=constant_methods, compile_config=config)
