@@ -30,17 +30,28 @@ def measure(name: str, target: str) -> dict[str, Any]:
     return {"network": name, **took, "yardstick": time.process_time() - start}
 
 
-def main() -> None:
-    results = measured_apart(__doc__, ",".join(NETWORKS), "cortex-m55", measure)
+def scale_of(results: list[dict[str, Any]]) -> float:
+    """How many times as long as the peer's machine this one took for the same exports."""
     known = [r for r in results if "yardstick" in r and r["network"] in YARDSTICK]
     scales = [r["yardstick"] / YARDSTICK[r["network"]] for r in known]
-    scale = sum(scales) / len(scales) if scales else 1.0
-    rows = []
+    return sum(scales) / len(scales) if scales else 1.0
+
+
+def rows_of(results: list[dict[str, Any]]) -> list[list[Any]]:
+    scale, rows = scale_of(results), []
     for r in results:
         peer = PEER[r["network"]]
         rows.append([r["network"], r["seconds"], peer, peer * scale, ratio(r["seconds"], peer * scale)])
-    print(table(["network", "CPU s", "peer", "peer, scaled", "ratio"], rows))
-    print(f"\nthis machine takes {scale:.2f} times the peer's machine for strict torch.export")
+    return rows
+
+
+HEADER = ["network", "CPU s", "ExecuTorch", "scaled", "ratio"]
+
+
+def main() -> None:
+    results = measured_apart(__doc__, ",".join(NETWORKS), "cortex-m55", measure)
+    print(table(HEADER, rows_of(results)))
+    print(f"\nthis machine takes {scale_of(results):.2f} times the peer's machine for strict torch.export")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import compile_time
 from _common import BASELINES, FOLDER, cell_text, geometric_mean, peer_flash, peer_ram
 
 RESULTS = FOLDER / "results"
@@ -118,9 +119,34 @@ def code_sizes(results: list[dict[str, Any]]) -> str:
 
 
 def compile_times(results: list[dict[str, Any]]) -> str:
-    peers = BASELINES["executorch_compile_cpu_seconds"]
-    rows = [[one["network"], one["seconds"], peers.get(one["network"])] for one in results]
-    return markdown(["network", "CPU seconds", "ExecuTorch"], rows)
+    return markdown(compile_time.HEADER, compile_time.rows_of(results))
+
+
+LARGE = {
+    "residual:400": "400 convolutions with residual connections",
+    "dense:32": "32 layers, each reading all before it (concatenation)",
+    "pyramid:8": "8 blocks of ESPNet",
+}
+
+
+def scaling(results: list[dict[str, Any]]) -> str:
+    rows = [[LARGE.get(one["network"], one["network"]), one["seconds"], one["megabytes"]] for one in results]
+    return markdown(["network", "CPU s", "peak MB of the process"], rows)
+
+
+def sweeps(found: dict[str, Any]) -> str:
+    fine = found["statuses"].get("fine", 0)
+    row = [found["chip"], found["candidates"], fine, found["workers"], f"{found['seconds'] / 60:.1f}"]
+    return markdown(["chip", "candidates", "with figures", "processes", "minutes"], [row])
+
+
+def recurrent(results: dict[str, dict[str, float]]) -> str:
+    kinds = ("GRU", "LSTM", "RNN")
+    rows = [
+        [CORES[core], *(one[kind] for kind in ("linear", *kinds)), *(one[kind] / one["linear"] for kind in kinds)]
+        for core, one in results.items()
+    ]
+    return markdown(["core", "linear", *kinds, *(f"{kind}, ratio" for kind in kinds)], rows)
 
 
 def page() -> str:
@@ -153,13 +179,32 @@ def page() -> str:
             "harness.",
             code_sizes,
         ),
-        section("Compile time", "compile_time", "From `nn.Module` to written artifacts.", compile_times),
+        section(
+            "Recurrent layers",
+            "recurrent",
+            "Instructions per product of recurrent layers of 64 units, beside our own linear layer of that size.",
+            recurrent,
+        ),
+        section(
+            "Compile time",
+            "compile_time",
+            "CPU seconds from `nn.Module` to written artifacts; ExecuTorch's were measured on another machine, and are "
+            "scaled by what strict `torch.export` takes here and took there.",
+            compile_times,
+        ),
+        section("Compile time of large networks", "scaling", "For the Cortex-M4, one calibration input.", scaling),
         section(
             "Estimates",
             "estimate",
             "How far `cortado.estimate` is from the typical cycles of a run ([sweep.md](sweep.md)). The table of costs "
             "was fitted to the networks of the zoo, among others; the random ones are new to it.",
             estimates,
+        ),
+        section(
+            "A sweep",
+            "sweep",
+            "Small networks through `cortado sweep`, nothing in its cache, on two cores.",
+            sweeps,
         ),
     ]
     return "\n".join(part for part in parts if part)
