@@ -19,7 +19,7 @@ from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir.graph import output_node
 from cortado.ir.late_code import late_code
 from cortado.ir.op import operator_of, registry
-from cortado.options import LinearWeights, Options
+from cortado.options import Artifacts, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph
 from cortado.passes.verify import Level
@@ -292,7 +292,7 @@ def test_outputs_of_the_same_codes_keep_their_own_scales() -> None:
     torch.manual_seed(3)
     model = Function(lambda self, x: (y := self.layer(x), y * 2, y * 4), layer=torch.nn.Linear(16, 4)).eval()
     batches = [(randn(1, 16, seed=seed),) for seed in range(4)]
-    compiled = prepare(model, batches[0], batches, name="net").compile("cortex-m4", Options(artifacts="c"))
+    compiled = prepare(model, batches[0], batches, name="net").compile("cortex-m4", Options(artifacts=Artifacts.C))
     checked = compiled.run(*batches[0], on="host")
     assert checked.bit_exact
     for found, wanted in zip(checked.outputs, model(*batches[0]), strict=True):

@@ -453,6 +453,17 @@ typedef struct {
 void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows,
                                void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
 
+/* Softmax over those of a row's `length` values whose byte in `kept` is not 0; the others give -128, and all of a row
+ * of which nothing is kept give `nothing`. Row r has the mask of row r % kept_rows. `softmax` as above. May be in place
+ * of `in`. */
+typedef struct {
+    int32_t rows, length, kept_rows, nothing, diff_min;
+    const int32_t *exp_table; /* as softmax's */
+} cortado_kept_softmax_t;
+
+void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out,
+                             void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
+
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */
 typedef struct {
