@@ -230,6 +230,52 @@ def test_what_forward_raises_comes_with_its_line(
     assert capfd.readouterr().err == ""
 
 
+class Packs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.gru(nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5]), batch_first=True))[1]
+
+
+class WritesData(nn.Module):
+    last: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(1, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last.data.copy_(x + self.last)
+        return self.last * 2
+
+
+def test_sequences_that_are_packed_are_refused_by_name() -> None:
+    message = rejected(Packs(), torch.randn(1, 5, 4))
+    assert "can't capture this model: it packs sequences in module 'gru' at " in message
+    assert "give the layer the padded tensor itself" in message
+
+
+def test_a_buffer_that_is_changed_through_its_data_is_refused_with_what_to_do() -> None:
+    assert "write into that itself, as in self.h.copy_(value)" in rejected(WritesData(), torch.randn(1, 4))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_an_encoder_that_leaves_padding_out_is_named() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    model = Function(
+        lambda self, x, hidden: self.encoder(x, src_key_padding_mask=hidden), encoder=nn.TransformerEncoder(layer, 1)
+    )
+    message = rejected(model.eval(), torch.randn(1, 4, 8), torch.tensor([[False, False, True, True]]))
+    assert message.endswith("make it with enable_nested_tensor=False")
+
+
+def test_a_call_of_torchs_own_module_has_no_line_of_ours() -> None:
+    message = unsupported(nn.Bilinear(4, 5, 3), torch.randn(2, 4), torch.randn(2, 5))
+    assert "aten.bilinear.default: no integer operator" in message
+
+
 def test_layers_that_do_not_fit_are_named() -> None:
     """There may be no line of the user's."""
     message = rejected(nn.Sequential(nn.Linear(4, 2), nn.Sequential(nn.ReLU(), nn.Linear(4, 2))), torch.randn(1, 4))

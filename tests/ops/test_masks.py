@@ -44,6 +44,9 @@ SPELLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "made in the model": lambda scores, mask: (scores + torch.full((LENGTH, LENGTH), -1e9).triu(1)).softmax(-1),
     "filled": lambda scores, mask: (scores / 3).masked_fill(mask != 0, -math.inf).softmax(-1),
     "chosen": lambda scores, mask: torch.where(mask == 0, scores, torch.tensor(-1e4)).softmax(-1),
+    "products and a difference": lambda scores, mask: (
+        scores * (mask == 0).float() - 1e4 * (mask != 0).float()
+    ).softmax(-1),
     "chosen the other way round": lambda scores, mask: torch.where(mask != 0, -1e4, scores).softmax(-1),
 }
 
@@ -157,10 +160,84 @@ def test_a_number_that_is_too_small_for_the_scores_is_refused() -> None:
         lower_with(model, randn(1, LENGTH, LENGTH, scale=20.0))
 
 
-def test_a_mask_that_changes_with_the_input_is_refused_with_its_reason() -> None:
-    model = Function(lambda self, x: functional.scaled_dot_product_attention(x, x, x, attn_mask=(x[:, :, 0:1] > 0)))
-    with pytest.raises(CortadoError, match=r"its attn_mask '\w+' changes with the input; expected a constant one"):
-        lower_with(model, randn(1, LENGTH, LENGTH))
+def test_distances_beside_a_mask_are_added_to_what_it_leaves() -> None:
+    far = -0.5 * (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs().float()
+    both = far.masked_fill(CAUSAL, -math.inf)
+    model = Attention(lambda scores, mask: (scores / 3 + both).softmax(-1))
+    found = lower_on(model, BATCHES)
+    assert found.kernels.count("masked_softmax") == 1
+    assert sqnr(found, model) > 33
+    attention = Function(lambda self, q: functional.scaled_dot_product_attention(q, q, q, attn_mask=both))
+    assert lower_with(attention, randn(1, 2, LENGTH, 8)).kernels.count("masked_softmax") == 1
+
+
+# ---- masks that are computed -----------------------------------------------------------------------------------------
+
+COMPUTED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "filled": lambda scores, hidden: scores.masked_fill(hidden[:, None, None], -math.inf).softmax(-1),
+    "chosen": lambda scores, hidden: (torch.where(~hidden[:, None, None], scores, -1e9) * 0.5).softmax(-1),
+    "added": lambda scores, hidden: (
+        scores * 0.354 + torch.zeros(1, 1, 1, LENGTH).masked_fill(hidden.view(1, 1, 1, LENGTH), -math.inf)
+    ).softmax(-1),
+    "beside a constant one": lambda scores, hidden: (
+        scores + (torch.zeros(LENGTH, LENGTH).masked_fill(CAUSAL, -1e9) + torch.where(hidden, -1e9, 0.0)[:, None, None])
+    ).softmax(-1),
+    "along another dimension": lambda scores, hidden: (
+        scores.mT.masked_fill(hidden[:, None, :, None], -math.inf).softmax(-2).mT
+    ),
+}
+
+
+class Padded(nn.Module):
+    """Attention that an input keeps from looking at what is padding."""
+
+    def __init__(self, weights: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, q: Tensor, hidden: Tensor) -> Tensor:
+        return self.weights(q @ q.transpose(-2, -1), hidden) @ q
+
+
+def padded(seed: int) -> tuple[Tensor, Tensor]:
+    length = 1 + (5 * seed) % LENGTH
+    return randn(1, 2, LENGTH, 8, seed=seed), torch.arange(LENGTH)[None] >= length
+
+
+@pytest.mark.parametrize("spelling", COMPUTED)
+def test_a_computed_mask_is_part_of_the_softmax_too(spelling: str) -> None:
+    model, inputs = Padded(COMPUTED[spelling]), [padded(seed) for seed in range(6)]
+    found = lower_on(model, inputs)
+    assert found.kernels.count("kept_softmax") == 1
+    assert not {"where", "softmax", "quantized_add"} & set(found.kernels)
+    wanted, got = (
+        torch.cat(list(values)) for values in zip(*((model(*x), found.outputs(*x)[0]) for x in inputs), strict=True)
+    )
+    assert decibels(wanted, got) > 30
+
+
+@pytest.mark.parametrize("fill", [-math.inf, -1e9])
+def test_a_row_of_which_nothing_is_kept(fill: float) -> None:
+    """0 where the model has 0 / 0, equal parts where it has a finite number."""
+    model = Function(lambda self, x, m: torch.where(m, x, fill).softmax(-1))
+    x, m = randn(2, 8), torch.tensor([[True] * 8, [True, False] * 4])
+    found = lower_on(model, [(x, m)])
+    (result,) = found.outputs(x, torch.zeros(2, 8, dtype=torch.bool))
+    assert torch.equal(result, torch.full((2, 8), 0.0 if math.isinf(fill) else 0.125))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m55"])
+def test_computed_masks_on_boards(target: str, tmp_path: Path) -> None:
+    """Of heads that share a mask, and of sequences that don't."""
+    model = Function(
+        lambda self, x, m: (x.masked_fill(m[:, None], -math.inf).softmax(-1), x[:1].masked_fill(m[0], -1e9).softmax(-1))
+    )
+    batches = [(randn(2, 3, 5, 37, seed=seed, scale=2.0), randn(2, 5, 37, seed=seed + 9) > 0.5) for seed in range(3)]
+    compiled = api.prepare(model, batches[0], batches, name="kept").compile(from_target_string(target))
+    samples = [[value.numpy() for value in batch] for batch in batches]
+    assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
+    assert any("no mask" in reason for reason in compiled.report.pte_missing)
 
 
 @pytest.mark.qemu

@@ -80,6 +80,10 @@ MODELS: dict[str, tuple[nn.Module, Sequence[tuple[int, ...]]]] = {
     "no batch, no bias": (Net(nn.GRU(INPUTS, UNITS, 2, bias=False), "top"), [(STEPS, INPUTS)]),
     "several sequences": (Net(nn.LSTM(INPUTS, 5, **FIRST), "hidden"), [(3, STEPS, INPUTS)]),
     "a hundred steps": (Net(nn.LSTM(INPUTS, UNITS, **FIRST), "output"), [(1, 100, INPUTS)]),
+    "states that are given and large": (
+        Net(nn.GRU(INPUTS, UNITS, 2, **FIRST), "all"),
+        [(1, STEPS, INPUTS), (2, 1, UNITS)],
+    ),
     "convolution, gru, linear": (
         Classifier(nn.Conv1d(8, 12, 3), nn.GRU(12, 16, **FIRST), nn.Linear(16, 4)),
         [(1, 8, 30)],
@@ -280,9 +284,10 @@ def tan(value: int) -> int:
     return int(tanh(torch.tensor(value)))
 
 
-def test_gru_is_its_formula() -> None:
+@pytest.mark.parametrize("bits", [0, 1, 4])
+def test_gru_is_its_formula(bits: int) -> None:
     """Unit by unit in Python's integers, as the operator's page writes it."""
-    given = layer_arguments(3, 1)
+    given: dict[str, Any] = {**layer_arguments(3, 1), "cell_bits": bits}
     factor = given["out_multiplier"], given["out_shift"]
     start = [
         requant(code - 3, given["start_multiplier"], given["start_shift"]) for code in given["start"][0][0].tolist()
@@ -295,6 +300,7 @@ def test_gru_is_its_formula() -> None:
         for unit in range(3):
             reset, update = (sig(sat(x[gate * 3 + unit] + h[gate * 3 + unit])) for gate in (0, 1))
             new = tan(sat(x[6 + unit] + ((reset * sat(h[6 + unit]) + 2**13) >> 14)))
+            new = (new + 2 ** (bits - 1)) >> bits if bits else new
             state[unit] = (new * 32768 + update * (state[unit] - new) + 2**14) >> 15
         hidden = [codes8(requant(value, *factor) - 5) for value in state]
         assert found[0, step].tolist() == hidden
@@ -325,7 +331,7 @@ def test_lstm_is_its_formula(bits: int) -> None:
 
 def test_weights_are_stored_once() -> None:
     """And nothing beside them but three words a row and path."""
-    given = {**layer_arguments(3, 0), "start": []}
+    given = {**layer_arguments(3, 0), "start": [], "cell_bits": 0}
     shapes = {name: tuple(value.shape) if isinstance(value, Tensor) else value for name, value in given.items()}
     call = Call(GRU, given, GRU.shape(shaped_call(GRU, shapes)))
     assert GRU.kernel is not None

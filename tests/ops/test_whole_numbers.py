@@ -91,6 +91,14 @@ EXACT: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
         ),
         ((reals, (2, 9)), (truth, (2, 9))),
     ),
+    "choices between truth values": (
+        lambda self, x, m: (
+            torch.where(m, x > 0.507, x > -0.507),
+            torch.where(x > 0, m[:1], True),
+            (x > 0).masked_fill(m, False),
+        ),
+        ((reals, (2, 9)), (truth, (2, 9))),
+    ),
     "broadcast": (lambda self, x, y: x > y, ((reals, (1, 3, 4, 5)), (reals, (1, 1, 4, 1)))),
     "moved": (lambda self, x: (x > 0).int().transpose(0, 1), ((reals, (2, 9)),)),
 }

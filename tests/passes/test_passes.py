@@ -12,17 +12,18 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from cortado.api import Model
+from cortado.api import Model, prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir.graph import output_node
 from cortado.ir.late_code import late_code
 from cortado.ir.op import operator_of, registry
-from cortado.options import LinearWeights
+from cortado.options import Artifacts, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph
 from cortado.passes.verify import Level
+from helpers.single import Function, decibels, randn
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
@@ -282,6 +283,20 @@ def test_the_golden_network_runs(tiny_artifact: Artifact) -> None:
 
 
 # ---- modules whose Python is written late -------------------------------------------------------------------------
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+def test_outputs_of_the_same_codes_keep_their_own_scales() -> None:
+    """2 * y and 4 * y are the codes of y under two other scales, and so two outputs."""
+    torch.manual_seed(3)
+    model = Function(lambda self, x: (y := self.layer(x), y * 2, y * 4), layer=torch.nn.Linear(16, 4)).eval()
+    batches = [(randn(1, 16, seed=seed),) for seed in range(4)]
+    compiled = prepare(model, batches[0], batches, name="net").compile("cortex-m4", Options(artifacts=Artifacts.C))
+    checked = compiled.run(*batches[0], on="host")
+    assert checked.bit_exact
+    for found, wanted in zip(checked.outputs, model(*batches[0]), strict=True):
+        assert decibels(wanted.detach(), torch.from_numpy(found)) > 35
 
 
 def test_a_changed_graph_is_written_down_when_it_runs_or_is_read() -> None:

@@ -86,11 +86,11 @@ def check_model(model: Any) -> None:
 def user_lines() -> Iterator[None]:
     """Every node remembers the user's whole way to it. torch keeps the methods called `forward` and drops helpers."""
     before = _ModuleStackTracer._filter_traceback_frames
-    library = f"{Path(str(torch.__file__)).parent}/"
+    others = (f"{Path(str(torch.__file__)).parent}/", __file__, "<")
 
     def users(tracer: Any, stack: traceback.StackSummary) -> traceback.StackSummary:
         first = next((i for i, frame in enumerate(stack) if frame.name == "forward"), len(stack))
-        kept = [frame for frame in stack[first:] if not frame.filename.startswith((library, "<"))]
+        kept = [frame for frame in stack[first:] if not frame.filename.startswith(others)]
         return traceback.StackSummary.from_list(kept)
 
     _ModuleStackTracer._filter_traceback_frames = users  # type: ignore[method-assign, assignment]

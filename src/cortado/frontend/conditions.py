@@ -21,6 +21,7 @@ from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED
 from cortado.ops.compare_int import COMPARED_IDS
+from cortado.ops.kept_softmax import SOFTMAX_KEPT
 from cortado.ops.pointwise import is_bytes, sources
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE, DIFFERENCES, JOINS, NEGATIONS, QUANTIFIERS
 from cortado.ops.where import CHOSEN
@@ -93,7 +94,9 @@ class _Rewriter:
 
     def _real_of(self, node: Node, whole: list[Node]) -> Node | None:
         name, new = name_of(node), at_position(node)
-        if name in ("where", "masked_fill"):
+        if node.target == SOFTMAX_KEPT:
+            new = self._again(node)
+        elif name in ("where", "masked_fill"):
             new = self._choice(bind(node))
         elif name in ("to", "_to_copy"):
             new = self._converted(node, whole[0])
@@ -156,6 +159,7 @@ class _Rewriter:
             (NEGATIONS, self._negated),
             (DIFFERENCES, self._differing),
             (QUANTIFIERS, self._quantified),
+            (("where", "masked_fill"), self._either),
             ((*_MOVES, *_SUMS), self._again),
             (("to", "_to_copy"), lambda node: self.number(node.all_input_nodes[0])),
         ]
@@ -234,6 +238,26 @@ class _Rewriter:
         if source is None:
             return None
         return add_call(node, aten.to.dtype, add_call(node, aten.eq.Scalar, source, 0), torch.float32)
+
+    def _either(self, node: Node) -> Node | None:
+        """A choice between truth values: one where the condition holds, or the other where it does not."""
+        bound, fills = bind(node), name_of(node) == "masked_fill"
+        condition = self.number(bound["mask" if fills else "condition"])
+        sides = (bound["value"], bound["self"]) if fills else (bound["self"], bound["other"])
+        if condition is None:
+            return None
+        opposite = add_call(node, aten.to.dtype, add_call(node, aten.eq.Scalar, condition, 0), torch.float32)
+        parts = [self._where(bound, *both) for both in zip((condition, opposite), sides, strict=True)]
+        return None if None in parts else add_call(node, aten.maximum.default, *parts)
+
+    def _where(self, bound: Bound, condition: Node, side: Any) -> Node | None:
+        """What of a truth value counts: that where a condition holds."""
+        like, sizes = bound.node, shape(bound.node)
+        holds = spread(bound, condition, sizes)
+        if is_number(side):
+            return add_call(like, aten.mul.Tensor, holds, float(number_in(side)))
+        real = self.number(side)
+        return None if real is None else add_call(like, aten.minimum.default, holds, spread(bound, real, sizes))
 
     def _quantified(self, node: Node) -> Node | None:
         bound, source = bind(node), self.number(node.all_input_nodes[0])

@@ -93,7 +93,7 @@ class Eager:
             return
         raise CortadoError(
             f"the captured graph does not compute what the model does: on {where} {difference.text('the graph')}; "
-            + _advice(suspects)
+            + (_nested(self._model) or _advice(suspects))
         )
 
     def check_codes(
@@ -248,6 +248,17 @@ def _difference(wanted: Tensor, found: Tensor, moves: Tensor | None, few: float)
 
 def _equal(a: Tensor, b: Tensor) -> Tensor:
     return (a == b) | (a.isnan() & b.isnan())
+
+
+def _nested(model: torch.nn.Module) -> str | None:
+    """Advice for encoders that leave padding out where they are run, and neither in training nor where captured."""
+    kinds = (module for module in model.modules() if isinstance(module, torch.nn.TransformerEncoder))
+    if not any(getattr(module, "use_nested_tensor", False) for module in kinds):
+        return None
+    return (
+        "nn.TransformerEncoder gives zeros for padding in evaluation mode alone, as it was made with "
+        "enable_nested_tensor=True; make it with enable_nested_tensor=False"
+    )
 
 
 def _advice(suspects: Sequence[str]) -> str:

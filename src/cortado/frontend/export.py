@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArgument
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -176,7 +177,23 @@ def _failure(error: Exception, model: torch.nn.Module) -> str:
             f"what it does depends on the values of a tensor{where}, and a compiled model does the same for every "
             "input; write it with torch.where, or move the decision out of the model"
         )
+    if _packs(error):
+        return (
+            f"it packs sequences{where}, whose lengths are values, and a compiled model has fixed shapes; give the "
+            "layer the padded tensor itself, and take of its outputs those that count"
+        )
+    if "fake tensor in the exported program constant" in str(error):
+        return (
+            "a tensor is changed behind torch's back (x.data, or an attribute that is no buffer), so what it becomes "
+            "is not seen; make it a buffer (register_buffer) and write into that itself, as in self.h.copy_(value)"
+        )
     return f"{type(error).__name__}: {first_line(error)}{where}"
+
+
+def _packs(error: Exception) -> bool:
+    """Whether a packed sequence was in the hands of what failed."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(isinstance(value, PackedSequence) for frame in frames for value in frame.f_locals.values())
 
 
 def _module(error: Exception, model: torch.nn.Module) -> str:

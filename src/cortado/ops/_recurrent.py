@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
@@ -32,6 +32,7 @@ from cortado.ops.conv2d import LINEAR_GROUP
 SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
 LARGEST = 2**15 - 1
 LARGEST_SUM = 2**30  # of either path, shifted left: kernels double it, and add the two
+MOST_CELL_BITS = 15
 BIAS_BITS = 28  # of a bias in steps of its path: it shares 32 bits with the sum of the products
 LARGEST_START_SHIFT = 22  # 255 steps of an initial state, shifted left, fit 31 bits
 
@@ -232,6 +233,16 @@ def unit_rows(units: Sequence[float], count: int) -> Tensor:
 def start_q(lowering: Lowering) -> list[QParams]:
     found = [qparams(node) for node in lowering.bound.nodes("start")]
     return [known for known in found if known is not None]
+
+
+def largest(q: QParams) -> float:
+    """The largest magnitude that has a code."""
+    return q.scale * max(q.zero_point - INT8_MIN, INT8_MAX - q.zero_point)
+
+
+def start_bits(start: QParams) -> int:
+    """How far a state that is given goes beyond 1, in bits: up to a step it is a code that is there to spare."""
+    return min(max(math.ceil(math.log2(max(largest(start) - start.scale, 1.0))), 0), MOST_CELL_BITS)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------

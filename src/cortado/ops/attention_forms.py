@@ -1,4 +1,4 @@
-"""Attention in operators that there are: two matrix products, and a softmax that takes a constant mask."""
+"""Attention in operators that there are: two matrix products, and a softmax that takes the mask."""
 
 import math
 
@@ -10,7 +10,7 @@ from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
 from cortado.ops._float import constant_data, is_constant
-from cortado.ops.mask_forms import Masked, added_mask, masked_softmax
+from cortado.ops.mask_forms import LEAST, Kept, Masked, added_mask, hidden_by, kept_softmax, masked_softmax
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -18,11 +18,8 @@ Tensor = torch.Tensor
 
 def refusal(bound: Bound) -> str | None:
     """What can't be taken of a call of scaled_dot_product_attention."""
-    mask = bound["attn_mask"]
     if bound["dropout_p"]:
         return f"drops attention weights out (dropout_p={bound['dropout_p']:g}); give dropout_p=0.0 in evaluation mode"
-    if mask is not None and dtype(mask) == torch.bool and not is_constant(mask):
-        return f"its attn_mask '{mask.name}' changes with the input; expected a constant one, or one that is added"
     return None
 
 
@@ -48,10 +45,33 @@ def _weights(bound: Bound, scores: Node, scale: float) -> Node:
     like, mask = bound.node, _constant_mask(bound, scores)
     if mask is not None:
         return masked_softmax(like, Masked(scores, mask.mask, mask.fill, mask.added, scale))
-    scaled = add_call(like, aten.mul.Tensor, scores, scale)
-    if bound["attn_mask"] is not None and dtype(bound["attn_mask"]) != torch.bool:
-        scaled = add_call(like, aten.add.Tensor, scaled, bound["attn_mask"])
-    return add_call(like, aten.softmax.int, scaled, -1)
+    kept = _computed_mask(bound)
+    if kept is not None:
+        return kept_softmax(like, Kept(scores, kept, -math.inf, scale))
+    return _biased(bound, add_call(like, aten.mul.Tensor, scores, scale))
+
+
+def _biased(bound: Bound, scaled: Node) -> Node:
+    """With numbers that are added to the scores, of which some may hide them."""
+    like, given = bound.node, bound["attn_mask"]
+    if given is None or dtype(given) == torch.bool:
+        return add_call(like, aten.softmax.int, scaled, -1)
+    masked = added_mask(like, scaled, constant_data(given)) if is_constant(given) else None
+    if masked is not None:
+        return masked_softmax(like, masked)
+    return add_call(like, aten.softmax.int, add_call(like, aten.add.Tensor, scaled, given), -1)
+
+
+def _computed_mask(bound: Bound) -> Node | None:
+    """What a mask that is no constant keeps, as a truth value."""
+    given = bound["attn_mask"]
+    if given is None or is_constant(given):
+        return None
+    if dtype(given) == torch.bool:
+        kept: Node = given
+        return kept
+    hidden = hidden_by(bound.node, given)
+    return None if hidden is None else add_call(bound.node, aten.logical_not.default, hidden)
 
 
 def _constant_mask(bound: Bound, scores: Node) -> Masked | None:
@@ -63,7 +83,8 @@ def _constant_mask(bound: Bound, scores: Node) -> Masked | None:
         return None
     data = constant_data(given)
     if data.dtype != torch.bool:
-        return added_mask(scores, data)
+        only = bool((data[data != 0] <= LEAST).all())
+        return added_mask(bound.node, scores, data) if only else None
     return Masked(scores, ~data, -math.inf, added=False) if bool((~data).any()) else None
 
 

@@ -1,8 +1,9 @@
-"""A GRU layer in one direction. Its state h16 has 15 fractional bits; h, its 8-bit codes, is the output and what the
-next step multiplies.
+"""A GRU layer in one direction. Its state h16 has steps of 2^(cell_bits - 15), where cell_bits is 0 unless a state that
+is given goes beyond 1; h, its 8-bit codes, is the output and what the next step multiplies.
 
     r, z = sigmoid(sat16(X + H));   n = tanh(sat16(X_n + ((r * sat16(H_n) + 2^13) >> 14)))
-    h16 = (n * 32768 + z * (h16 - n) + 2^14) >> 15;   h = clamp(requant(h16) + out_zero_point)
+    n' = (n + 2^(cell_bits - 1)) >> cell_bits, or n if cell_bits is 0
+    h16 = (n' * 32768 + z * (h16 - n') + 2^14) >> 15;   h = clamp(requant(h16) + out_zero_point)
 
 X and H, sigmoid and tanh: _recurrent.py. The state's path of the new gate, H_n, has steps of 2^-11.
 """
@@ -20,11 +21,10 @@ from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, t
 from cortado.ops.recurrent_forms import GRU_LAYER
 
 GATES = 3  # reset, update, new
-STATE_STEP = 2.0**-15
 
 
 def reference(**arguments: Any) -> Tensor:
-    start, units = arguments["start"], arguments["weight_h"].shape[1]
+    start, units, bits = arguments["start"], arguments["weight_h"].shape[1], arguments["cell_bits"]
     state = torch.zeros(arguments["input"].shape[0], units, dtype=torch.int64)
     if start:
         factor = (arguments[f"start_{name}"] for name in ("zero_point", "multiplier", "shift"))
@@ -35,6 +35,7 @@ def reference(**arguments: Any) -> Tensor:
         (x_r, x_z, x_n), (h_r, h_z, h_n) = x.chunk(GATES, 1), h.chunk(GATES, 1)
         reset, update = sigmoid(saturate(x_r + h_r)), sigmoid(saturate(x_z + h_z))
         new = tanh(saturate(x_n + ((reset * saturate(h_n) + (1 << 13)) >> 14)))
+        new = (new + (1 << (bits - 1))) >> bits if bits > 0 else new
         state = ((new << 15) + update * (state - new) + (1 << 14)) >> 15
         return recurrent.output_codes(state, arguments)
 
@@ -46,6 +47,8 @@ def lower(lowering: Lowering) -> Node:
     of_input, of_state = recurrent.biases(lowering)
     inside = torch.arange(rows) >= 2 * units  # the bias that the reset gate scales, of the new gate
     start = recurrent.start_q(lowering)
+    bits = recurrent.start_bits(start[0]) if start else 0
+    step = 2.0 ** (bits - 15)
     return lowering.call(
         GRU,
         input=lowering.node("input"),
@@ -64,14 +67,15 @@ def lower(lowering: Lowering) -> Node:
             recurrent.unit_rows((SIGMOID_UNIT,) * GATES, units),
         ),
         start=lowering.bound.nodes("start"),
-        **recurrent.start_factor(lowering, start[0] if start else None, STATE_STEP),
+        **recurrent.start_factor(lowering, start[0] if start else None, step),
         reverse=lowering.bound["reverse"],
-        **recurrent.out_factor(STATE_STEP, lowering.out),
+        **recurrent.out_factor(step, lowering.out),
+        cell_bits=bits,
     )
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return recurrent.kernel(call, core, name="gru", gates=GATES, state_bytes=2)
+    return recurrent.kernel(call, core, name="gru", gates=GATES, state_bytes=2, cell_bits=call["cell_bits"])
 
 
 def samples() -> Any:
@@ -84,7 +88,8 @@ def samples() -> Any:
         multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
         factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
         layer = recurrent.draw_layer(draw, GATES, states=1)
-        return {**layer, **factor, "start_shift": layer["start_shift"] + 4}
+        bits = draw(st.sampled_from([0, 0, 1, 4, recurrent.MOST_CELL_BITS]))
+        return {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
 
     return draw_case()
 
@@ -92,7 +97,7 @@ def samples() -> Any:
 GRU = Operator(
     name="cortado::gru",
     summary="a GRU layer over all its steps, in one direction",
-    arguments=recurrent.ARGUMENTS,
+    arguments=f"{recurrent.ARGUMENTS}, int cell_bits",
     reference=reference,
     shape=recurrent.output_shape,
     kernel=kernel,

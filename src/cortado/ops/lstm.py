@@ -10,12 +10,13 @@ X and H, sigmoid and tanh: _recurrent.py. With `gives_cells` the output is the c
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.facts import qparams
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
@@ -25,7 +26,6 @@ from cortado.ops.recurrent_forms import LSTM_CELLS, LSTM_LAYER
 
 GATES = 4  # input, forget, new, output
 HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
-MOST_CELL_BITS = 15
 
 
 def _tanh_of_cells(cells: Tensor, bits: int) -> Tensor:
@@ -61,10 +61,10 @@ def reference(**arguments: Any) -> Tensor:
 # ---- from the float graph ------------------------------------------------------------------------------------
 
 
-def cell_bits(cells: QParams) -> int:
-    """The cells' format: twice the range that was seen fits."""
-    largest = cells.scale * max(cells.zero_point - INT8_MIN, INT8_MAX - cells.zero_point)
-    return min(max(math.ceil(math.log2(2 * largest)), 0), MOST_CELL_BITS)
+def cell_bits(cells: QParams, start: Sequence[QParams]) -> int:
+    """The cells' format: twice the range that was seen fits, and all cells that are given."""
+    wanted = math.ceil(math.log2(2 * recurrent.largest(cells)))
+    return min(max(wanted, *map(recurrent.start_bits, start[1:]), 0), recurrent.MOST_CELL_BITS)
 
 
 def lower_layer(lowering: Lowering) -> Node:
@@ -84,7 +84,8 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool
     _, units = recurrent.shape_of(lowering)
     of_input, of_state = recurrent.biases(lowering)
     unit = recurrent.unit_rows((SIGMOID_UNIT, SIGMOID_UNIT, TANH_UNIT, SIGMOID_UNIT), units)
-    bits, start = cell_bits(cells), recurrent.start_q(lowering)
+    start = recurrent.start_q(lowering)
+    bits = cell_bits(cells, start)
     step = 2.0 ** (bits - 15)
     given = Fixed.of(step / cells.scale)
     return lowering.call(
@@ -141,7 +142,7 @@ def samples() -> Any:
             "cell_zero_point": draw(sampling.ZERO_POINTS),
             "cell_multiplier": int(multipliers[1]),
             "cell_shift": int(shifts[1]) + 14,
-            "cell_bits": draw(st.integers(0, MOST_CELL_BITS)),
+            "cell_bits": draw(st.integers(0, recurrent.MOST_CELL_BITS)),
             "gives_cells": draw(st.booleans()),
             "given_multiplier": int(multipliers[2]),
             "given_shift": int(shifts[2]),

@@ -1,7 +1,8 @@
 """Masks in front of a softmax, however they are written: the softmax takes them, and no number stands for infinity.
 
-A constant that is added and holds nothing but 0 and large negative numbers, `masked_fill` and `where` with a constant
-mask: all mean that some scores do not count. Factors before and behind the mask go into the softmax as well.
+Something that is added and holds large negative numbers, `masked_fill` and `where` with a mask: all mean that some
+scores do not count. Factors before and behind the mask go into the softmax as well. The mask may be constant, or
+computed (kept_softmax.py).
 """
 
 import math
@@ -12,9 +13,11 @@ import torch
 from torch.fx import Node
 
 from cortado.base.errors import CortadoError
+from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ir.op import Rewrite
-from cortado.ops._float import add_constant, add_permute, constant_data, is_constant
+from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
+from cortado.ops.kept_softmax import SOFTMAX_KEPT
 from cortado.ops.masked_softmax import SOFTMAX_MASKED
 from cortado.ops.pointwise import uniform_value
 
@@ -25,11 +28,15 @@ LEAST = -20.0
 """What is added to a score that is not to count is at most this. (Whether it is enough is seen once the range of the
 scores is known.)"""
 
+CERTAIN = -1e4
+"""Beside other numbers that are added, such as distances, what is at most this is a mask."""
+
 _PRODUCTS = (aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor)
 _QUOTIENTS = (aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.true_divide.Tensor)
-_SUMS = (aten.add.Tensor,)
+_SUMS = (aten.add.Tensor, aten.sub.Tensor)
 _FILLS = (aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 _VIEWS = (aten.expand.default, aten.reshape.default, aten.permute.default)
+_MOVES = (*_VIEWS, aten.view.default, aten.unsqueeze.default, aten.squeeze.dim, aten.transpose.int, aten.slice.Tensor)
 _CHOICES = (aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf)
 
 
@@ -42,6 +49,32 @@ class Masked:
     fill: float
     added: bool
     factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """softmax(scores * factor) where the computed truth value `kept` holds; elsewhere it has `fill`."""
+
+    scores: Node
+    kept: Node
+    fill: float
+    factor: float = 1.0
+
+
+def kept_softmax(like: Node, found: Kept, dim: int = -1) -> Node:
+    """The call that takes the place of a softmax along `dim` of scores that a computed mask leaves."""
+    sizes = shape(found.scores)
+    rank = len(sizes)
+    order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
+    own = shape(found.kept)
+    while own and own[0] == 1 and len(own) > 1:  # the same for all: kept once
+        own = own[1:]
+    kept = add_view(like, found.kept, own)
+    if dim % rank != rank - 1 or own != sizes[rank - len(own) :]:
+        kept = add_permute(like, add_call(like, aten.expand.default, kept, list(sizes)), order)
+    scores = add_permute(like, found.scores, order)
+    result = add_call(like, SOFTMAX_KEPT, scores, kept, found.factor, found.fill)
+    return add_permute(like, result, [order.index(axis) for axis in range(rank)])
 
 
 def masked_softmax(like: Node, found: Masked, dim: int = -1) -> Node:
@@ -64,20 +97,65 @@ def masked_softmax(like: Node, found: Masked, dim: int = -1) -> Node:
     return add_permute(like, result, [order.index(axis) for axis in range(rank)])
 
 
-def added_mask(scores: Node, data: Tensor) -> Masked | None:
-    """A constant that is added, if it is a mask: 0 and large negative numbers."""
+def added_mask(like: Node, scores: Node, data: Tensor) -> Masked | None:
+    """A constant that is added, if it is a mask: 0 and large negative numbers, or some that leave no doubt."""
     mask = data != 0
-    if data.dtype == torch.bool or not bool(mask.any()) or not bool((data[mask] <= LEAST).all()):
+    if data.dtype == torch.bool or not bool(mask.any()):
         return None
+    if not bool((data[mask] <= LEAST).all()):
+        mask = data <= CERTAIN
+        if not bool(mask.any()):
+            return None
+        others = add_constant(like, "added", torch.where(mask, 0.0, data))
+        scores = add_call(like, aten.add.Tensor, scores, others)
     return Masked(scores, mask, float(data[mask].max()), added=True)
 
 
-def unmasked(node: Node) -> Masked | None:
+def hidden_by(like: Node, added: Any) -> Node | None:
+    """Where a computed tensor that is added to scores holds a large negative number, and 0 elsewhere: a truth value."""
+    if not isinstance(added, Node) or is_constant(added):
+        return None
+    if is_call(added, *_MOVES):
+        source = hidden_by(like, added.all_input_nodes[0])
+        target: Any = added.target
+        return None if source is None else add_call(like, target, source, *added.args[1:], **added.kwargs)
+    if is_call(added, aten.add.Tensor):
+        sides = [_either(like, side) for side in added.all_input_nodes]
+        both = len(sides) == 2 and sides[0] is not None and sides[1] is not None
+        return add_call(like, aten.logical_or.default, *sides) if both else None
+    return _hiding_choice(like, added)
+
+
+def _either(like: Node, added: Node) -> Node | None:
+    """One of two masks of which the sum is added; this one may be constant."""
+    if not is_constant(added):
+        return hidden_by(like, added)
+    data = constant_data(added)
+    mask = data != 0
+    return add_constant(like, "mask", mask) if bool((data[mask] <= LEAST).all()) else None
+
+
+def _hiding_choice(like: Node, node: Node) -> Node | None:
+    """zeros.masked_fill(m, -inf), where(m, -inf, 0.0) and the other way round."""
+    if not is_call(node, *_FILLS, *_CHOICES, aten.where.Scalar):
+        return None
+    bound, fills = bind(node), is_call(node, *_FILLS)
+    condition = bound["mask" if fills else "condition"]
+    sides = (bound["value"], bound["self"]) if fills else (bound["self"], bound["other"])
+    found = (uniform_value(side) if isinstance(side, Node) else side for side in sides)
+    numbers = [float(number) for number in found if number is not None]
+    if len(numbers) < 2 or shape(condition) != shape(node) or min(numbers) > LEAST or max(numbers) != 0:
+        return None
+    hides: Node = condition
+    return hides if numbers[0] != 0 else add_call(like, aten.logical_not.default, hides)
+
+
+def unmasked(like: Node, node: Node) -> Masked | Kept | None:
     """What a softmax reads, as scores and a mask; None where there is no mask."""
     behind = 1.0  # factors between mask and softmax
     while (factor := _factor(node)) is not None:
         behind, node = behind * factor, node.all_input_nodes[0]
-    found = _mask_at(node)
+    found = _mask_at(like, node)
     if found is None or shape(found.scores) != shape(node):
         return None
     before, scores = behind, found.scores
@@ -100,16 +178,17 @@ def _factor(node: Node) -> float | None:
     return 1.0 / float(number) if is_call(node, *_QUOTIENTS) else float(number)
 
 
-def _mask_at(node: Node) -> Masked | None:
+def _mask_at(like: Node, node: Node) -> Masked | Kept | None:
     if is_call(node, *_SUMS):
-        return _added(bind(node))
+        return _added(like, bind(node))
     if is_call(node, *_FILLS):
         bound = bind(node)
-        return _filled(bound["self"], bound["mask"], bound["value"], negated=False)
+        return _filled(like, bound["self"], bound["mask"], bound["value"], negated=False)
     if is_call(node, *_CHOICES):
         bound = bind(node)
         condition, chosen, other = bound["condition"], bound["self"], bound["other"]
-        return _filled(chosen, condition, other, negated=True) or _filled(other, condition, chosen, negated=False)
+        first = _filled(like, chosen, condition, other, negated=True)
+        return first or _filled(like, other, condition, chosen, negated=False)
     return None
 
 
@@ -121,29 +200,60 @@ def _data(node: Any) -> Tensor | None:
     return None if source is None else node.target(source, *node.args[1:], **node.kwargs)
 
 
-def _added(bound: Bound) -> Masked | None:
+def _added(like: Node, bound: Bound) -> Masked | Kept | None:
     left, right = bound["self"], bound["other"]
-    if _data(left) is not None:
+    minus = is_call(bound.node, aten.sub.Tensor)
+    if bound.get("alpha", 1) != 1 or not isinstance(left, Node) or not isinstance(right, Node):
+        return None
+    if _data(left) is not None and not minus:
         left, right = right, left
     data = _data(right)
-    if bound.get("alpha", 1) != 1 or not isinstance(left, Node) or _data(left) is not None or data is None:
+    if _data(left) is not None:
         return None
-    return added_mask(left, data)
+    if data is None:
+        return None if minus else _computed(like, left, right)
+    found = added_mask(like, left, -data if minus else data)
+    return None if found is None else replace(found, scores=_without_zeros(found))
 
 
-def _filled(scores: Any, mask: Node, fill: Any, negated: bool) -> Masked | None:
+def _computed(like: Node, left: Node, right: Node) -> Kept | None:
+    """A mask that is computed and added, on either side."""
+    for scores, added in ((left, right), (right, left)):
+        hidden = hidden_by(like, added)
+        if hidden is not None:
+            return Kept(scores, add_call(like, aten.logical_not.default, hidden), -math.inf)
+    return None
+
+
+def _without_zeros(found: Masked) -> Node:
+    """The scores without a product that makes those zero that are masked anyway."""
+    if not is_call(found.scores, *_PRODUCTS):
+        return found.scores
+    operands = found.scores.all_input_nodes
+    data = [_data(node) for node in operands]
+    for kept, other in zip(data, reversed(operands), strict=True):
+        alike = kept is not None and shape(other) == shape(found.scores)
+        if alike and kept is not None and torch.equal(*torch.broadcast_tensors(kept, (~found.mask).to(kept.dtype))):
+            return other
+    return found.scores
+
+
+def _filled(like: Node, scores: Any, mask: Node, fill: Any, negated: bool) -> Masked | Kept | None:
     value = uniform_value(fill) if isinstance(fill, Node) else fill
     data = _data(mask)
-    if not isinstance(scores, Node) or _data(scores) is not None or data is None or value is None:
+    if not isinstance(scores, Node) or _data(scores) is not None or value is None or value > LEAST:
         return None
-    if data.dtype != torch.bool or value > LEAST:
-        return None
-    return Masked(scores, ~data if negated else data, float(value), added=False)
+    if data is None:
+        kept = mask if negated else add_call(like, aten.logical_not.default, mask)
+        return Kept(scores, kept, float(value)) if dtype(mask) == torch.bool else None
+    return Masked(scores, ~data if negated else data, float(value), added=False) if data.dtype == torch.bool else None
 
 
 def of_masked(bound: Bound) -> Node | None:
     """softmax of masked scores."""
-    found = unmasked(bound["self"]) if shape(bound["self"]) else None
+    found = unmasked(bound.node, bound["self"]) if shape(bound["self"]) else None
+    if isinstance(found, Kept):
+        return kept_softmax(bound.node, found, bound["dim"])
     if found is None or (math.isfinite(found.fill) and _leaves_nothing(found, bound)):
         return None
     return masked_softmax(bound.node, found, bound["dim"])

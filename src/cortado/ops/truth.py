@@ -41,20 +41,20 @@ def match(bound: Bound) -> Quantization | Reject:
     return Quantization({"self": Role.ACTIVATION}, Plain())
 
 
-def _codes(lowering: Lowering) -> Node:
-    """Codes of 0 and 1."""
-    source, known = lowering.node("self"), lowering.q("self")
+def truth_codes(lowering: Lowering, name: str = "self") -> Node:
+    """An operand as codes of 0 and 1."""
+    source, known = lowering.node(name), lowering.q(name)
     if known == TRUTH:
         return source
     return table(lowering, source, (all_codes() != known.zero_point).to(torch.int8))
 
 
 def lower(lowering: Lowering) -> Node:
-    return lowering.call(TRUTH_VIEW, input=_codes(lowering))
+    return lowering.call(TRUTH_VIEW, input=truth_codes(lowering))
 
 
 def lower_whole(lowering: Lowering) -> Node:
-    return lowering.call(WIDEN, input=_codes(lowering), bytes=1, sign=1)
+    return lowering.call(WIDEN, input=truth_codes(lowering), bytes=1, sign=1)
 
 
 TRUTH_VIEW = Operator(

@@ -97,13 +97,13 @@ def fingerprint(data: Tensor) -> tuple[Any, ...]:
 
 
 def merge_calls(module: GraphModule) -> None:
-    """Equal calls on equal operands become one."""
+    """Equal calls on equal operands become one. Codes that stand for other numbers are others: an output tells them."""
     seen: dict[Any, Node] = {}
     for node in list(module.graph.nodes):
         if node.op != "call_function":
             continue
         named = tuple((name, _hashable(value)) for name, value in sorted(node.kwargs.items()))
-        key = (node.target, _hashable(node.args), named)
+        key = (node.target, _hashable(node.args), named, QPARAMS.of(node))
         first = seen.setdefault(key, node)
         if first is not node:
             node.replace_all_uses_with(first)

@@ -251,7 +251,8 @@ void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs,
  *         c = sat16((f * c + ((i * g + 2^(cell_bits - 1)) >> cell_bits) + 2^14) >> 15)
  *         h = clamp(requant(o * tanh(c)) + out_offset)
  *   GRU   r, z = sigmoid(sat16(X + H)), n = tanh(sat16(X + ((r * sat16(H) + 2^13) >> 14)))
- *         h16 = (n * 2^15 + z * (h16 - n) + 2^14) >> 15, h = clamp(requant(h16) + out_offset)
+ *         n' = (n + 2^(cell_bits - 1)) >> cell_bits
+ *         h16 = (n' * 2^15 + z * (h16 - n') + 2^14) >> 15, h = clamp(requant(h16) + out_offset)
  *   RNN   h = clamp(requant(tanh(sat16(X + H))) + out_offset), or with relu
  *         h = clamp(((max(X + H, 0) + 128) >> 8) + out_offset)
  *
@@ -263,7 +264,7 @@ typedef struct {
     int32_t out_multiplier, out_shift, out_offset;
     int32_t starts, start_zero, start_multiplier, start_shift;
     int32_t cell_zero, cell_multiplier, cell_shift; /* LSTM: of the cells that are given */
-    int32_t cell_bits;                              /* LSTM: steps of 2^(cell_bits - 15) */
+    int32_t cell_bits; /* steps of 2^(cell_bits - 15): of an LSTM's cells, of a GRU's h16 */
     int32_t gives_cells;                            /* LSTM: the output is the cells' codes */
     int32_t given_multiplier, given_shift, given_offset;
     int32_t relu;                        /* RNN */
@@ -451,6 +452,17 @@ typedef struct {
 
 void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows,
                                void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
+
+/* Softmax over those of a row's `length` values whose byte in `kept` is not 0; the others give -128, and all of a row
+ * of which nothing is kept give `nothing`. Row r has the mask of row r % kept_rows. `softmax` as above. May be in place
+ * of `in`. */
+typedef struct {
+    int32_t rows, length, kept_rows, nothing, diff_min;
+    const int32_t *exp_table; /* as softmax's */
+} cortado_kept_softmax_t;
+
+void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out,
+                             void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
 
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */

@@ -6,10 +6,14 @@
  */
 #include "cortado_recurrent.h"
 
-static int32_t next_state(int32_t reset, int32_t update, int32_t new_x, int32_t new_h, int32_t state)
+static int32_t next_state(int32_t reset, int32_t update, int32_t new_x, int32_t new_h, int32_t state,
+                          int32_t bits)
 {
     const int32_t r = cortado_sigmoid(cortado_sat16(reset)), z = cortado_sigmoid(cortado_sat16(update));
-    const int32_t n = cortado_tanh(cortado_sat16(new_x + ((r * cortado_sat16(new_h) + (1 << 13)) >> 14)));
+    int32_t n = cortado_tanh(cortado_sat16(new_x + ((r * cortado_sat16(new_h) + (1 << 13)) >> 14)));
+    if (bits > 0) {
+        n = (n + (1 << (bits - 1))) >> bits;
+    }
     return (n * 32768 + z * (state - n) + (1 << 14)) >> 15;
 }
 
@@ -17,7 +21,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
                  int8_t *out, cortado_gates_t gates)
 {
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
-    const int32_t together = L->together, offset = L->out_offset;
+    const int32_t together = L->together, offset = L->out_offset, bits = L->cell_bits;
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
     (void)out;
     for (int32_t left = L->units; left > 0; left -= together) {
@@ -27,7 +31,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
             wh = gates(before, wh, L->units, gh[g]);
         }
         for (int32_t i = 0, count = cortado_min(together, left); i < count; i++, state++) {
-            const int32_t h = next_state(gx[0][i] + gh[0][i], gx[1][i] + gh[1][i], gx[2][i], gh[2][i], *state);
+            const int32_t h = next_state(gx[0][i] + gh[0][i], gx[1][i] + gh[1][i], gx[2][i], gh[2][i], *state, bits);
             *state = (int16_t)h;
             *after++ = cortado_hidden(factor, offset, h);
         }

@@ -13,6 +13,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
                  int8_t *out, cortado_gates_t gates)
 {
     cortado_units_mve_t T = cortado_units_mve(L, x, before, after, state);
+    T.product_left = -L->cell_bits;
     (void)out;
     (void)gates;
     cortado_gru_units_s8__mve(&T);

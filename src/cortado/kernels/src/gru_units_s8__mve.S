@@ -32,6 +32,8 @@
     vrshr.s32 q0, q0, #14
     vadd.i32 q0, q0, q6
     bl      .Ltanh
+    ldr     r0, [r8, #UNITS_MVE_CELLS]
+    vrshl.s32 q0, r0
     /* The state goes from its value before to the new one, by what the update gate leaves of it. */
     vctp.32 r11
     vpst

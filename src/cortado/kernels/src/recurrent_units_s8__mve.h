@@ -186,7 +186,7 @@ typedef struct {
     const uint16_t *table;
     cortado_codes_mve_t codes;
     int32_t relu;                    /* RNN */
-    int32_t product_left, cell_left; /* LSTM: shifts of i * g, and of the cells before their tanh */
+    int32_t product_left, cell_left; /* shifts of a GRU's n or an LSTM's i * g, and of its cells before their tanh */
     int8_t *out;                     /* LSTM: where the cells' codes go, or NULL */
     cortado_codes_mve_t given;       /* LSTM */
 } cortado_units_mve_t;

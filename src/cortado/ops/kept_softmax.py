@@ -1,0 +1,143 @@
+"""out = softmax over those values of a row that a computed mask keeps; -128, the code of 0, elsewhere.
+
+What the mask hides takes no part in the largest value and the sum. Where it keeps nothing of a row, every code is
+`nothing`: 0 if the model has -inf there, equal parts if it has a finite number. The arithmetic is softmax's. The mask
+holds 0 and 1, a row for each of the first rows, and starts over behind its last one.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
+from cortado.ops import softmax
+from cortado.ops.activation import UNIT_INTERVAL
+from cortado.ops.truth import truth_codes
+
+# ---- in the float graph --------------------------------------------------------------------------------------
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("softmax_kept(Tensor input, Tensor kept, float factor, float fill) -> Tensor")
+
+
+def _in_float(input: Tensor, kept: Tensor, factor: float, fill: float) -> Tensor:
+    """Over the last dimension, `fill` in the place of what is not kept."""
+    keeps = kept != 0
+    found = torch.softmax(torch.where(keeps, input * factor, fill), -1)
+    return found if math.isfinite(fill) else torch.where(keeps.any(-1, keepdim=True), found, 0.0)
+
+
+_LIBRARY.impl("softmax_kept", _in_float, "CompositeExplicitAutograd")
+_LIBRARY.impl("softmax_kept", lambda input, *others: torch.empty_like(input), "Meta")
+
+SOFTMAX_KEPT: OpOverload = torch.ops.cortado.softmax_kept.default
+
+
+# ---- what it computes ----------------------------------------------------------------------------------------
+
+
+def reference(
+    *, input: Tensor, kept: Tensor, nothing: int, input_multiplier: int, input_shift: int, diff_min: int
+) -> Tensor:
+    keeps = (kept != 0).repeat(len(input) // len(kept), 1)
+    found = softmax.reference(
+        input=input,
+        dim=-1,
+        input_zero_point=0,
+        output_zero_point=UNIT_INTERVAL.zero_point,
+        input_multiplier=input_multiplier,
+        input_shift=input_shift,
+        diff_min=diff_min,
+        masked=~keeps,
+    )
+    return torch.where(keeps.any(-1, keepdim=True), found, nothing).to(torch.int8).contiguous()
+
+
+# ---- from the float graph ------------------------------------------------------------------------------------
+
+
+def match(bound: Bound) -> Quantization:
+    return Quantization({"input": Role.ACTIVATION, "kept": Role.ACTIVATION}, UNIT_INTERVAL)
+
+
+def lower(lowering: Lowering) -> Node:
+    bound, source = lowering.bound, lowering.node("input")
+    sizes, kept = shape(source), truth_codes(lowering, "kept")
+    length = sizes[-1]
+    equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8_MAX)
+    result = lowering.call(
+        KEPT_SOFTMAX,
+        input=lowering.view(source, (math.prod(sizes[:-1]), length)),
+        kept=lowering.view(kept, (math.prod(shape(kept)) // length, length)),
+        nothing=equal if math.isfinite(bound["fill"]) else INT8_MIN,
+        **softmax.input_factor(lowering.q("input").scale * bound["factor"]),
+    )
+    return lowering.view(result, sizes)
+
+
+# ---- the C kernel --------------------------------------------------------------------------------------------
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
+    vector = core is Core.MVE
+    rows = Function(f"cortado_softmax_table_s8{'__mve' if vector else ''}")
+    own = ("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S") if vector else ("softmax_table_s8.c",)
+    count, length = call.shape("input")
+    return Kernel(
+        call=CCall("cortado_kept_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, rows)),
+        sources=("kept_softmax_s8.c", *own),
+        struct="cortado_kept_softmax_t",
+        fields={
+            "rows": count,
+            "length": length,
+            "kept_rows": call.shape("kept")[0],
+            "nothing": call["nothing"],
+            "diff_min": call["diff_min"],
+            "exp_table": softmax.exp_table(call),
+        },
+    )
+
+
+def samples() -> Any:
+    """Masks of any density, of some rows nothing left."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        drawn = softmax.draw_input(draw, 1024, 2500)
+        codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
+        period = draw(st.sampled_from([rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]))
+        rng = sampling.generator(draw(sampling.SEEDS))
+        kept = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+        return {**drawn, "input": codes, "kept": kept.to(torch.int8), "nothing": draw(st.integers(INT8_MIN, INT8_MAX))}
+
+    return draw_case()
+
+
+KEPT_SOFTMAX = Operator(
+    name="cortado::kept_softmax",
+    summary="softmax over what a computed mask keeps, as in attention to a cache that fills up",
+    arguments="Tensor input, Tensor kept, int nothing, int input_multiplier, int input_shift, int diff_min",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    tensors=("input", "kept"),
+    places=frozenset({Place.C}),
+    constraints=(
+        "a computed mask; C bundle only: the runtime's softmax has no mask, and a number that is added to the scores "
+        "takes their range"
+    ),
+    samples=samples,
+)
+
+KEPT_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower)
