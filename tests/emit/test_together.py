@@ -261,6 +261,8 @@ def test_the_command_line_writes_one_program(run: Run, tmp_path: Path) -> None:
         ((f"tiny={TINY}", "--together", "DIR"), "'tiny' and 'tiny' would be the same model in C"),
         ((f"tiny_data={TINY}", "--together", "DIR"), "would both write tiny_data.h: rename one"),
         ((f"a={TINY}", "--together", "DIR", "-o", "x"), "-o (the folder is that of --together) is for one model"),
+        ((f"a={TINY}", "--together", "DIR", "--labels", "a,b"), "--labels is for one model"),
+        ((f"a={TINY}", "--together", "DIR", "--artifacts", "pte"), "--together writes the C of several, and no .pte"),
         ((f"a={TINY}", "--together", "DIR", "--target", "cortex-m4,cortex-m0"), "one program, for one target; 2 were"),
         ((f"a={TINY}", "--together", "DIR", "--calibration", f"{TINY},,"), "names 3 data sets for 2 models"),
         ((f"a={TINY}", "--together", "DIR", "--ram-budget", "300", "--separate-arenas"), "together the models need"),
