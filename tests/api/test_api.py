@@ -136,9 +136,11 @@ def test_labels_that_no_output_fits_are_refused(labels: Any, message: str) -> No
 def test_progress_hears_phases_and_who_asks_for_them_counts() -> None:
     told: list[tuple[str, int, int]] = []
     phases: list[str] = []
-    prepare(
-        small_net(), images()[0], images(), progress=lambda phase, done=0, total=0: told.append((phase, done, total))
-    )
+
+    def hear(phase: str, done: int = 0, total: int = 0) -> None:
+        told.append((phase, done, total))
+
+    prepare(small_net(), images()[0], images(), progress=hear)
     prepare(small_net(), images()[0], images(), progress=phases.append)
     count = len(images())
     assert told == [("export", 0, 0), *(("quantize", done, count if done else 0) for done in range(count + 1))]

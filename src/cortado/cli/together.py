@@ -94,13 +94,17 @@ def _compiled(
     name, _, model_spec = spec.rpartition("=")
     source = load_model(model_spec)
     name = check_name(name) if name else source.name
+
+    def told(phase: str, done: int = 0, total: int = 0) -> None:
+        progress(f"{name}: {phase}", done, total)
+
     model = prepare(
         source.model,
         source.example_inputs,
         load_calibration(calibration, source),
         name=name,
         labels=source.labels,
-        progress=lambda phase, done=0, total=0: progress(f"{name}: {phase}", done, total),
+        progress=told,
         options=options,
     )
     with warnings.catch_warnings():
