@@ -1,6 +1,7 @@
-"""What a bundle is fed for an input of the model, without torch: a firmware box need not have it.
+"""Inputs as a user gives them: what they must be, and what the bundle is fed for them.
 
-The exact reference says the same, and where there is torch it is asked; the tests hold one to the other.
+The latter is found without torch here, which a firmware box need not have. The exact reference says the same, and where
+there is torch it is asked; the tests hold one to the other.
 """
 
 import numpy as np
@@ -23,6 +24,36 @@ def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
             "that only the reference knows, which needs torch: pip install torch"
         )
     return np.ascontiguousarray(found)
+
+
+def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
+    """Shape and dtype of one sample's input."""
+    if value.shape != tensor.model_shape:
+        raise CortadoError(
+            f"{where} has shape {list(value.shape)}, expected {list(tensor.model_shape)} for input '{tensor.name}'"
+        )
+    own = np.dtype(tensor.dtype.value)
+    if own.kind in "iu" and value.dtype.kind in "iu" and tensor.scale is None:
+        _check_whole(tensor, value, where)
+        return
+    allowed = {own: "the network's own type"}
+    if tensor.scale is not None:
+        allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
+    if value.dtype not in allowed:
+        kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
+        raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor.name}'")
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise CortadoError(f"{where} holds NaN or infinity; inputs must be finite")
+
+
+def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
+    """Whole numbers may come in any type that holds them, as torch's int64."""
+    limits = np.iinfo(tensor.dtype.value)
+    if int(value.min()) < limits.min or int(value.max()) > limits.max:
+        raise CortadoError(
+            f"{where} holds numbers from {value.min()} to {value.max()}, expected {tensor.dtype.value} values "
+            f"({limits.min} to {limits.max}) for input '{tensor.name}'"
+        )
 
 
 def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:

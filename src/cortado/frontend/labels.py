@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from torch import Tensor
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from cortado.base.errors import CortadoError
+from cortado.ir.facts import VALUE
 
 
 def checked_labels(labels: Sequence[str] | None, module: GraphModule) -> tuple[str, ...] | None:
@@ -25,5 +26,5 @@ def checked_labels(labels: Sequence[str] | None, module: GraphModule) -> tuple[s
 
 
 def _output_shapes(module: GraphModule) -> list[list[int]]:
-    values = [node.meta.get("val") for node in module.graph.output_node().all_input_nodes if isinstance(node, Node)]
+    values = [VALUE.of(node) for node in module.graph.output_node().all_input_nodes]
     return [list(value.shape) for value in values if isinstance(value, Tensor)]
