@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cortado.base.clock import IMPORT_EXECUTORCH, Clock
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
+from cortado.base.progress import with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
@@ -37,6 +39,7 @@ from cortado.frontend.export import (
     quantize,
     train,
 )
+from cortado.frontend.labels import checked_labels
 from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
@@ -331,17 +334,20 @@ def prepare(
         )
     with clock.phase("export"):
         captured = capture(module, inputs)
+        names = checked_labels(labels, captured.module)
     with clock.phase("quantize"):
         if is_quantized(captured.module):
             needless = isinstance(batches, Sized) and not len(batches)
             given = [] if needless else check_batches(batches, inputs)
             quantized = keep(captured, inputs, given, options.sequence)
         else:
-            quantized = quantize(captured, inputs, check_batches(batches, inputs), options)
+            given = check_batches(batches, inputs)
+            counted = partial(with_counts(progress), "quantize", total=len(given))
+            quantized = quantize(captured, inputs, given, options, counted)
     return Model(
         name=chosen,
         quantized=quantized,
-        labels=None if labels is None else tuple(labels),
+        labels=names,
         seconds=clock.seconds,
         progress=progress,
         delay=delay,

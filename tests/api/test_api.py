@@ -115,3 +115,33 @@ def test_a_prepared_model_takes_a_target_by_name() -> None:
     assert model.compile("cortex-m4").target == from_target_string("cortex-m4")
     with pytest.raises(CortadoError, match="unknown target 'cortex-m99'"):
         model.compile("cortex-m99")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            ("a", "b", "c", "d") * 20,
+            r"found 80 labels \(a, b, c, \.\.\.\), and outputs of shape \[1, .*\]; expected as",
+        ),
+        ("abcde", r"labels='abcde': expected a sequence of names"),
+        ((1, 2, 3, 4, 5), "expected a sequence of names"),
+    ],
+)
+def test_labels_that_no_output_fits_are_refused(labels: Any, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        prepare(small_net(), images()[0], images(), labels=labels)
+
+
+def test_progress_hears_phases_and_who_asks_for_them_counts() -> None:
+    told: list[tuple[str, int, int]] = []
+    phases: list[str] = []
+
+    def hear(phase: str, done: int = 0, total: int = 0) -> None:
+        told.append((phase, done, total))
+
+    prepare(small_net(), images()[0], images(), progress=hear)
+    prepare(small_net(), images()[0], images(), progress=phases.append)
+    count = len(images())
+    assert told == [("export", 0, 0), *(("quantize", done, count if done else 0) for done in range(count + 1))]
+    assert phases == ["export", "quantize"]

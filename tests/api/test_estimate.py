@@ -74,6 +74,8 @@ def test_ram_and_flash_are_those_of_compile() -> None:
     assert found.milliseconds == found.cycles / 120_000
     assert len(found.layers) == len(compiled.report.layers)
     assert 0.9 * found.cycles < sum(layer.cycles for layer in found.layers) <= found.cycles
+    for layer, reported in zip(found.layers, compiled.report.layers, strict=True):  # which doesn't know the data
+        assert reported.estimated_cycles == pytest.approx(layer.cycles, rel=0.1)
 
 
 def test_a_core_is_needed() -> None:

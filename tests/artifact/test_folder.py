@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cortado.artifact.folder import locked, write_folder
+from cortado.artifact.folder import locked, write_file, write_folder
 from cortado.artifact.opened import REFERENCE, Artifact
 from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError
@@ -170,3 +171,18 @@ def test_many_writers_at_once_leave_one_whole_model(tmp_path: Path, parts: Make)
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
     assert mark_of(place).startswith("model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_file_that_is_written_leaves_links_and_pipes_what_they_are(tmp_path: Path) -> None:
+    """`--html /dev/stdout`, typed by root, must not put a file in the device's place."""
+    link, pipe = tmp_path / "latest.html", tmp_path / "pipe"
+    link.symlink_to("page.html")
+    write_file(link, b"a page")
+    assert link.is_symlink()
+    assert (tmp_path / "page.html").read_bytes() == b"a page"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        found = reader.submit(pipe.read_bytes)
+        write_file(pipe, b"another")
+        assert found.result(timeout=10) == b"another"
+    assert pipe.is_fifo()

@@ -153,6 +153,21 @@ def test_commands_that_need_no_torch_run_without_it(tiny_artifact: Artifact, tmp
         assert done.stdout
 
 
+@pytest.mark.qemu
+def test_an_input_runs_on_the_board_without_torch_and_is_not_said_to_be_compared(
+    run: Run, tiny_artifact: Artifact, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", batch(2))
+    given = ("run", tiny_artifact.folder, "--input", tmp_path / "x.npy", "--output")
+    assert "bit-exact" in run(*given, tmp_path / "with.npy").out
+    done = without_torch(*given, tmp_path / "without.npy")
+    assert done.returncode == 0, done.stderr
+    assert "not compared with the reference, which needs torch (pip install torch)" in done.stdout
+    assert "bit-exact" not in done.stdout
+    assert (tmp_path / "with.npy").read_bytes() == (tmp_path / "without.npy").read_bytes()
+    assert json.loads(without_torch(*given[:-1], "--json").stdout)["bit_exact"] is None
+
+
 def test_commands_that_need_torch_say_how_to_install_it(tiny_artifact: Artifact, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", batch(1))
     for arguments in (

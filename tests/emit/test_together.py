@@ -219,6 +219,46 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
 
 
 @pytest.mark.host
+@pytest.mark.parametrize(
+    ("defined", "of", "missing"),
+    [
+        ("CORTADO_ENABLE_RUNTIME_CHECKS", {"tiny.c", "kernels"}, "`tiny_run'"),  # and not main: its arena is too small
+        ("CORTADO_ENABLE_RUNTIME_CHECKS", {"main.c"}, "`tiny_run_with_runtime_checks'"),
+        (
+            "CORTADO_ENABLE_RUNTIME_CHECKS",
+            {"main.c", "tiny.c"},
+            "`cortado_run_stage_of_version_0_1_0_with_runtime_checks'",
+        ),
+        ("CORTADO_PROFILE", {"main.c", "tiny.c"}, "`cortado_run_stage_of_version_0_1_0_with_profile'"),
+        ("CORTADO_ENABLE_RUNTIME_CHECKS", {"main.c", "tiny.c", "kernels"}, None),
+        ("CORTADO_PROFILE", {"main.c", "tiny.c", "kernels"}, None),
+    ],
+)
+def test_sources_with_different_settings_do_not_link(
+    bundles: Path, defined: str, of: set[str], missing: str | None
+) -> None:
+    """Their tables and their arenas would be of different sizes."""
+    main, folder = bundles / "main.c", bundles / "tiny"
+    main.write_text(
+        '#include "tiny.h"\n#ifdef CORTADO_PROFILE\nvoid tiny_profile(uint32_t step) { (void)step; }\n#endif\n'
+        "static uint8_t arena[TINY_ARENA_BYTES] __attribute__((aligned(TINY_ARENA_ALIGN)));\n"
+        "int main(void) { return tiny_run(arena); }\n"
+    )
+    objects = []
+    for source in (main, *bundle_sources(folder, "c")):
+        objects.append(bundles / f"{source.stem}.o")
+        kind = "kernels" if source.parent.name == "src" else source.name
+        flags = [
+            *BUNDLE_FLAGS,
+            *(f"-I{path}" for path in bundle_includes(folder)),
+            *([f"-D{defined}"] if kind in of else []),
+        ]
+        subprocess.run(["cc", *flags, "-c", source, "-o", objects[-1]], check=True)
+    done = subprocess.run(["cc", *objects, "-o", bundles / "x"], capture_output=True, text=True)
+    assert missing in done.stderr if missing is not None else done.returncode == 0, done.stderr
+
+
+@pytest.mark.host
 def test_cmake_says_so(bundles: Path) -> None:
     text = "cmake_minimum_required(VERSION 3.16)\nproject(p C)\nadd_subdirectory(tiny)\nadd_subdirectory(other)\n"
     (bundles / "CMakeLists.txt").write_text(text)
@@ -261,6 +301,8 @@ def test_the_command_line_writes_one_program(run: Run, tmp_path: Path) -> None:
         ((f"tiny={TINY}", "--together", "DIR"), "'tiny' and 'tiny' would be the same model in C"),
         ((f"tiny_data={TINY}", "--together", "DIR"), "would both write tiny_data.h: rename one"),
         ((f"a={TINY}", "--together", "DIR", "-o", "x"), "-o (the folder is that of --together) is for one model"),
+        ((f"a={TINY}", "--together", "DIR", "--labels", "a,b"), "--labels is for one model"),
+        ((f"a={TINY}", "--together", "DIR", "--artifacts", "pte"), "--together writes the C of several, and no .pte"),
         ((f"a={TINY}", "--together", "DIR", "--target", "cortex-m4,cortex-m0"), "one program, for one target; 2 were"),
         ((f"a={TINY}", "--together", "DIR", "--calibration", f"{TINY},,"), "names 3 data sets for 2 models"),
         ((f"a={TINY}", "--together", "DIR", "--ram-budget", "300", "--separate-arenas"), "together the models need"),

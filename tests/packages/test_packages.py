@@ -1,5 +1,6 @@
 """Packages of the build systems of firmware projects: built by each system's documented rules, and run."""
 
+import io
 import json
 import re
 import subprocess
@@ -13,6 +14,10 @@ import torch
 from torch import nn
 
 import cortado
+from cortado.base.target import from_target_string
+from cortado.emit.packages.cmsis_pack import cmsis_pack
+from cortado.emit.packages.content import Content
+from cortado.emit.packages.zephyr import zephyr
 from cortado.options import PackageKind
 from helpers.packages import BOARD, CORE, STANDINS, compile_and_link, configure_and_build, say
 
@@ -48,7 +53,7 @@ def test_each_has_its_folder_a_readme_and_the_license(packages: Path) -> None:
         root = packages / kind.value / ("gadget" if kind is PackageKind.ARDUINO else "")
         text = (root / "README.md").read_text()
         assert text.startswith("# gadget for ")
-        assert "cortex-m4" in text
+        assert "Gadget in int8 for cortex-m4, compiled ahead of time by Cortado" in text
         assert kind is PackageKind.CMSIS_PACK or (root / "LICENSE").is_file()
 
 
@@ -117,7 +122,10 @@ def test_zephyrs_manifest_has_the_keys_that_zephyr_knows(packages: Path) -> None
         ("", "build"),
         ("  ", "cmake"),
         ("  ", "kconfig"),
+        ("", "samples"),
     ]
+    assert (packages / "zephyr" / text.splitlines()[-1].removeprefix("  - ")).is_dir()
+    assert "config CORTADO_GADGET\n" in (packages / "zephyr" / "Kconfig").read_text()  # no name of Zephyr's own
     assert (packages / "zephyr" / dict((key, value) for _, key, value in keys)["kconfig"]).is_file()
 
 
@@ -266,14 +274,46 @@ def test_several_models_in_one_package(tmp_path: Path) -> None:
         for name, model in (("gadget", small()), ("widget", tail))
     ]
     cortado.save_together(compiled, tmp_path / "both")
-    library = tmp_path / "both" / "arduino" / "gadget"
+    library = tmp_path / "both" / "arduino" / "gadget_widget"
     assert properties(library)["includes"] == "gadget.h,widget.h"
+    assert "gadget and widget in int8 for cortex-m4, compiled" in properties(library)["sentence"]
+    assert "gadget.h widget.h cortado_together.h" in (tmp_path / "both" / "cmake" / "CMakeLists.txt").read_text()
     program = configure_and_build(
         tmp_path / "both" / "cmake" / "example",
         tmp_path / "build",
-        "gadget_example",
+        "gadget_widget_example",
         CMAKE_C_FLAGS=" ".join(CORE),
         CMAKE_ASM_FLAGS=" ".join(CORE),
         CMAKE_EXE_LINKER_FLAGS=f"--specs=rdimon.specs -T {BOARD / 'board.ld'} {compile_start(tmp_path)}",
     )
     assert say(program).splitlines() == ["gadget: every bit as expected", "widget: every bit as expected"]
+
+
+def content(target: str, *models: str) -> Content:
+    return Content.of(models, from_target_string(target), {"LICENSE": ""})
+
+
+def test_many_models_have_a_name_that_fits() -> None:
+    assert content("cortex-m4", "words", "scenes").name == "words_scenes"
+    assert content("cortex-m4", "words", *(f"network_{number}" for number in range(5))).name == "words_and_5_more"
+
+
+def test_vector_instructions_need_settings_in_zephyr() -> None:
+    """Without CONFIG_FPU it compiles with -mfloat-abi=soft, and MVE is off."""
+    for target, needed in (("cortex-m55", True), ("cortex-m55+nomve", False), ("cortex-m4", False)):
+        made = zephyr(content(target, "words"))
+        for name in ("samples/selftest/prj.conf", "README.md"):
+            assert ("CONFIG_FPU=y" in made[name]) == needed, (target, name)
+
+
+@pytest.mark.parametrize(
+    ("target", "version"), [("cortex-m4", "1.7.7"), ("cortex-m52", "1.7.31"), ("cortex-m", "1.7.31")]
+)
+def test_a_packs_schema_knows_its_cores(target: str, version: str) -> None:
+    """DcoreEnum of PACK.xsd has the Cortex-M85 from 1.7.7 on, and the Cortex-M52 from 1.7.31 on."""
+    (packed,) = (data for name, data in cmsis_pack(content(target, "words")).items() if name.endswith(".pack"))
+    assert isinstance(packed, bytes)
+    with zipfile.ZipFile(io.BytesIO(packed)) as files:
+        root = ElementTree.fromstring(files.read("Cortado.words.pdsc"))
+    assert root.get("schemaVersion") == version
+    assert not any("date" in release.attrib for release in root.iter("release"))  # it would be an invented one

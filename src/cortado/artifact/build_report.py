@@ -93,7 +93,7 @@ def build_report(
         stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else _flash(c),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
-        layers=() if c is None else layer_reports(c.planned.program, graph),
+        layers=() if c is None else layer_reports(c.planned, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
         state=tuple(_state(graph, state, None if c is None else c.planned) for state in graph.state),

@@ -264,11 +264,15 @@ def _replace_files(new: Path, folder: Path, known: list[Path]) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """One file, whole or not at all."""
+    """One file, whole or not at all; where the name is a device or a pipe, it is written to and stays one."""
     try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as staging:
+        final = path.resolve()  # a link stays a link
+        if final.exists() and not final.is_file():
+            final.write_bytes(data)
+            return
+        with tempfile.TemporaryDirectory(prefix=f".{final.name}.", dir=final.parent) as staging:
             temporary = Path(staging) / "new"
             temporary.write_bytes(data)
-            os.replace(temporary, path)
+            os.replace(temporary, final)
     except OSError as error:
         raise CortadoError(f"can't write {path}: {error.strerror or error}; choose a place you may write to") from error

@@ -238,7 +238,9 @@ def from_target_string(text: str) -> CortexMTargetConfig:
         cpu = CortexM(name)
     except ValueError:
         known = ", ".join(c.value for c in CortexM)
-        raise CortadoError(f"unknown target '{text}'; known targets: {known}") from None
+        raise CortadoError(
+            f"unknown target '{text}'; known targets: {known}. A chip is named with --chip (`cortado chips` lists them)"
+        ) from None
     if not suffixes:
         return CortexMTargetConfig(cpu)
     isa = min(_parse_override(text, cpu, suffix) for suffix in suffixes)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import sys
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
@@ -24,6 +25,7 @@ _OF_ONE = {
     "bundleio": "--bundleio",
     "etrecord": "--etrecord",
     "allow_float": "--allow-float",
+    "labels": "--labels",
 }
 
 
@@ -31,6 +33,8 @@ def together_command(arguments: argparse.Namespace, specs: list[str], targets: l
     given = [text for name, text in _OF_ONE.items() if getattr(arguments, name)]
     if given:
         raise CortadoError(f"{given[0]} is for one model and its folder, and --together writes the C of several")
+    if arguments.artifacts == "pte":
+        raise CortadoError("--artifacts pte is for one model: --together writes the C of several, and no .pte")
     if len(targets) > 1:
         names = ", ".join(target.target_string for target in targets)
         raise CortadoError(f"--together makes one program, for one target; {len(targets)} were given: {names}")
@@ -53,11 +57,18 @@ def _write(
     from cortado.together import save_together
 
     check_together(arguments.together)
-    options, data = options_of(arguments), _calibrations(arguments.calibration, specs)
+    options, data = _only_c(options_of(arguments)), _calibrations(arguments.calibration, specs)
     compiled = [_compiled(spec, given, target, options, progress) for spec, given in zip(specs, data, strict=True)]
     progress("write")
     facts = save_together(compiled, arguments.together, separate_arenas=arguments.separate_arenas)
     return facts, [f"{one.name}: {finding.text}" for one in compiled for finding in one.report.warnings]
+
+
+def _only_c(options: "Options") -> "Options":
+    """No .pte is written, so none is made."""
+    from cortado.options import Artifacts
+
+    return replace(options, artifacts=Artifacts.C) if options.artifacts is Artifacts.BOTH else options
 
 
 def _calibrations(given: str | None, specs: list[str]) -> list[str | None]:
@@ -82,13 +93,18 @@ def _compiled(
 
     name, _, model_spec = spec.rpartition("=")
     source = load_model(model_spec)
+    name = check_name(name) if name else source.name
+
+    def told(phase: str, done: int = 0, total: int = 0) -> None:
+        progress(f"{name}: {phase}", done, total)
+
     model = prepare(
         source.model,
         source.example_inputs,
         load_calibration(calibration, source),
-        name=check_name(name) if name else source.name,
+        name=name,
         labels=source.labels,
-        progress=progress,
+        progress=told,
         options=options,
     )
     with warnings.catch_warnings():

@@ -6,7 +6,7 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -357,9 +357,14 @@ def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
 
 
 def quantize(
-    captured: Captured, example_inputs: Sequence[Tensor], batches: Sequence[Inputs], how: Options = DEFAULTS
+    captured: Captured,
+    example_inputs: Sequence[Tensor],
+    batches: Sequence[Inputs],
+    how: Options = DEFAULTS,
+    counted: Callable[[int], None] = lambda done: None,
 ) -> Quantized:
-    """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does."""
+    """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
+    `counted` is told how many batches are done."""
     module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = _infinite(module)
@@ -388,6 +393,7 @@ def quantize(
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
             if number < CHECKED:
                 checked.append(FloatRun(batch, tuple(outputs)))
+            counted(number + 1)
         share(prepared, how.calibration_method)
         tie_state(prepared)
         settled = settle(prepared, how.calibration_method, len(batches))

@@ -29,13 +29,14 @@ extern "C" {
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define TINY_ARENA_BYTES 404
+#define tiny_run tiny_run_with_runtime_checks /* all sources have them, or none */
 #else
 #define TINY_ARENA_BYTES 196
 #endif
 #define TINY_ARENA_ALIGN 16
 /* The most stack that a call takes, interrupts not counted, from the code that arm-none-eabi-gcc makes with the
  * flags of CMakeLists.txt; without runtime checks. */
-#define TINY_STACK_BYTES 544
+#define TINY_STACK_BYTES N
 #define TINY_INPUTS 1
 #define TINY_OUTPUTS 1
 

@@ -94,8 +94,15 @@ def arena_facts(planned: Planned) -> str:
     checked = [f"#define {region_macro(planned, one)} {one.checked_bytes}" for one in regions]
     release.append(f"#define {upper}_ARENA_BYTES {max(planned.plan.peak, 1)}")
     checked.append(f"#define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}")
+    checked.append(_renamed(planned.program))
     text = "\n".join(["#ifdef CORTADO_ENABLE_RUNTIME_CHECKS", *checked, "#else", *release, "#endif"])
     return f"{text}\n#define {upper}_ARENA_ALIGN {ALIGNMENT}"
+
+
+def _renamed(program: Program) -> str:
+    """A program that brings the smaller arena of a build without checks must not link with one that has them."""
+    function = f"{c_identifier(program.name)}_{'run' if program.pushed is None else 'push'}"
+    return f"#define {function} {function}_with_runtime_checks /* all sources have them, or none */"
 
 
 def arena_structure(planned: Planned) -> str:

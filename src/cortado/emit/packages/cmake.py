@@ -14,6 +14,7 @@ or install it (`cmake -S . -B build; cmake --install build --prefix PREFIX`) and
 of the core come from your toolchain file, for C and for assembly (`CMAKE_C_FLAGS`, `CMAKE_ASM_FLAGS`). `example/` is a
 program that runs the self-test: `cmake -S example -B build -DCMAKE_TOOLCHAIN_FILE=...`.
 """
+TOGETHER = "cortado_together.h"
 
 
 def library(content: Content) -> str:
@@ -37,9 +38,10 @@ target_compile_options({name} PRIVATE {" ".join(content.options)})
 
 def _installing(content: Content) -> str:
     name = content.name
+    headers = [*content.headers, *([TOGETHER] if TOGETHER in content.files else [])]
     return f"""
 install(TARGETS {name} EXPORT {name}Config ARCHIVE DESTINATION lib)
-install(FILES {" ".join(content.headers)} DESTINATION include)
+install(FILES {" ".join(headers)} DESTINATION include)
 install(EXPORT {name}Config NAMESPACE {name}:: DESTINATION lib/cmake/{name})
 """
 

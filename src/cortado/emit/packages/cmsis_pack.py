@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element, SubElement
 from cortado.emit.packages.content import Content, below, example, readme
 
 VENDOR = "Cortado"
-_SCHEMA = "1.7.7"
+_SCHEMA, _SCHEMA_WITH_M52 = "1.7.7", "1.7.31"  # the first that know the Cortex-M85, and the Cortex-M52
 _MOMENT = (2020, 1, 1, 0, 0, 0)  # of every file: two compiles give the same bytes
 _USE = """
 Install `{archive}` with `cpackget add {archive}` or your IDE's pack manager, then choose the component
@@ -49,7 +49,7 @@ def _zip(files: Mapping[str, str]) -> bytes:
 
 
 def _description(content: Content) -> str:
-    root = Element("package", {"schemaVersion": _SCHEMA})
+    root = Element("package", {"schemaVersion": _SCHEMA_WITH_M52 if "Cortex-M52" in content.cores else _SCHEMA})
     for name, text in (
         ("vendor", VENDOR),
         ("name", content.name),
@@ -58,7 +58,7 @@ def _description(content: Content) -> str:
         ("license", "LICENSE"),
     ):
         SubElement(root, name).text = text
-    release = SubElement(SubElement(root, "releases"), "release", {"version": content.version, "date": "2020-01-01"})
+    release = SubElement(SubElement(root, "releases"), "release", {"version": content.version})
     release.text = "Compiled models."
     condition = SubElement(SubElement(root, "conditions"), "condition", {"id": "core"})
     SubElement(condition, "description").text = f"a core that the models were compiled for: {content.target}"

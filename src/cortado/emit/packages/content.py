@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cortado import __version__
-from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig
+from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa
 
 LICENSE = "LICENSE"
 SPDX = "Apache-2.0"
+LONGEST_NAME = 32
 _SOURCES = (".c", ".S")
 
 
@@ -21,18 +22,20 @@ class Content:
     target: str  # for people: cortex-m4
     cores: tuple[str, ...]  # in Arm's spelling: Cortex-M4
     flags: tuple[str, ...]  # of the core, for gcc
+    vectors: bool  # whether kernels use vector instructions, which need the registers of the FPU
     bundle: Mapping[str, str]  # the bundle's files; what isn't C is left out
 
     @classmethod
     def of(cls, models: Sequence[str], target: CortexMTargetConfig, bundle: Mapping[str, str]) -> "Content":
-        """A package with the first model's name."""
+        """A package with the model's name, or with the names of all."""
         cores = [core for core in CortexM if target.cpu in (core, CortexM.ANY) and core is not CortexM.ANY]
         return cls(
-            name=models[0],
+            name=_package_name(models),
             models=tuple(models),
-            target=str(target),
+            target=target.target_string,
             cores=tuple(_arms_name(core) for core in cores),
             flags=() if target.cpu is CortexM.ANY else target.compiler_flags(),
+            vectors=target.cpu is not CortexM.ANY and target.isa is Isa.MVE,
             bundle=bundle,
         )
 
@@ -76,6 +79,12 @@ class Content:
     @property
     def license(self) -> str:
         return self.bundle[LICENSE]
+
+
+def _package_name(models: Sequence[str]) -> str:
+    """A C identifier that every system takes: PlatformIO's names have at most 50 characters."""
+    joined = "_".join(models)
+    return joined if len(models) == 1 or len(joined) <= LONGEST_NAME else f"{models[0]}_and_{len(models) - 1}_more"
 
 
 def _arms_name(core: CortexM) -> str:

@@ -16,7 +16,8 @@ target_link_libraries(firmware {name}::{name} pico_stdlib)
     cmake -S example -B build -DPICO_SDK_PATH=/path/to/pico-sdk -DPICO_BOARD={board}
     cmake --build build
 
-and copy `build/{name}_example.uf2` onto the board.
+and copy `build/{name}_example.uf2` onto the board; the result appears when the serial port is opened. A Pico has a
+Cortex-M0+ and a Pico 2 a Cortex-M33: compile the models with `--chip pico` or `--chip pico2`.
 """
 _BOARDS = {"Cortex-M0+": "pico", "Cortex-M33": "pico2"}
 
@@ -44,7 +45,11 @@ pico_enable_stdio_usb({name}_example 1)
 pico_enable_stdio_uart({name}_example 0)
 pico_add_extra_outputs({name}_example)
 """
-    start = "    stdio_init_all();\n    sleep_ms(2000); /* until the serial port is open */\n"
+    start = """    stdio_init_all();
+    while (!stdio_usb_connected()) { /* until someone opens the serial port */
+        sleep_ms(100);
+    }
+"""
     main = example(content, '"pico/stdlib.h"\n#include <stdio.h>', start, "printf", "    return wrong;\n")
     return {
         **content.files,

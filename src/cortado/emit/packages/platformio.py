@@ -13,6 +13,18 @@ Copy this folder into `lib/` of your project, or name it in `platformio.ini`:
 The flags below are in `library.json`. `examples/selftest` is a project that runs the self-test on an Arduino core;
 choose a board with the core that the models were compiled for in its `platformio.ini`.
 """
+_BOARDS = {
+    "Cortex-M0": "nucleo_f072rb",
+    "Cortex-M0+": "nucleo_l053r8",
+    "Cortex-M3": "nucleo_f103rb",
+    "Cortex-M4": "nucleo_l476rg",
+    "Cortex-M7": "nucleo_h743zi",
+}
+
+
+def _board(content: Content) -> str:
+    """One with the core, where there is one; else one to be replaced."""
+    return next((board for core, board in _BOARDS.items() if content.cores == (core,)), "nucleo_l476rg")
 
 
 def platformio(content: Content) -> dict[str, str]:
@@ -31,7 +43,7 @@ def platformio(content: Content) -> dict[str, str]:
     project = f"""[env:selftest]
 ; the board is yours to choose: one with the core that the models were compiled for, {content.target}
 platform = ststm32
-board = nucleo_l476rg
+board = {_board(content)}
 framework = arduino
 lib_deps = symlink://../..
 monitor_speed = 115200

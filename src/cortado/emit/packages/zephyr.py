@@ -3,33 +3,42 @@
 from cortado.emit.packages.content import Content, below, example, lines, readme
 
 _USE = """
-This folder is a Zephyr module. Name it to the build, and switch it on in `prj.conf`:
+This folder is a Zephyr module. Switch it on in `prj.conf` of your application:
 
-    west build -b BOARD app -- -DZEPHYR_EXTRA_MODULES=$PWD/{name}
-    CONFIG_{upper}=y
+{settings}
 
-or list it as a project of your west manifest. Board, core and ABI flags reach the sources through `zephyr_interface`.
-`samples/selftest` runs the self-test:
+and name it to the build, or list it as a project of your west manifest:
+
+    west build -b BOARD APPLICATION -- -DZEPHYR_EXTRA_MODULES=/path/to/this/folder
+
+Board, core and ABI flags reach the sources through `zephyr_interface`.{vectors}
+
+`samples/selftest` runs the self-test; in this folder:
 
     west build -b BOARD samples/selftest -- -DZEPHYR_EXTRA_MODULES=$PWD
 """
+_VECTORS = """
+Without `CONFIG_FPU` Zephyr compiles for a core without vector instructions, and an `#error` of the sources says so.
+With `CONFIG_FPU_SHARING` other threads may use these registers too."""
 
 
 def zephyr(content: Content) -> dict[str, str]:
-    upper = content.name.upper()
+    symbol = f"CORTADO_{content.name.upper()}"  # a model may be called as one of Zephyr's own: sensor, display
+    settings = [f"CONFIG_{symbol}=y", *(["CONFIG_FPU=y", "CONFIG_FPU_SHARING=y"] if content.vectors else [])]
+    use = _USE.format(settings=lines(settings, "    "), vectors=_VECTORS if content.vectors else "")
     main = example(content, "<zephyr/kernel.h>\n#include <zephyr/sys/printk.h>", "", "printk", "    return wrong;\n")
     return {
         **content.files,
-        "zephyr/module.yml": f"name: {content.name}\nbuild:\n  cmake: .\n  kconfig: Kconfig\n",
-        "Kconfig": _kconfig(content, upper),
-        "CMakeLists.txt": _library(content, upper),
-        "README.md": readme(content, "Zephyr", _USE.format(name=content.name, upper=upper)),
+        "zephyr/module.yml": f"name: {content.name}\nbuild:\n  cmake: .\n  kconfig: Kconfig\nsamples:\n  - samples\n",
+        "Kconfig": _kconfig(content, symbol),
+        "CMakeLists.txt": _library(content, symbol),
+        "README.md": readme(content, "Zephyr", use),
         "LICENSE": content.license,
         **below(
             "samples/selftest",
             {
                 "CMakeLists.txt": _sample(content),
-                "prj.conf": f"CONFIG_{upper}=y\nCONFIG_MAIN_STACK_SIZE=4096\n",
+                "prj.conf": "\n".join([*settings, "CONFIG_MAIN_STACK_SIZE=4096", ""]),
                 "sample.yaml": _twister(content),
                 "src/main.c": main,
             },
@@ -37,18 +46,18 @@ def zephyr(content: Content) -> dict[str, str]:
     }
 
 
-def _kconfig(content: Content, upper: str) -> str:
+def _kconfig(content: Content, symbol: str) -> str:
     return f"""# SPDX-License-Identifier: Apache-2.0
-config {upper}
+config {symbol}
 \tbool "{content.name}"
 \thelp
 \t  {content.about}.
 """
 
 
-def _library(content: Content, upper: str) -> str:
+def _library(content: Content, symbol: str) -> str:
     return f"""# SPDX-License-Identifier: Apache-2.0
-if(CONFIG_{upper})
+if(CONFIG_{symbol})
   zephyr_include_directories(.)
   zephyr_library_named({content.name})
   zephyr_library_sources(

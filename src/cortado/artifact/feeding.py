@@ -1,0 +1,66 @@
+"""Inputs as a user gives them: what they must be, and what the bundle is fed for them.
+
+The latter is found without torch here, which a firmware box need not have. The exact reference says the same, and where
+there is torch it is asked; the tests hold one to the other.
+"""
+
+import numpy as np
+
+from cortado.artifact.report import TensorReport
+from cortado.base.arrays import ArrayType
+from cortado.base.errors import CortadoError
+
+_LOWEST, _HIGHEST = -128, 127
+
+
+def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
+    """One input, checked already, as the bundle holds it: its codes, in its order of dimensions."""
+    found = _coded(tensor, value) if tensor.scale is not None else value.astype(tensor.dtype.value)
+    if len(tensor.layout) == found.ndim:
+        found = found.transpose(tensor.layout)
+    if found.shape != tensor.shape:
+        raise CortadoError(
+            f"input '{tensor.name}' lies in the bundle as {list(tensor.shape)}, made of {list(value.shape)} in a way "
+            "that only the reference knows, which needs torch: pip install torch"
+        )
+    return np.ascontiguousarray(found)
+
+
+def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
+    """Shape and dtype of one sample's input."""
+    if value.shape != tensor.model_shape:
+        raise CortadoError(
+            f"{where} has shape {list(value.shape)}, expected {list(tensor.model_shape)} for input '{tensor.name}'"
+        )
+    own = np.dtype(tensor.dtype.value)
+    if own.kind in "iu" and value.dtype.kind in "iu" and tensor.scale is None:
+        _check_whole(tensor, value, where)
+        return
+    allowed = {own: "the network's own type"}
+    if tensor.scale is not None:
+        allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
+    if value.dtype not in allowed:
+        kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
+        raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor.name}'")
+    if value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise CortadoError(f"{where} holds NaN or infinity; inputs must be finite")
+
+
+def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
+    """Whole numbers may come in any type that holds them, as torch's int64."""
+    limits = np.iinfo(tensor.dtype.value)
+    if int(value.min()) < limits.min or int(value.max()) > limits.max:
+        raise CortadoError(
+            f"{where} holds numbers from {value.min()} to {value.max()}, expected {tensor.dtype.value} values "
+            f"({limits.min} to {limits.max}) for input '{tensor.name}'"
+        )
+
+
+def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
+    """Rounded to nearest, ties to even, as MODEL_quantize does."""
+    if value.dtype == np.int8:
+        return value
+    with np.errstate(over="ignore"):  # infinity is the last code, as any large number
+        steps = value.astype(np.float32) * (np.float32(1) / np.float32(tensor.scale))
+    steps = np.rint(np.clip(steps, -512, 512)) + np.float32(tensor.zero_point or 0)
+    return np.asarray(np.clip(steps, _LOWEST, _HIGHEST).astype(np.int8))
