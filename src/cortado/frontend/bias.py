@@ -78,7 +78,9 @@ class Means(Interpreter):
 
 
 def _mean(value: Tensor, axis: int) -> Tensor:
-    return value.transpose(0, axis).flatten(1).double().mean(1) if value.dim() > 1 else value.double()
+    """Of each channel. torch adds up in parts, so that float32 is enough: what is corrected are quarters of a code."""
+    others = [dim for dim in range(value.dim()) if dim != axis % value.dim()]
+    return (value.mean(others) if others else value).double()
 
 
 def correct_biases(converted: GraphModule, float_model: Means, batches: Mapping[int, Inputs]) -> None:
