@@ -22,6 +22,7 @@ from helpers.single import EVERY_VALUE, Function, decibels, tensors
 
 TABLE = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
 COUNT = 12  # batches
+IDS, HOT = ["widen", "embedding"], ["embedding", "quantized_mul"]
 
 
 def graph_of(model: nn.Module, batches: Sequence[Inputs]) -> LoweredGraph:
@@ -51,6 +52,23 @@ def distinct(rng: torch.Generator, *sizes: int) -> Tensor:
 
 def ids(rng: torch.Generator, *sizes: int) -> Tensor:
     return torch.randint(0, 20, sizes, generator=rng)
+
+
+def small(kind: torch.dtype) -> "Draw":
+    """Ids of 8 or 16 bits."""
+    return lambda rng, *sizes: ids(rng, *sizes).to(kind)
+
+
+def writes(self: nn.Module, x: Tensor, m: Tensor) -> Tensor:
+    x = 2 * x
+    x[m] = 0.5
+    return x
+
+
+def writes_some(self: nn.Module, x: Tensor) -> Tensor:
+    x = x.clone()
+    x[:, torch.tensor([True, False, False, True, False, False])] = 0.5
+    return x
 
 
 def truth(rng: torch.Generator, *sizes: int) -> Tensor:
@@ -133,6 +151,37 @@ CLOSE: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
     "embedding": (lambda self, i: F.embedding(i, TABLE), ((ids, (2, 3, 4)),), ["embedding"]),
     "mean": (lambda self, i: F.embedding_bag(i, TABLE), ((ids, (3, 5)),), ["embedding_bag"]),
     "sum": (lambda self, i: F.embedding_bag(i, TABLE, mode="sum"), ((ids, (3, 5)),), ["embedding_bag"]),
+    "ids of 8 bits": (lambda self, i: F.embedding(i.long(), TABLE), ((small(torch.uint8), (3, 5)),), IDS),
+    "ids of 16 bits": (lambda self, i: F.embedding(i.int(), TABLE), ((small(torch.int16), (3, 5)),), IDS),
+    "bags of 8 bits": (
+        lambda self, i: F.embedding_bag(i.long(), TABLE),
+        ((small(torch.int8), (3, 5)),),
+        ["widen", "embedding_bag"],
+    ),
+    "bags of several sizes": (
+        lambda self, i: F.embedding_bag(i, TABLE, torch.tensor([0, 2, 7])),
+        ((ids, (9,)),),
+        ["slice_copy", "words_to_bytes", "bytes_to_words", "embedding_bag", "cat"],
+    ),
+    "an empty bag": (
+        lambda self, i: F.embedding_bag(i, TABLE, torch.tensor([0, 4, 4, 9]), mode="sum", include_last_offset=True),
+        ((ids, (9,)),),
+        ["slice_copy", "words_to_bytes", "bytes_to_words", "embedding_bag", "cat"],
+    ),
+    "rows of a table": (lambda self, i: TABLE.index_select(0, i), ((ids, (6,)),), ["embedding"]),
+    "rows in brackets": (
+        lambda self, i: TABLE.reshape(20, 2, 3)[i - 20],
+        ((ids, (2, 6)),),
+        ["calculate_int", "embedding"],
+    ),
+    "one hot": (lambda self, i, x: F.one_hot(i, 20).float() * x, ((ids, (3,)), (reals, (3, 20))), HOT),
+    "gathered": (
+        lambda self, x, y: y.gather(1, x.argmax(1, keepdim=True)),
+        ((reals, (4, 3, 5)), (reals, (4, 3, 5))),
+        ["argmax", "pick", "transpose", "words_to_bytes", "bytes_to_words"],
+    ),
+    "written where a mask holds": (writes, ((reals, (2, 9, 3)), (truth, (2, 9))), ["repeat", "where"]),
+    "written where a constant mask holds": (writes_some, ((reals, (4, 6)),), ["quantized_mul", "quantized_add"]),
     "where": (
         lambda self, x, y: torch.where(x > y, x, 2 * y),
         ((reals, (2, 9)), (reals, (2, 9))),
