@@ -336,6 +336,43 @@ def test_numbers_among_the_inputs_are_constants_and_none_comes_back() -> None:
         prepare(model, batches[0], [(x, 4, True, y, 0.5)])
 
 
+class Structured(nn.Module):
+    """As an LSTM takes its states, and as others take a dictionary and what may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.lstm = nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor], more: dict[str, Tensor], mask: Tensor | None) -> Any:
+        assert mask is None
+        y, (h, c) = self.lstm(x * more["gain"], state)
+        return y + more["bias"], (h, c)
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+def test_tensors_within_tuples_and_dictionaries_are_inputs_one_by_one() -> None:
+    rng = torch.Generator().manual_seed(2)
+
+    def batch() -> tuple[Any, ...]:
+        x, h, c, gain, bias = (torch.randn(1, n, w, generator=rng) for n, w in ((5, 4), (1, 3), (1, 3), (5, 4), (1, 3)))
+        return x, (h / 4, c / 4), {"bias": bias, "gain": gain}, None
+
+    batches, model = [batch() for _ in range(8)], Structured().eval()
+    compiled = prepare(model, batches[0], batches, name="net").compile("cortex-m4")
+    assert [tensor.name for tensor in compiled.report.inputs] == ["x", "state_0", "state_1", "more_0", "more_1"]
+    x, state, more, _ = batches[0]
+    checked = compiled.run(x, *state, more["bias"], more["gain"], on="host")
+    assert checked.bit_exact
+    with torch.no_grad():
+        y, (h, c) = model(*batches[0])
+    for wanted, found in zip((y, h, c), checked.outputs, strict=True):
+        assert decibels(wanted, torch.from_numpy(found)) > 25
+    with pytest.raises(CortadoError, match="calibration batch 0 has 1 as input 5, expected None"):
+        prepare(model, batches[0], [(x, state, more, 1)])
+
+
 # ---- scores --------------------------------------------------------------------------------------------------------
 
 
