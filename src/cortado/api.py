@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -56,7 +57,8 @@ from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure, runner
 
 Tensor = torch.Tensor
-Given = Tensor | float  # an input of the model; a number is a constant of the compiled one
+# An input of the model, or several of them; a number and None are constants of the compiled one.
+Given = Tensor | float | tuple[Any, ...] | list[Any] | dict[str, Any] | None
 Progress = Callable[[str], None]
 
 

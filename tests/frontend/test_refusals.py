@@ -171,7 +171,7 @@ def test_weights_that_are_an_input_are_refused(function: Callable[..., Tensor], 
         (lambda self, x, i: x.topk(2, sorted=False), "leaves the order of its results open (sorted=False)"),
         (lambda self, x, i: F.max_pool1d(x[None], 2, return_indices=True), "gives positions that are used"),
         (lambda self, x, i: F.embedding(i, x.reshape(4, 1)), "needs a constant table, got reshape"),
-        (lambda self, x, i: F.embedding_bag(i.reshape(-1), TABLE, i[0, :1]), "needs bags of one size that is known"),
+        (lambda self, x, i: F.embedding_bag(i.reshape(-1), TABLE, i[0, :1]), "needs bags whose sizes are known"),
         (
             lambda self, x, i: F.embedding_bag(i, TABLE, per_sample_weights=x, mode="sum"),
             "weighs its ids (per_sample_weights)",

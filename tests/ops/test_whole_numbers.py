@@ -22,6 +22,7 @@ from helpers.single import EVERY_VALUE, Function, decibels, tensors
 
 TABLE = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
 COUNT = 12  # batches
+IDS, HOT = ["widen", "embedding"], ["embedding", "quantized_mul"]
 
 
 def graph_of(model: nn.Module, batches: Sequence[Inputs]) -> LoweredGraph:
@@ -51,6 +52,23 @@ def distinct(rng: torch.Generator, *sizes: int) -> Tensor:
 
 def ids(rng: torch.Generator, *sizes: int) -> Tensor:
     return torch.randint(0, 20, sizes, generator=rng)
+
+
+def small(kind: torch.dtype) -> "Draw":
+    """Ids of 8 or 16 bits."""
+    return lambda rng, *sizes: ids(rng, *sizes).to(kind)
+
+
+def writes(self: nn.Module, x: Tensor, m: Tensor) -> Tensor:
+    x = 2 * x
+    x[m] = 0.5
+    return x
+
+
+def writes_some(self: nn.Module, x: Tensor) -> Tensor:
+    x = x.clone()
+    x[:, torch.tensor([True, False, False, True, False, False])] = 0.5
+    return x
 
 
 def truth(rng: torch.Generator, *sizes: int) -> Tensor:
@@ -133,6 +151,37 @@ CLOSE: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
     "embedding": (lambda self, i: F.embedding(i, TABLE), ((ids, (2, 3, 4)),), ["embedding"]),
     "mean": (lambda self, i: F.embedding_bag(i, TABLE), ((ids, (3, 5)),), ["embedding_bag"]),
     "sum": (lambda self, i: F.embedding_bag(i, TABLE, mode="sum"), ((ids, (3, 5)),), ["embedding_bag"]),
+    "ids of 8 bits": (lambda self, i: F.embedding(i.long(), TABLE), ((small(torch.uint8), (3, 5)),), IDS),
+    "ids of 16 bits": (lambda self, i: F.embedding(i.int(), TABLE), ((small(torch.int16), (3, 5)),), IDS),
+    "bags of 8 bits": (
+        lambda self, i: F.embedding_bag(i.long(), TABLE),
+        ((small(torch.int8), (3, 5)),),
+        ["widen", "embedding_bag"],
+    ),
+    "bags of several sizes": (
+        lambda self, i: F.embedding_bag(i, TABLE, torch.tensor([0, 2, 7])),
+        ((ids, (9,)),),
+        ["slice_copy", "words_to_bytes", "bytes_to_words", "embedding_bag", "cat"],
+    ),
+    "an empty bag": (
+        lambda self, i: F.embedding_bag(i, TABLE, torch.tensor([0, 4, 4, 9]), mode="sum", include_last_offset=True),
+        ((ids, (9,)),),
+        ["slice_copy", "words_to_bytes", "bytes_to_words", "embedding_bag", "cat"],
+    ),
+    "rows of a table": (lambda self, i: TABLE.index_select(0, i), ((ids, (6,)),), ["embedding"]),
+    "rows in brackets": (
+        lambda self, i: TABLE.reshape(20, 2, 3)[i - 20],
+        ((ids, (2, 6)),),
+        ["calculate_int", "embedding"],
+    ),
+    "one hot": (lambda self, i, x: F.one_hot(i, 20).float() * x, ((ids, (3,)), (reals, (3, 20))), HOT),
+    "gathered": (
+        lambda self, x, y: y.gather(1, x.argmax(1, keepdim=True)),
+        ((reals, (4, 3, 5)), (reals, (4, 3, 5))),
+        ["argmax", "pick", "transpose", "words_to_bytes", "bytes_to_words"],
+    ),
+    "written where a mask holds": (writes, ((reals, (2, 9, 3)), (truth, (2, 9))), ["repeat", "where"]),
+    "written where a constant mask holds": (writes_some, ((reals, (4, 6)),), ["quantized_mul", "quantized_add"]),
     "where": (
         lambda self, x, y: torch.where(x > y, x, 2 * y),
         ((reals, (2, 9)), (reals, (2, 9))),
@@ -285,6 +334,43 @@ def test_numbers_among_the_inputs_are_constants_and_none_comes_back() -> None:
     assert decibels(wanted[3], torch.from_numpy(second)) > 30
     with pytest.raises(CortadoError, match="calibration batch 0 has 4 as input 1, expected 3: a number among"):
         prepare(model, batches[0], [(x, 4, True, y, 0.5)])
+
+
+class Structured(nn.Module):
+    """As an LSTM takes its states, and as others take a dictionary and what may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.lstm = nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor], more: dict[str, Tensor], mask: Tensor | None) -> Any:
+        assert mask is None
+        y, (h, c) = self.lstm(x * more["gain"], state)
+        return y + more["bias"], (h, c)
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+def test_tensors_within_tuples_and_dictionaries_are_inputs_one_by_one() -> None:
+    rng = torch.Generator().manual_seed(2)
+
+    def batch() -> tuple[Any, ...]:
+        x, h, c, gain, bias = (torch.randn(1, n, w, generator=rng) for n, w in ((5, 4), (1, 3), (1, 3), (5, 4), (1, 3)))
+        return x, (h / 4, c / 4), {"bias": bias, "gain": gain}, None
+
+    batches, model = [batch() for _ in range(8)], Structured().eval()
+    compiled = prepare(model, batches[0], batches, name="net").compile("cortex-m4")
+    assert [tensor.name for tensor in compiled.report.inputs] == ["x", "state_0", "state_1", "more_0", "more_1"]
+    x, state, more, _ = batches[0]
+    checked = compiled.run(x, *state, more["bias"], more["gain"], on="host")
+    assert checked.bit_exact
+    with torch.no_grad():
+        y, (h, c) = model(*batches[0])
+    for wanted, found in zip((y, h, c), checked.outputs, strict=True):
+        assert decibels(wanted, torch.from_numpy(found)) > 25
+    with pytest.raises(CortadoError, match="calibration batch 0 has 1 as input 5, expected None"):
+        prepare(model, batches[0], [(x, state, more, 1)])
 
 
 # ---- scores --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import inspect
 import keyword
 import operator
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch._decomp import decompositions
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram, _trace
@@ -103,7 +104,7 @@ def user_lines() -> Iterator[None]:
 @contextlib.contextmanager
 def as_it_is(model: torch.nn.Module) -> Iterator[None]:
     """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
-    with _assigned_inputs(), _assigned_deep_inside(model), _masks_as_given():
+    with _assigned_inputs(), _assigned_deep_inside(model), _masks_as_given(), _one_step_of_layers():
         yield
 
 
@@ -158,6 +159,29 @@ def _masks_as_given() -> Iterator[None]:
         yield
     finally:
         transformer._detect_is_causal_mask = before
+
+
+@contextlib.contextmanager
+def _one_step_of_layers() -> Iterator[None]:
+    """A recurrent layer stays one call of the graph; to know its shapes torch.export computes all its steps one by one,
+    in fake tensors, for seconds. One step has the shapes of all."""
+    before = {name: getattr(decompositions, name) for name in ("one_layer_lstm", "one_layer_rnn")}
+
+    def shaped(layer: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(layer)
+        def first(steps: Tensor, *arguments: Any, **named: Any) -> Any:
+            row, state = layer(steps[:1], *arguments, **named)
+            return row.new_empty((len(steps), *row.shape[1:])), state
+
+        return first
+
+    for name, layer in before.items():
+        setattr(decompositions, name, shaped(layer))
+    try:
+        yield
+    finally:
+        for name, layer in before.items():
+            setattr(decompositions, name, layer)
 
 
 # ---- after it ------------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED
 from cortado.ops.compare_int import COMPARED_IDS
+from cortado.ops.embedding_bag import BAGS
 from cortado.ops.kept_softmax import SOFTMAX_KEPT
+from cortado.ops.pick import PICKED
 from cortado.ops.pointwise import is_bytes, sources
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE, DIFFERENCES, JOINS, NEGATIONS, QUANTIFIERS
 from cortado.ops.where import CHOSEN
@@ -29,6 +31,7 @@ from cortado.ops.where import CHOSEN
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
+_LOOKUPS = (aten.embedding.default, BAGS, PICKED)
 _SUMS = ("sum", "count_nonzero")
 _MOVES = frozenset(
     {"reshape", "view", "expand", "permute", "transpose", "unsqueeze", "squeeze", "flatten", "slice", "select", "cat"}
@@ -74,11 +77,12 @@ class _Rewriter:
         self.graph.eliminate_dead_code()
 
     def _counted(self) -> set[Node]:
-        """Whole numbers inside functions of one tensor of which counters are computed, or that the model gives."""
+        """Whole numbers inside functions of one tensor of which counters are computed, that are looked up, or that the
+        model gives."""
         found: set[Node] = set()
         for node in reversed(self.graph.nodes):
             counts = node in found or (node not in self.pieces and _is_whole(node) and node.op == "call_function")
-            if counts or node.op == "output":
+            if counts or node.op == "output" or node.target in _LOOKUPS:
                 found.update(one for one in node.all_input_nodes if one in self.pieces and self._is_id(one))
         return found
 

@@ -25,6 +25,7 @@ from cortado.ops.pointwise import uniform_value
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE
 from cortado.ops.where import CHOSEN
 from cortado.ops.where_int import CHOSEN_IDS
+from cortado.ops.widen import WIDENED
 from cortado.ops.word_bytes import AS_BYTES, FROM_BYTES, WORD
 
 aten = torch.ops.aten
@@ -99,7 +100,9 @@ class Counters:
         if self.is_truth(value):
             real = self.real(value)
             return None if real is None else add_call(like, AS_WHOLE, real)
-        return None if self.from_truth(value) else value
+        if self.from_truth(value):
+            return None
+        return value if dtype(value) in (torch.int32, torch.int64) else add_call(like, WIDENED, value)
 
     def spread(self, like: Node, node: Node, sizes: tuple[int, ...]) -> Node:
         """An operand under the shape of the result; a single number stays one."""

@@ -1,5 +1,6 @@
-"""Arguments of forward that are Python's own: numbers among the example inputs are constants of the model, as for
-torch.export, and None among its outputs is nothing that a compiled model computes."""
+"""Arguments of forward that are Python's own. Numbers and None among the example inputs are constants of the model, as
+for torch.export; tuples, lists and dictionaries of tensors, as the (h, c) of an LSTM, are inputs one by one. None among
+its outputs is nothing that a compiled model computes."""
 
 import copy
 import inspect
@@ -18,12 +19,14 @@ _NUMBERS = (bool, int, float)
 
 
 def _given(kind: type[torch.nn.Module], inputs: Sequence[Any]) -> type[torch.nn.Module]:
-    """A class of modules whose forward takes the tensors among these inputs, and is given the numbers."""
-    numbers = [None if isinstance(value, Tensor) else value for value in inputs]
+    """A class of modules whose forward takes the tensors among these inputs, and is given the rest."""
+    leaves, spec = pytree.tree_flatten(tuple(inputs))
+    rest = [(isinstance(value, Tensor), None if isinstance(value, Tensor) else value) for value in leaves]
 
     def forward(self: Any, *tensors: Any) -> Any:
         given = iter(tensors)
-        return kind.forward(self, *(next(given) if value is None else value for value in numbers))
+        values = [next(given) if is_tensor else value for is_tensor, value in rest]
+        return kind.forward(self, *pytree.tree_unflatten(values, spec))
 
     forward.__signature__ = _tensors_of(inspect.signature(kind.forward), inputs)  # type: ignore[attr-defined]
     return type(kind.__name__, (kind,), {"forward": forward})
@@ -35,44 +38,58 @@ def _tensors_of(signature: inspect.Signature, inputs: Sequence[Any]) -> inspect.
     named = [one for one in found if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     if len(named) < len(inputs):
         return signature  # *args takes any number of them
-    kept = [one for one, value in zip(named, inputs, strict=False) if isinstance(value, Tensor)]
-    return signature.replace(parameters=[itself, *(one.replace(default=inspect.Parameter.empty) for one in kept)])
+    kept = [name for one, value in zip(named, inputs, strict=False) for name in _names(one.name, value)]
+    if len(set(kept)) < len(kept):
+        return signature
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return signature.replace(parameters=[itself, *(inspect.Parameter(name, kind) for name in kept)])
+
+
+def _names(name: str, value: Any) -> list[str]:
+    """One for each tensor in an argument."""
+    if isinstance(value, Tensor):
+        return [name]
+    count = sum(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(value))
+    return [f"{name}_{position}" for position in range(count)]
 
 
 def with_numbers(model: Any, inputs: Any) -> tuple[Any, Any]:
-    """The model as a function of its tensors alone, and these; as they are where there is no number among them."""
-    if not isinstance(model, torch.nn.Module) or not _has_numbers(inputs):
+    """The model as a function of its tensors alone, and these; as they are where there is nothing else among them."""
+    if not isinstance(model, torch.nn.Module) or not _has_others(inputs):
         return model, inputs
     bound = copy.copy(model)
     bound.__class__ = _given(type(model), inputs)
-    return bound, tuple(value for value in inputs if isinstance(value, Tensor))
+    return bound, tuple(value for value in pytree.tree_leaves(tuple(inputs)) if isinstance(value, Tensor))
 
 
-def _has_numbers(inputs: Any) -> bool:
-    """A tuple of tensors with numbers beside them; anything else is dealt with elsewhere."""
-    if not isinstance(inputs, tuple | list) or not any(isinstance(value, Tensor) for value in inputs):
+def _has_others(inputs: Any) -> bool:
+    """A tuple of tensors with numbers and None beside them, or tensors within; all else is dealt with elsewhere."""
+    if not isinstance(inputs, tuple | list) or all(isinstance(value, Tensor) for value in inputs):
         return False
-    found = any(isinstance(value, _NUMBERS) for value in inputs)
-    return found and all(isinstance(value, (Tensor, *_NUMBERS)) for value in inputs)
+    leaves = pytree.tree_leaves(tuple(inputs))
+    known = all(value is None or isinstance(value, (Tensor, *_NUMBERS)) for value in leaves)
+    return known and any(isinstance(value, Tensor) for value in leaves)
 
 
 def without_numbers(batches: Any, inputs: Any) -> Any:
-    """Calibration inputs without the numbers that the example has too: the model is compiled for these."""
-    if not _has_numbers(inputs) or isinstance(batches, Tensor) or not isinstance(batches, Iterable):
+    """Calibration inputs as the tensors in them, without what the example has too: the model is compiled for that."""
+    if not _has_others(inputs) or isinstance(batches, Tensor) or not isinstance(batches, Iterable):
         return batches
     return [_tensors(number, batch, inputs) for number, batch in enumerate(batches)]
 
 
 def _tensors(number: int, batch: Any, inputs: Sequence[Any]) -> Any:
-    if not isinstance(batch, tuple | list) or len(batch) != len(inputs):
+    given, spec = pytree.tree_flatten(tuple(batch) if isinstance(batch, list) else batch)
+    wanted, expected = pytree.tree_flatten(tuple(inputs))
+    if spec != expected:
         return batch
-    for position, (value, example) in enumerate(zip(batch, inputs, strict=True)):
+    for position, (value, example) in enumerate(zip(given, wanted, strict=True)):
         if not isinstance(example, Tensor) and (isinstance(value, Tensor) or value != example):
             raise CortadoError(
                 f"calibration batch {number} has {value!r} as input {position}, expected {example!r}: a number among "
                 "the example inputs is a constant of the compiled model"
             )
-    return tuple(value for value, example in zip(batch, inputs, strict=True) if isinstance(example, Tensor))
+    return tuple(value for value, example in zip(given, wanted, strict=True) if isinstance(example, Tensor))
 
 
 # ---- outputs -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ saturated to 16 bits once. One table serves both functions, as tanh(v / 4096) = 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -79,8 +79,16 @@ class Path:
 
     def __call__(self, codes: Tensor) -> Tensor:
         """float64 holds every sum of a layer of this size exactly."""
-        sums = (codes.to(torch.float64) @ self.weight.to(torch.float64).T).to(torch.int64) + self.bias
-        return requant(sums, self.multiplier.to(torch.int64), self.shift)
+        sums = (codes.to(torch.float64) @ self._columns).to(torch.int64) + self.bias
+        return requant(sums, self._factors, self.shift)
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return self.weight.to(torch.float64).T
+
+    @cached_property
+    def _factors(self) -> Tensor:
+        return self.multiplier.to(torch.int64)
 
 
 Cell = Callable[[Tensor, Tensor], Tensor]
@@ -92,7 +100,7 @@ def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) 
     steps = range(input.shape[1])
     rows: dict[int, Tensor] = {}
     for step in reversed(steps) if arguments["reverse"] else steps:
-        state = rows[step] = cell(before[:, step], path(state.to(torch.int64)))
+        state = rows[step] = cell(before[:, step], path(state))
     return torch.stack([rows[step] for step in steps], 1).contiguous()
 
 

@@ -15,8 +15,21 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.facts import USER_INPUT, dtype, is_whole
-from cortado.ir.graph import Bound
-from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, SharedWith
+from cortado.ir.graph import Bound, add_call, is_call, shape
+from cortado.ir.op import (
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rewrite,
+    Role,
+    SharedWith,
+)
+from cortado.ops._float import add_constant, add_view, constant_data, is_constant
 from cortado.ops.widen import as_words
 
 aten = torch.ops.aten
@@ -40,6 +53,33 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 # ---- from aten -----------------------------------------------------------------------------------------------
+
+
+def looked_up(like: Node, table: Node, ids: Node) -> Node | None:
+    """table[ids] as an embedding: rows of a constant of any rank, by ids that are computed; None for anything else."""
+    counted = dtype(ids) in (torch.int32, torch.int64) and not is_constant(ids)
+    if not counted or not is_constant(table) or not shape(table) or not dtype(table).is_floating_point:
+        return None
+    count, *inner = shape(table)
+    rows = add_constant(like, "table", constant_data(table).reshape(count, -1))
+    return add_view(like, add_call(like, aten.embedding.default, rows, ids), (*shape(ids), *inner))
+
+
+def selected(bound: Bound) -> Node | None:
+    """index_select along the first dimension of a constant."""
+    return looked_up(bound.node, bound["self"], bound["index"]) if bound["dim"] == 0 else None
+
+
+def one_hot(bound: Bound) -> None:
+    """Rows of a unit matrix, where they are wanted as real numbers."""
+    like, count = bound.node, int(bound["num_classes"])
+    wanted = [user for user in like.users if is_call(user, aten.to.dtype) and dtype(user) == torch.float32]
+    if count <= 0 or is_constant(bound["self"]) or not wanted:
+        return
+    table = add_constant(like, "unit", torch.eye(count))
+    rows = add_call(like, aten.embedding.default, table, bound["self"])
+    for user in wanted:
+        user.replace_all_uses_with(rows)
 
 
 def check(bound: Bound) -> Reject | None:
@@ -118,3 +158,5 @@ EMBEDDING = Operator(
 )
 
 EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)
+SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected)
+ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot)

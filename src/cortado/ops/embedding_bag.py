@@ -18,7 +18,7 @@ from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
 from cortado.ops._convolution import check_sums
-from cortado.ops._float import add_view, constant_data, is_constant, parts_of, replace_result
+from cortado.ops._float import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
 from cortado.ops.embedding import CONSTRAINTS, check, draw_ids, within
 from cortado.ops.widen import as_words
 
@@ -72,33 +72,42 @@ BAGS = torch.ops.cortado.bags.default
 
 
 def to_bags(bound: Bound) -> None:
-    """Bags of one size, [bags, ids]: torch flattens them, and says where each begins. The maximum is an embedding's."""
-    node, size = bound.node, _bag_size(bound)
-    if size is None or bound["per_sample_weights"] is not None:
+    """torch has all ids in a row, and says where each bag begins. Bags of one size are one call, [bags, ids]; others
+    are put behind each other. The maximum is an embedding's."""
+    node, ends = bound.node, _ends(bound)
+    padding = NO_PADDING if bound.get("padding_idx") is None else int(bound["padding_idx"])
+    beside_maximum = int(bound["mode"]) == _MAX and padding != NO_PADDING
+    if ends is None or bound["per_sample_weights"] is not None or beside_maximum:
         return
-    padding = bound.get("padding_idx")
-    padding = NO_PADDING if padding is None else int(padding)
-    ids = add_view(node, bound["indices"], (shape(bound["indices"])[0] // size, size))
+    sizes = {end - start for start, end in zip([0, *ends], ends, strict=False)}
+    if len(sizes) == 1 and ends[0] > 0:
+        replace_result(node, 0, _made(bound, 0, ends[-1], ends[0], padding))
+        return
+    bags = [_made(bound, start, end, end - start, padding) for start, end in zip([0, *ends], ends, strict=False)]
+    replace_result(node, 0, add_call(node, aten.cat.default, bags, 0))
+
+
+def _made(bound: Bound, start: int, end: int, size: int, padding: int) -> Node:
+    """Bags of one size; that of no ids is zero."""
+    node, ids = bound.node, bound["indices"]
+    if not size:
+        return add_constant(node, "empty", torch.zeros(1, shape(bound["weight"])[1]))
+    if (start, end) != (0, shape(ids)[0]):
+        ids = add_call(node, aten.slice.Tensor, ids, 0, start, end)
+    ids = add_view(node, ids, ((end - start) // size, size))
     if int(bound["mode"]) == _MAX:
-        if padding != NO_PADDING:
-            return
         rows = add_call(node, aten.embedding.default, bound["weight"], ids)
-        replace_result(node, 0, add_call(node, aten.amax.default, rows, [1]))
-    else:
-        replace_result(node, 0, add_call(node, BAGS, bound["weight"], ids, int(bound["mode"]) == _MEAN, padding))
+        return add_call(node, aten.amax.default, rows, [1])
+    return add_call(node, BAGS, bound["weight"], ids, int(bound["mode"]) == _MEAN, padding)
 
 
-def _bag_size(bound: Bound) -> int | None:
-    """Of bags that all have the same; None for others, and where the other results are read."""
+def _ends(bound: Bound) -> list[int] | None:
+    """Where each bag ends; None where that is not known, and where the other results are read."""
     others = [part for position in (1, 2, 3) for part in parts_of(bound.node, position) if part.users]
     if not is_constant(bound["offsets"]) or others:
         return None
     starts = constant_data(bound["offsets"]).tolist()
-    total = shape(bound["indices"])[0]
-    ends = [*starts[1:]] if bound["include_last_offset"] else [*starts[1:], total]
-    sizes = {end - start for start, end in zip(starts, ends, strict=False)}
-    size = sizes.pop() if len(sizes) == 1 else 0
-    return size if size > 0 and total % size == 0 and starts[0] == 0 else None
+    return starts[1:] if bound["include_last_offset"] else [*starts[1:], shape(bound["indices"])[0]]
 
 
 def refuse(bound: Bound) -> Reject:
@@ -108,7 +117,7 @@ def refuse(bound: Bound) -> Reject:
     if int(bound["mode"]) == _MAX:
         return Reject("takes the maximum beside padding_idx; supported are the sum and the mean")
     return Reject(
-        "needs bags of one size that is known, as ids of shape [bags, ids] have; got offsets that are not constant"
+        "needs bags whose sizes are known, as ids of shape [bags, ids] have; got offsets that are not constant"
     )
 
 

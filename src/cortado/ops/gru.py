@@ -32,8 +32,9 @@ def reference(**arguments: Any) -> Tensor:
 
     def cell(x: Tensor, h: Tensor) -> Tensor:
         nonlocal state
-        (x_r, x_z, x_n), (h_r, h_z, h_n) = x.chunk(GATES, 1), h.chunk(GATES, 1)
-        reset, update = sigmoid(saturate(x_r + h_r)), sigmoid(saturate(x_z + h_z))
+        *_, x_n = x.chunk(GATES, 1)
+        *_, h_n = h.chunk(GATES, 1)
+        reset, update, _ = sigmoid(saturate(x + h)).chunk(GATES, 1)
         new = tanh(saturate(x_n + ((reset * saturate(h_n) + (1 << 13)) >> 14)))
         new = (new + (1 << (bits - 1))) >> bits if bits > 0 else new
         state = ((new << 15) + update * (state - new) + (1 << 14)) >> 15

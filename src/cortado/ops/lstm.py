@@ -43,12 +43,13 @@ def reference(**arguments: Any) -> Tensor:
 
     def cell(x: Tensor, h: Tensor) -> Tensor:
         nonlocal cells
-        i, f, g, o = saturate(x + h).chunk(GATES, 1)
-        product = sigmoid(i) * tanh(g)
+        sums = saturate(x + h)
+        i, f, _, o = sigmoid(sums).chunk(GATES, 1)
+        product = i * tanh(sums.chunk(GATES, 1)[2])
         product = (product + (1 << (bits - 1))) >> bits if bits > 0 else product
-        cells = saturate((sigmoid(f) * cells + product + (1 << 14)) >> 15)
+        cells = saturate((f * cells + product + (1 << 14)) >> 15)
         seen.append(cells)
-        return recurrent.output_codes(sigmoid(o) * _tanh_of_cells(cells, bits), arguments)
+        return recurrent.output_codes(o * _tanh_of_cells(cells, bits), arguments)
 
     result = recurrent.run(arguments["input"], arguments, hidden, cell)
     if not arguments["gives_cells"]:

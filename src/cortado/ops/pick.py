@@ -60,7 +60,7 @@ def samples() -> Any:
 
 PICK = Operator(
     name="cortado::pick",
-    summary="the values at computed positions along a dimension: topk, sort",
+    summary="the values at computed positions along a dimension: topk, sort, gather",
     arguments="Tensor input, Tensor positions",
     reference=reference,
     shape=lambda call: call.shape("positions"),

@@ -15,9 +15,12 @@ from torch._ops import OpOverload
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Rewrite
-from cortado.ops._float import add_constant, add_view, constant_data, is_constant, pair
+from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant, pair
+from cortado.ops.embedding import looked_up
+from cortado.ops.pick import PICKED
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -91,9 +94,26 @@ def picked(bound: Bound) -> Node | None:
     others, target = _constants(bound), bound.node.target
     source: Node = next(iter(bound.values.values()))
     sizes = shape(source)
+    if others is None and target == aten.gather.default:
+        return gathered(bound)
     if others is None or 0 in shape(bound.node) or not isinstance(target, OpOverload):
         return None
     return pick(bound.node, source, target(torch.arange(math.prod(sizes)).reshape(sizes), **others))
+
+
+def gathered(bound: Bound) -> Node | None:
+    """gather at positions that are computed: along the last dimension, of as many rows as there are positions for."""
+    like, source, index = bound.node, bound["self"], bound["index"]
+    rank = len(shape(source))
+    if not rank or is_constant(source) or 0 in shape(index):
+        return None
+    dim = bound["dim"] % rank
+    for axis, (size, all_of_it) in enumerate(zip(shape(index), shape(source), strict=True)):
+        if axis != dim and size < all_of_it:
+            source = add_call(like, aten.slice.Tensor, source, axis, 0, size)
+    order = [*(axis for axis in range(rank) if axis != dim), dim]
+    found = add_call(like, PICKED, add_permute(like, source, order), add_permute(like, index, order))
+    return add_permute(like, found, [order.index(axis) for axis in range(rank)])
 
 
 def columns(bound: Bound) -> Node | None:
@@ -109,11 +129,20 @@ def columns(bound: Bound) -> Node | None:
 
 
 def brackets(bound: Bound) -> Node | None:
-    """x[i, j], x[:, [[0, 1], [2, 3]]]; a list along one dimension is an index_select as it is."""
+    """x[i, j], x[:, [[0, 1], [2, 3]]]; a list along one dimension is an index_select as it is, table[ids] a lookup."""
     given = [item for item in bound["indices"] if item is not None]
+    if len(given) == 1 and bound["indices"][0] is not None and is_constant(bound["self"]):
+        return _row_of(bound.node, bound["self"], given[0])
     if len(given) == 1 and len(shape(given[0])) <= 1:
         return None
     return picked(bound)
+
+
+def _row_of(like: Node, table: Node, ids: Node) -> Node | None:
+    """table[ids], where -1 is the last row."""
+    if is_constant(ids) or dtype(ids) not in (torch.int32, torch.int64):
+        return None
+    return looked_up(like, table, add_call(like, aten.remainder.Scalar, ids, shape(table)[0]))
 
 
 PICKED_REWRITE = Rewrite(

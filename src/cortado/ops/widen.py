@@ -1,4 +1,7 @@
-"""out = x, as 32 bits: whole numbers of 8 or 16 bits, and truth values, in the type that ids and comparisons have."""
+"""out = x, as 32 bits: whole numbers of 8 or 16 bits, and truth values, in the type that ids and comparisons have.
+
+`ids.long()` of an input of 8 or 16 bits is just that.
+"""
 
 from typing import Any
 
@@ -9,13 +12,29 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.facts import dtype
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Place
+from cortado.ir.graph import Bound
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
 
 
 def reference(*, input: Tensor, bytes: int, sign: int) -> Tensor:
     return input.to(torch.int32).contiguous()
+
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("widened(Tensor self) -> Tensor")
+_LIBRARY.impl("widened", lambda self: self.to(torch.int64), "CompositeExplicitAutograd")
+_LIBRARY.impl("widened", lambda self: torch.empty_like(self, dtype=torch.int64), "Meta")
+WIDENED = torch.ops.cortado.widened.default
+
+
+def match(bound: Bound) -> Quantization:
+    return Quantization({}, Plain())
+
+
+def lower(lowering: Lowering) -> Node:
+    return as_words(lowering, lowering.node("self"))
 
 
 def as_words(lowering: Lowering, node: Node) -> Node:
@@ -59,3 +78,5 @@ WIDEN = Operator(
     constraints="C bundle only: a .pte takes real numbers",
     samples=samples,
 )
+
+WIDENED_PATTERN = Pattern(aten=(WIDENED,), match=match, lower=lower)

@@ -1,11 +1,15 @@
-"""triu, tril and masked_fill with a constant mask: a product with ones and zeros, and the filling added."""
+"""triu, tril and masked_fill with a constant mask: a product with ones and zeros, and the filling added.
+
+x[mask] = number is a masked_fill, whatever the mask is.
+"""
 
 import torch
 from torch.fx import Node
 
-from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.facts import dtype
+from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.op import Rewrite
-from cortado.ops._float import add_constant, constant_data, is_constant
+from cortado.ops._float import add_constant, add_view, constant_data, is_constant
 from cortado.ops.mask_forms import LEAST
 from cortado.ops.pointwise import uniform_value
 
@@ -40,5 +44,23 @@ def filled(bound: Bound) -> Node | None:
     return add_call(like, aten.add.Tensor, result, add_constant(like, "filling", data * float(number)))
 
 
+def written(bound: Bound) -> Node | None:
+    """A number, written where a mask holds: over the dimensions that it has, from the place on where it stands."""
+    like, source, indices = bound.node, bound["self"], bound["indices"]
+    given = [(place, one) for place, one in enumerate(indices) if one is not None]
+    number = uniform_value(bound["values"])
+    if number is None or bound["accumulate"] or len(given) != 1 or dtype(given[0][1]) != torch.bool:
+        return None
+    place, mask = given[0]
+    behind = len(shape(source)) - place - len(shape(mask))
+    if is_constant(mask):
+        mask = add_constant(like, "mask", constant_data(mask).reshape(*shape(mask), *(1,) * behind))
+    else:
+        mask = add_view(like, mask, (*shape(mask), *(1,) * behind))
+    new = add_call(like, aten.masked_fill.Scalar, source, mask, float(number))
+    return filled(bind(new)) or new
+
+
 TRIANGLE_REWRITE = Rewrite(aten=(aten.triu.default, aten.tril.default), rewrite=triangle)
 FILLED_REWRITE = Rewrite(aten=(aten.masked_fill.Scalar, aten.masked_fill.Tensor), rewrite=filled)
+WRITTEN_REWRITE = Rewrite(aten=(aten.index_put.default,), rewrite=written)
