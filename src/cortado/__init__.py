@@ -55,3 +55,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"cortado.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'cortado' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """What a prompt completes."""
+    return sorted({*__all__, *_MODULES})

@@ -26,6 +26,7 @@ def compiled() -> Compiled:
 def test_what_the_package_exports() -> None:
     for name in cortado.__all__:
         assert getattr(cortado, name) is not None
+    assert set(dir(cortado)) == {*cortado.__all__, "api", "options"}  # what a prompt completes
     assert cortado.CortadoError is CortadoError
     assert cortado.Options is Options
 
@@ -125,7 +126,7 @@ def test_everything_public_is_short_at_a_prompt_and_a_table_in_a_notebook(compil
     for inner in (compiled.report, compiled.bundle, compiled.planned, compiled.graph):
         assert len(repr(inner)) < 120
     assert repr(Options()) == "Options()"
-    given = Options(optimize="ram", chip="nrf52840", package="zephyr,cmake")
+    given = cortado.Options(optimize="ram", chip="nrf52840", package="zephyr,cmake")
     assert repr(given) == "Options(optimize='ram', selftest=True, package='zephyr,cmake', chip='nrf52840')"
 
 
