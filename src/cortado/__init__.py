@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Model"), "api"),
+    **dict.fromkeys(("compile", "prepare", "prepare_qat", "Model"), "api"),
     **dict.fromkeys(("Compiled", "evaluate"), "compiled"),
     **dict.fromkeys(("estimate", "Estimate"), "estimation"),
-    "Artifact": "artifact.opened",
+    **dict.fromkeys(("Artifact", "load"), "artifact.opened"),
     "Checked": "artifact.checked",
     "Evaluation": "scoring",
     "save_together": "together",

@@ -13,9 +13,6 @@ from torch.export import ExportedProgram
 from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
-from cortado.artifact.opened import (
-    Artifact,
-)
 from cortado.base.clock import IMPORT_EXECUTORCH, Clock
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger
 from cortado.base.findings import Finding
@@ -384,13 +381,6 @@ def compile(
     return prepared.compile(config, options)
 
 
-def load(folder: str | Path, *, trust: bool = False) -> Artifact:
-    """The compiled model in a folder. With `trust`, one that another installation wrote may run on this machine."""
-    if not isinstance(folder, str | Path):
-        raise CortadoError(f"folder must be a path, found {folder!r}")
-    return Artifact.open(Path(folder), trust=trust)
-
-
 def has_executorch() -> bool:
     return find_spec("executorch") is not None
 
@@ -431,4 +421,4 @@ def _config(target: str | CortexMTargetConfig | None, options: Options) -> Corte
     return config
 
 
-__all__ = ["Compiled", "Model", "Options", "compile", "evaluate", "load", "prepare", "prepare_qat"]
+__all__ = ["Compiled", "Model", "Options", "compile", "evaluate", "prepare", "prepare_qat"]

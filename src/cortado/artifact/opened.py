@@ -524,3 +524,10 @@ class Artifact:
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
         check_value(self.report.inputs[position], value, where)
+
+
+def load(folder: str | Path, *, trust: bool = False) -> Artifact:
+    """The compiled model in a folder. With `trust`, one that another installation wrote may run on this machine."""
+    if not isinstance(folder, str | Path):
+        raise CortadoError(f"folder must be a path, found {folder!r}")
+    return Artifact.open(Path(folder), trust=trust)
