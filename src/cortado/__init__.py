@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("compile", "load", "prepare", "prepare_qat", "Model"), "api"),
+    **dict.fromkeys(("compile", "prepare", "prepare_qat", "Model"), "api"),
     **dict.fromkeys(("Compiled", "evaluate"), "compiled"),
     **dict.fromkeys(("estimate", "Estimate"), "estimation"),
-    "Artifact": "artifact.opened",
+    **dict.fromkeys(("Artifact", "load"), "artifact.opened"),
     "Checked": "artifact.checked",
     "Evaluation": "scoring",
     "save_together": "together",
@@ -55,3 +55,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"cortado.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'cortado' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """What a prompt completes."""
+    return sorted({*__all__, *_MODULES})

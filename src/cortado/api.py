@@ -14,9 +14,6 @@ from torch.export import ExportedProgram
 from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
-from cortado.artifact.opened import (
-    Artifact,
-)
 from cortado.base.clock import IMPORT_EXECUTORCH, Clock
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger
 from cortado.base.findings import Finding
@@ -319,6 +316,7 @@ def prepare(
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
     calibration and of a stream's padding count here. A model that PT2E has quantized keeps its scales, and needs no
     calibration data."""
+    _check_kinds(example_inputs, name, options)
     _check_installed(options)
     clock = Clock(progress=progress)
     batches = without_numbers(calibration, example_inputs)
@@ -387,13 +385,24 @@ def compile(
     return prepared.compile(config, options)
 
 
-def load(folder: str | Path, *, trust: bool = False) -> Artifact:
-    """The compiled model in a folder. With `trust`, one that another installation wrote may run on this machine."""
-    return Artifact.open(Path(folder), trust=trust)
-
-
 def has_executorch() -> bool:
     return find_spec("executorch") is not None
+
+
+def _check_kinds(example_inputs: object, name: object, options: object) -> None:
+    """What is given by mistake is told in words."""
+    _check_options(options)
+    if name is not None and not isinstance(name, str):
+        raise CortadoError(f"name must be a text, found {name!r}")
+    if not isinstance(example_inputs, Sequence | torch.Tensor):
+        raise CortadoError(f"example_inputs must be a tuple of tensors, found a {type(example_inputs).__name__}")
+
+
+def _check_options(options: object) -> None:
+    if not isinstance(options, Options):
+        raise CortadoError(
+            f"options must be a cortado.Options, as in Options(optimize='ram'), found a {type(options).__name__}"
+        )
 
 
 def _check_installed(options: Options) -> None:
@@ -405,6 +414,7 @@ def _check_installed(options: Options) -> None:
 
 
 def _config(target: str | CortexMTargetConfig | None, options: Options) -> CortexMTargetConfig:
+    _check_options(options)
     if target is None:
         return ANY if options.chip is None else options.chip.target
     if not isinstance(target, str | CortexMTargetConfig):
@@ -415,4 +425,4 @@ def _config(target: str | CortexMTargetConfig | None, options: Options) -> Corte
     return config
 
 
-__all__ = ["Compiled", "Model", "Options", "compile", "evaluate", "load", "prepare", "prepare_qat"]
+__all__ = ["Compiled", "Model", "Options", "compile", "evaluate", "prepare", "prepare_qat"]

@@ -28,7 +28,7 @@ from cortado.artifact.opened import (
 from cortado.artifact.page import build_page
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.streamed import Streamed, push_rows
-from cortado.artifact.summary import html_summary, sizes
+from cortado.artifact.summary import html_summary, in_words
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
@@ -71,8 +71,7 @@ class Compiled:
     first: Mapping[str, Tensor]  # the reference's values for the example: what the report calls inputs and outputs
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{value} {what}" for what, value in sizes(self.report))
-        return f"<Compiled {self.name} for {self.target.target_string}: {facts}>"
+        return f"<Compiled {in_words(self.report)}>"
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -7,6 +7,7 @@ import torch
 from torch.export import ExportedProgram
 
 from cortado.api import Given
+from cortado.artifact.summary import html_table
 from cortado.base.chips import Chip, find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
@@ -14,6 +15,8 @@ from cortado.options import DEFAULTS, Options
 from cortado.plan.jobs import jobs_of, loop_of
 from cortado.plan.kernel_costs import job_cycles, known_costs, loop_cycles
 from cortado.sketch import Sketch, prepared, sketch
+
+HEAVIEST = 5  # layers that a notebook shows
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,22 @@ class Estimate:
     @property
     def flash_bytes(self) -> int | None:
         return None if self.code_bytes is None else self.weights_bytes + self.code_bytes
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{value} {what}" for what, value in self._facts())
+        return f"<Estimate for {self.chip or self.target}: {facts}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        heaviest = sorted(self.layers, key=lambda layer: -layer.cycles)[:HEAVIEST]
+        rows = [*self._facts(), *((layer.module or layer.name, f"{layer.cycles:,} cycles") for layer in heaviest)]
+        return html_table(f"estimate for {self.chip or self.target}", rows)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        flash = f"{self.weights_bytes:,} bytes" if self.flash_bytes is None else f"{self.flash_bytes:,} bytes"
+        found = [("RAM", f"{self.ram_bytes:,} bytes"), ("weights" if self.flash_bytes is None else "flash", flash)]
+        found.append(("cycles", f"{self.cycles:,}"))
+        return found if self.milliseconds is None else [*found, ("ms", f"{self.milliseconds:.3g}")]
 
     def with_cycles(self, cycles: int, chip: Chip | None) -> "Estimate":
         """The same with cycles that were found otherwise."""

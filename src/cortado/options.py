@@ -1,7 +1,7 @@
 """What a user may choose beside the target."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 
 from cortado.base.chips import Chip, find_chip
@@ -72,6 +72,9 @@ class Artifacts(Enum):
     BOTH = "both"
 
 
+FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "selftest", "allow_float", "input_rows")
+
+
 @dataclass(frozen=True)
 class Options:
     """How to compile; texts are those of the command line: Options(optimize="ram", chip="stm32l4r5", ram_budget="64K").
@@ -124,6 +127,9 @@ class Options:
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))
+        for name in FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise CortadoError(f"{name}={getattr(self, name)!r}: expected True or False")
         self._set("package", _packages(self.package))
         self._set("selftest", self.selftest or bool(self.package))  # what the packages' examples run
         if self.stream is not None and not isinstance(self.stream, int):
@@ -145,6 +151,12 @@ class Options:
         self._set("place", places_of(self.place))
         self._check_memory()
         self._check_artifacts()
+
+    def __repr__(self) -> str:
+        """What is not the default, in the texts of the command line."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
+        return f"Options({', '.join(f'{name}={_text(value)!r}' for name, value in given.items())})"
 
     def _check_memory(self) -> None:
         """Refuses what has an arena in one piece."""
@@ -194,6 +206,19 @@ def _packages(value: object) -> tuple[PackageKind, ...]:
         raise CortadoError(f"package={value!r} names no system; expected a text such as 'zephyr,arduino'")
     found = (_member("package", one, PackageKind) for one in given)
     return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
+
+
+def _text(value: object) -> object:
+    """As the command line has it."""
+    if isinstance(value, tuple):
+        return ",".join(str(_text(one)) for one in value)
+    if isinstance(value, Region):
+        return f"{value.name}={value.bytes}"
+    if isinstance(value, Place):
+        return f"{value.pattern}={value.section}"
+    if isinstance(value, Enum):
+        return value.value
+    return value.name if isinstance(value, Chip) else value
 
 
 def _member(name: str, value: object, kind: type[Enum]) -> Enum:

@@ -11,6 +11,7 @@ from cortado import metrics
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
 from cortado.artifact.report import EvaluationReport
+from cortado.artifact.summary import html_table
 from cortado.base.arrays import ArrayType
 from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
@@ -100,6 +101,25 @@ class Evaluation(Scored):
     samples: int
     compared: tuple[Compared, ...]  # the reference, and the board if one was asked for
     cpu_seconds: float  # of the C kernels on this machine
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{what} {value}" for what, value in self._facts())
+        return f"<Evaluation of {self.samples:,} samples{': ' if facts else ''}{facts}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_table(f"{self.samples:,} samples", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        wrong = self.problems()
+        known = (
+            ("accuracy", self.accuracy, "{:.2%}"),
+            ("in float", self.float_accuracy, "{:.2%}"),
+            ("AUC", None if self.integers is None else self.integers.auc, "{:.4f}"),
+            ("SQNR", self.sqnr_db, "{:.1f} dB"),
+        )
+        found = [(what, form.format(value)) for what, value, form in known if value is not None]
+        return [*found, ("problems", str(len(wrong)))] if wrong else found
 
     def problems(self) -> list[str]:
         """A sentence for each place that gave other codes."""

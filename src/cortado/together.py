@@ -32,6 +32,8 @@ def save_together(compiled: Sequence[Compiled], folder: str | Path, *, separate_
 
 
 def _check(compiled: Sequence[Compiled]) -> None:
+    if isinstance(compiled, Compiled):
+        raise CortadoError("expected a list of compiled models, found one: write it with its save(folder)")
     if not compiled:
         raise CortadoError("no models were given, expected at least one to write")
     for one in compiled:

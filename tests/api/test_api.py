@@ -1,6 +1,7 @@
 """The Python interface."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ def compiled() -> Compiled:
 def test_what_the_package_exports() -> None:
     for name in cortado.__all__:
         assert getattr(cortado, name) is not None
+    assert set(dir(cortado)) == {*cortado.__all__, "api", "options"}  # what a prompt completes
     assert cortado.CortadoError is CortadoError
     assert cortado.Options is Options
 
@@ -108,6 +110,44 @@ def test_what_is_printed_at_a_prompt_is_short(compiled: Compiled) -> None:
     run = compiled.run(images()[1][0], on="host")
     assert repr(run) == "<Checked: 1 sample on host, bit-exact>"
     assert len(repr(prepare(small_net(), images()[0], images(), name="net"))) < 120
+
+
+def test_everything_public_is_short_at_a_prompt_and_a_table_in_a_notebook(compiled: Compiled, tmp_path: Path) -> None:
+    artifact = compiled.save(tmp_path / "net")
+    evaluation = compiled.evaluate(torch.cat([image for (image,) in images()]), model=small_net())
+    estimate = cortado.estimate(small_net(), images()[0], chip="nrf52840")
+    for value in (artifact, evaluation, estimate):
+        assert len(repr(value)) < 120 + len(str(tmp_path)), value
+        assert value._repr_html_().startswith("<table><caption>")
+    assert re.fullmatch(
+        r"<Estimate for nrf52840: .* bytes RAM, .* bytes flash, [\d,]+ cycles, [\d.]+ ms>", repr(estimate)
+    )
+    assert re.fullmatch(r"<Evaluation of \d+ samples: SQNR .* dB>", repr(evaluation))
+    for inner in (compiled.report, compiled.bundle, compiled.planned, compiled.graph):
+        assert len(repr(inner)) < 120
+    assert repr(Options()) == "Options()"
+    given = cortado.Options(optimize="ram", chip="nrf52840", package="zephyr,cmake")
+    assert repr(given) == "Options(optimize='ram', selftest=True, package='zephyr,cmake', chip='nrf52840')"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"options": {"optimize": "ram"}}, r"options must be a cortado\.Options, .* found a dict"),
+        ({"name": 3}, "name must be a text, found 3"),
+        ({"example_inputs": None}, "example_inputs must be a tuple of tensors, found a NoneType"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_told_in_words(more: dict[str, Any], message: str) -> None:
+    given = {
+        "model": small_net(),
+        "example_inputs": images()[0],
+        "calibration": images(),
+        "target": "cortex-m4",
+        **more,
+    }
+    with pytest.raises(CortadoError, match=message):
+        cortado.compile(**given)
 
 
 def test_a_prepared_model_takes_a_target_by_name() -> None:

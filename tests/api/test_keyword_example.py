@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import cortado
-from cortado.api import load
+from cortado.artifact.opened import load
 from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
 from cortado.options import Options

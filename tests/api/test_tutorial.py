@@ -42,6 +42,8 @@ def test_from_an_empty_folder_to_a_prediction_and_firmware(tmp_path: Path) -> No
     assert trained == ""
     assert "nrf52840" in compiled
     assert "bit-exact with the reference" in ran
+    answer = int(np.load(tmp_path / "answers.npy")[0])
+    assert f"top-1: {('still', 'shake', 'circle', 'tap')[answer]}\n" in ran
     assert np.load(tmp_path / "predicted.npy").argmax() == np.load(tmp_path / "answers.npy")[0]
     assert float(re.search(r"accuracy +([\d.]+)%", scored)[1]) > 97  # type: ignore[index]
     arena = json.loads((tmp_path / "build/gestures/report.json").read_text())["memory"]["arena_bytes"]

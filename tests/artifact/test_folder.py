@@ -186,3 +186,9 @@ def test_a_file_that_is_written_leaves_links_and_pipes_what_they_are(tmp_path: P
         write_file(pipe, b"another")
         assert found.result(timeout=10) == b"another"
     assert pipe.is_fifo()
+
+
+def test_a_full_disk_asks_for_room() -> None:
+    with pytest.raises(CortadoError, match="can't write /dev/full: No space left on device; make room there"):
+        write_file(Path("/dev/full"), b"a page")
+    assert Path("/dev/full").is_char_device()

@@ -168,6 +168,18 @@ def test_an_input_runs_on_the_board_without_torch_and_is_not_said_to_be_compared
     assert json.loads(without_torch(*given[:-1], "--json").stdout)["bit_exact"] is None
 
 
+@pytest.mark.qemu
+def test_python_opens_and_runs_a_folder_without_torch(tiny_artifact: Artifact) -> None:
+    lines = [
+        "import cortado",
+        f"model = cortado.load({str(tiny_artifact.folder)!r})",
+        "print(model.run([model.example()]))",
+    ]
+    blocked = WITHOUT_TORCH.split("from cortado.cli")[0]
+    done = in_new_process("-c", blocked + "\n".join(lines))
+    assert done.stdout.startswith("<Checked: 1 sample on mps2-an386, bit-exact, "), done.stderr
+
+
 def test_commands_that_need_torch_say_how_to_install_it(tiny_artifact: Artifact, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", batch(1))
     for arguments in (

@@ -56,6 +56,7 @@ def test_bash_offers_commands_options_and_values(run: Run, tmp_path: Path) -> No
     assert offered(script, "cortado compile ds_cnn --chip stm32l4r", tmp_path) == ["stm32l4r5"]
     assert "executorch" in offered(script, "cortado run build --on ", tmp_path)
     assert offered(script, "cortado plan pro", tmp_path) == ["problem.csv"]
+    assert offered(script, "cortado compile ds_cnn --package p", tmp_path) == ["platformio", "pico"]
     assert offered(script, "cortado completion ", tmp_path) == ["bash", "zsh", "fish"]
     assert offered(script, "cortado targets ", tmp_path) == []
 

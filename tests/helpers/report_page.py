@@ -39,7 +39,7 @@ The same for people, in one file that loads nothing: the arena as a map (address
 every buffer a rectangle), RAM over time, layers, scales and warnings. Point at a buffer to see what it is; or reach the
 map with Tab and walk: left and right in the order of birth, up and down by address; Enter zooms in, Escape out.
 
-Cycles are estimates by the table that schedules are chosen with, until they are measured:
+Cycles are estimates by a table of what kernels take, until they are measured:
 
     cortado profile DIR --save                  # instructions and cycles of each layer
     cortado validate DIR --per-layer --save     # how far each layer is from the float model

@@ -172,9 +172,7 @@ def _os_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CortadoError(
-            f"can't write to {folder}: {error.strerror or error}; choose a folder you may write to"
-        ) from error
+        raise CortadoError(f"can't write to {folder}: {error.strerror or error}; {_advice(error, 'folder')}") from error
 
 
 # ---- writing ------------------------------------------------------------------------------------------------------
@@ -275,4 +273,10 @@ def write_file(path: Path, data: bytes) -> None:
             temporary.write_bytes(data)
             os.replace(temporary, final)
     except OSError as error:
-        raise CortadoError(f"can't write {path}: {error.strerror or error}; choose a place you may write to") from error
+        raise CortadoError(f"can't write {path}: {error.strerror or error}; {_advice(error, 'place')}") from error
+
+
+def _advice(error: OSError, where: str) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"make room there, or choose another {where}"
+    return f"choose a {where} you may write to"

@@ -16,6 +16,7 @@ from cortado.artifact.feeding import check_value, fed
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.manifest import REPORT, compare, digest, is_remembered, read_report
 from cortado.artifact.report import Report, TensorReport
+from cortado.artifact.summary import html_summary, in_words
 from cortado.base.arrays import ArrayType, in_order, read_arrays
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
@@ -73,6 +74,13 @@ class Artifact:
     report: Report
     trusted: bool = False
     ours: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Artifact {self.folder}: {in_words(self.report)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return html_summary(self.report)
 
     @staticmethod
     def open(folder: Path, *, trust: bool = False) -> "Artifact":
@@ -516,3 +524,10 @@ class Artifact:
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
         check_value(self.report.inputs[position], value, where)
+
+
+def load(folder: str | Path, *, trust: bool = False) -> Artifact:
+    """The compiled model in a folder. With `trust`, one that another installation wrote may run on this machine."""
+    if not isinstance(folder, str | Path):
+        raise CortadoError(f"folder must be a path, found {folder!r}")
+    return Artifact.open(Path(folder), trust=trust)

@@ -10,7 +10,7 @@ from cortado.base.arrays import INT8_MAX, INT8_MIN
 from cortado.base.names import operator_base
 
 _ESTIMATED = (
-    "Estimated cycles are those of the table that schedules are chosen with. `cortado profile DIR --save` measures "
+    "Estimated cycles come from a table of what kernels take. `cortado profile DIR --save` measures "
     "instructions and cycles and writes them here."
 )
 

@@ -407,6 +407,9 @@ class Report:
     evaluation: EvaluationReport | None = key("the score on a dataset, once `evaluate --save` found it", default=None)
     artifacts: Mapping[str, Sha256] = key("SHA-256 of every other file in the folder, by path")
 
+    def __repr__(self) -> str:
+        return f"<Report of {self.model} for {self.target}: {len(self.layers)} layers; to_json() gives all of it>"
+
     def to_json(self) -> dict[str, Any]:
         """What report.json holds."""
         data: dict[str, Any] = codec.to_json(self)

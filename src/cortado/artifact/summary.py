@@ -1,4 +1,6 @@
-"""A compiled model in a few words: for an interpreter's prompt, and for a notebook."""
+"""Results in a few words: for an interpreter's prompt, and for a notebook."""
+
+from collections.abc import Iterable
 
 from cortado.artifact.report import Report
 from cortado.base.names import html_text
@@ -18,8 +20,17 @@ def sizes(report: Report) -> list[tuple[str, str]]:
     return found
 
 
+def in_words(report: Report) -> str:
+    facts = ", ".join(f"{value} {what}" for what, value in sizes(report))
+    return f"{report.model} for {report.target}: {facts}"
+
+
 def html_summary(report: Report) -> str:
     rows = [*sizes(report), *(("warning", finding.text) for finding in report.warnings)]
+    return html_table(f"{report.model} for {report.target}", rows)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """What a notebook shows: names and values below a title."""
     cells = "".join(f"<tr><th>{html_text(what)}</th><td>{html_text(value)}</td></tr>" for what, value in rows)
-    title = f"{html_text(report.model)} for {html_text(report.target)}"
-    return f"<table><caption>{title}</caption>{cells}</table>"
+    return f"<table><caption>{html_text(title)}</caption>{cells}</table>"

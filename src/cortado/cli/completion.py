@@ -55,6 +55,7 @@ def _known() -> dict[str, tuple[str, ...]]:
     """The words that stand for a metavar."""
     from cortado.base import chips, target
     from cortado.frontend import zoo
+    from cortado.options import PackageKind
     from cortado.run.runner import EXECUTORCH, HOST
 
     boards = tuple(machine.value for machine in target.Machine)
@@ -64,6 +65,7 @@ def _known() -> dict[str, tuple[str, ...]]:
         "CHIP": tuple(row.chip for row in chips.table()),
         "BOARD": boards,
         "PLACE": (HOST, EXECUTORCH, *boards),
+        "SYSTEM": tuple(kind.value for kind in PackageKind),
     }
 
 

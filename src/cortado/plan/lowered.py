@@ -88,6 +88,9 @@ class LoweredGraph:
     values: Mapping[str, Value]  # of inputs, state and calls, but for float calls that give several tensors
     state: tuple[State, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<LoweredGraph of {len(self.calls)} calls, {len(self.constants)} constants>"
+
     @cached_property
     def results(self) -> frozenset[str]:
         """What is looked at when a run is over: outputs, and what state becomes."""

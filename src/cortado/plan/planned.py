@@ -39,6 +39,10 @@ class Planned:
     spent: Mapping[str, Spent]  # what looking for the order of branches, the stages and the offsets cost
     regions: tuple[RegionPlan, ...] = ()  # the fastest first; none: the arena is in one piece
 
+    def __repr__(self) -> str:
+        name, steps, stages = self.program.name, len(self.program.steps), len(self.program.stages)
+        return f"<Planned {name}: {steps} steps in {stages} stages, {self.plan.peak:,} bytes>"
+
     def region_of(self, buffer: str) -> RegionPlan:
         """Where a buffer lies, of an arena in regions."""
         name = self.in_place.get(buffer, buffer)

@@ -169,6 +169,10 @@ class RunResult:
     trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
     pushes: tuple[int, ...] = ()  # of an input that comes row by row: the instructions of each row of the first sample
 
+    def __repr__(self) -> str:
+        counted = "" if self.instructions is None else f", {self.instructions:,} instructions"
+        return f"<RunResult of {len(self.samples)} samples on {self.on}{counted}>"
+
 
 # ---- where -----------------------------------------------------------------------------------------------------
 

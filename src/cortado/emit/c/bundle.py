@@ -32,6 +32,9 @@ class Bundle:
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
     section_bytes: Mapping[str, int]  # of the constants, what is in each section that the user named
 
+    def __repr__(self) -> str:
+        return f"<Bundle of {len(self.files)} files, {self.weights_bytes:,} bytes of constants>"
+
 
 def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bundle:
     """The same, with the stack that its code takes, which is known when that is compiled."""
