@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.export import FloatRun
+from cortado.frontend.convert import FloatRun
 from cortado.plan.lowered import LoweredGraph, after, run_reference
 
 Tensor = torch.Tensor

@@ -27,16 +27,9 @@ from cortado.emit.c.selftest import selftest_files
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.frontend.calm import few_collections, one_thread
-from cortado.frontend.export import (
-    FloatRun,
-    Quantized,
-    capture,
-    check_batches,
-    check_example,
-    keep,
-    quantize,
-    train,
-)
+from cortado.frontend.convert import FloatRun, Quantized, keep, quantize, train
+from cortado.frontend.export import capture
+from cortado.frontend.inputs import check_batches, check_example
 from cortado.frontend.labels import checked_labels
 from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel

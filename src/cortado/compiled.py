@@ -40,9 +40,7 @@ from cortado.emit.pte.program import Pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.floats import float_inputs, float_model
 from cortado.frontend.calm import one_thread
-from cortado.frontend.export import (
-    Inputs,
-)
+from cortado.frontend.inputs import Inputs
 from cortado.options import Options
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes

@@ -19,7 +19,7 @@ from cortado.base.progress import Progress, silent
 from cortado.dataset import Dataset, Scores
 from cortado.floats import float_inputs, float_outputs
 from cortado.frontend.calm import one_thread
-from cortado.frontend.export import FloatModel
+from cortado.frontend.convert import FloatModel
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST
 

@@ -17,7 +17,7 @@ from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
 from cortado.dataset import Dataset, scores_of
 from cortado.floats import float_inputs, float_outputs
 from cortado.frontend.calm import one_thread
-from cortado.frontend.export import FloatModel
+from cortado.frontend.convert import FloatModel
 from cortado.metrics import Error
 from cortado.plan.lowered import LoweredGraph
 from cortado.run.qemu import BoardFaultError

@@ -17,7 +17,7 @@ from cortado.api import compile
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.base.errors import CortadoError
 from cortado.floats import float_model
-from cortado.frontend.export import FloatModel
+from cortado.frontend.convert import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.validate import Layer, Place, Validation, _Compared, validate

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cortado.artifact.opened import Artifact
-from cortado.frontend.export import Quantized
+from cortado.frontend.convert import Quantized
 from cortado.frontend.state import holders
 from cortado.ir.facts import STATE
 from helpers.single import decibels, tensors

@@ -13,7 +13,9 @@ from torch.export import ExportedProgram
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.export import Inputs, Quantized, capture, quantize
+from cortado.frontend.convert import Quantized, quantize
+from cortado.frontend.export import capture
+from cortado.frontend.inputs import Inputs
 from cortado.ir.graph import outputs
 from cortado.options import CalibrationMethod, LinearWeights, Options
 from cortado.passes import CortexMPassManager

@@ -17,7 +17,8 @@ import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexM, CortexMTargetConfig
 from cortado.emit.pte.program import emit_pte
-from cortado.frontend.export import capture, quantize
+from cortado.frontend.convert import quantize
+from cortado.frontend.export import capture
 from cortado.ir.graph import shape
 from cortado.ir.op import Operator
 from cortado.ops.add import ADD

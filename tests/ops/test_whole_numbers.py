@@ -13,7 +13,9 @@ from torch.nn import functional as F
 from cortado.api import prepare
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.export import Inputs, capture, quantize
+from cortado.frontend.convert import quantize
+from cortado.frontend.export import capture
+from cortado.frontend.inputs import Inputs
 from cortado.ops.eight_bits import byte_qparams, byte_values
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs

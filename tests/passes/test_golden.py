@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from cortado.base.target import from_target_string
-from cortado.frontend.export import Quantized, capture, quantize
+from cortado.frontend.convert import Quantized, quantize
+from cortado.frontend.export import capture
 from cortado.ir.graph import outputs
 from cortado.options import LinearWeights
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager

@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from cortado.base.numerics import QParams
 from cortado.frontend import zoo
-from cortado.frontend.export import capture, quantize
+from cortado.frontend.convert import quantize
+from cortado.frontend.export import capture
 from cortado.ir.graph import lift, shape
 from cortado.ir.op import Call, Operator, overload
 from cortado.ops.activation import ACTIVATION

@@ -17,7 +17,7 @@ from cortado.cli.tables import Progress, decibels, json_decibels
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import CortexMTargetConfig
-    from cortado.frontend.export import FloatModel
+    from cortado.frontend.convert import FloatModel
     from cortado.scoring import Thresholds
     from cortado.validate import Layer, Place, Validation
 

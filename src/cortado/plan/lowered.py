@@ -49,7 +49,7 @@ class Value:
 class LoweredCall:
     """A call of an operator, or of aten in float; `module` is where in the user's model it comes from.
 
-    `twin` is the node of the float graph (export.FloatModel) whose values the call gives, in whatever layout.
+    `twin` is the node of the float graph (convert.FloatModel) whose values the call gives, in whatever layout.
     """
 
     name: str

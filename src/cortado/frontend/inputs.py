@@ -1,0 +1,104 @@
+"""Example inputs and calibration data: as tuples of tensors that fit the model."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from cortado.base.errors import CortadoError
+from cortado.frontend.captured import (
+    check_values,
+)
+from cortado.frontend.incoming import single_inputs
+
+Tensor = torch.Tensor
+Inputs = tuple[Tensor, ...]
+
+
+def check_example(example_inputs: Sequence[Tensor]) -> Inputs:
+    """Example inputs as a tuple of tensors that hold something."""
+    inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
+    for position, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise CortadoError(f"example input {position} must be a tensor, found {type(value).__name__}")
+        check_values(f"example input {position}", value)
+        if value.numel() == 0:
+            raise CortadoError(f"example input {position} has shape {list(value.shape)}, which holds no values")
+        if is_other_float(value):
+            raise CortadoError(
+                f"example input {position} is {dtype_name(value.dtype)}, expected float32; give x.float(), and a model "
+                "in float32 (model.float())"
+            )
+    return _plain(inputs)
+
+
+def is_other_float(value: Tensor) -> bool:
+    return (value.is_floating_point() or value.is_complex()) and value.dtype != torch.float32
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _plain(inputs: Sequence[Tensor]) -> Inputs:
+    """The same values in the plain order of memory: channels_last is how a tensor lies, no part of the model."""
+    return tuple(value.detach().clone(memory_format=torch.contiguous_format) for value in inputs)
+
+
+def check_batches(batches: Tensor | Iterable[Tensor | Sequence[Tensor]], example_inputs: Inputs) -> list[Inputs]:
+    """Calibration inputs as tuples, one for each run of the model; in a tensor may lie several."""
+    if isinstance(batches, Tensor):
+        batches = [batches]
+    if isinstance(batches, str) or not isinstance(batches, Iterable):
+        found = repr(batches) if isinstance(batches, str) else f"a {type(batches).__name__}"
+        raise CortadoError(
+            "calibration must be a sequence of inputs, each a tuple of tensors, as in [(x,), (y,)], or one tensor with "
+            f"the inputs along its first dimension; found {found}"
+        )
+    checked = [
+        _plain(inputs)
+        for number, batch in enumerate(batches)
+        for inputs in _checked_batch(f"calibration batch {number}", batch, example_inputs)
+    ]
+    if not checked:
+        raise CortadoError(
+            "no calibration data: quantization needs a few typical inputs to choose its scales; "
+            "give `calibration=` (or --calibration) some batches"
+        )
+    return checked
+
+
+def _checked_batch(where: str, batch: Tensor | Sequence[Tensor], example_inputs: Inputs) -> list[Inputs]:
+    values = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if len(values) != len(example_inputs):
+        raise CortadoError(
+            f"{where} has {len(values)} tensors, expected {len(example_inputs)} (one for each input of the model)"
+        )
+    for value in values:
+        if not isinstance(value, Tensor):
+            raise CortadoError(
+                f"{where} must be a tuple of tensors, found {type(value).__name__} (torch.from_numpy makes a tensor of "
+                "a NumPy array)"
+            )
+    values = tuple(_in_float32(value, like) for value, like in zip(values, example_inputs, strict=True))
+    try:
+        inputs = single_inputs(values, example_inputs)
+    except CortadoError as error:
+        raise CortadoError(f"{where}: {error}") from error
+    for value, example in zip(inputs[0], example_inputs, strict=True):
+        _check_tensor(where, value, example)
+    if not all(bool(torch.isfinite(value).all()) for value in values if value.is_floating_point()):
+        raise CortadoError(f"{where} holds NaN or infinity; calibration data must be finite")
+    return inputs
+
+
+def _in_float32(value: Tensor, example: Tensor) -> Tensor:
+    """float64 is what NumPy makes unless it is told otherwise."""
+    wide = (value.dtype, example.dtype) == (torch.float64, torch.float32)
+    return value.to(torch.float32) if wide else value
+
+
+def _check_tensor(where: str, value: Tensor, example: Tensor) -> None:
+    if tuple(value.shape) != tuple(example.shape):
+        raise CortadoError(f"{where} has shape {list(value.shape)}, expected {list(example.shape)}")
+    if value.dtype != example.dtype:
+        raise CortadoError(f"{where} has dtype {value.dtype}, expected {example.dtype}")
