@@ -2,7 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,26 +11,28 @@ from typing import Any
 import torch
 
 from architectures import draw
-from cortado.base.target import from_target_string
+from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.frontend import zoo
 from cortado.options import Optimize, Options
 from cortado.plan.jobs import jobs_of, loop_of
-from cortado.sketch import Sketch, board_work, prepared, sketch
+from cortado.sketch import Sketch, board_flow, prepared, sketch
 from cortado.timing.parts import Part
 from cortado.timing.work import Work
+from single_layers import draw_biased, draw_layers, draw_wide
 
 Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
+DRAWN = {"a": draw, "b": draw_biased, "l": draw_layers, "w": draw_wide}
 
 
 def build(name: str) -> tuple[torch.nn.Module, Inputs]:
-    """A network by name: of the zoo, an architecture (a12), or one of the campaign's random networks (f12)."""
+    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12), one of the campaign's (f12)."""
     if name in zoo.names():
         network = zoo.get(name)
         return network.build(), network.example_inputs()
     seed = int(name[1:])
-    if name[0] == "a":
-        drawn = draw(seed)
+    if name[0] in DRAWN:
+        drawn = DRAWN[name[0]](seed)
         return drawn.module, drawn.example
     if str(TESTS) not in sys.path:
         sys.path.insert(0, str(TESTS))
@@ -47,13 +50,23 @@ def measure(name: str, targets: Sequence[str], optimize: Optimize = Optimize.BAL
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = prepared(module, example, options)
-        for target in targets:
-            found = sketch(model, from_target_string(target), options)
-            yield {"network": name, "target": target, "optimize": optimize.value, **_measured(found)}
+        for alike in same_code([from_target_string(target) for target in targets]):
+            found = sketch(model, alike[0], options)
+            flown = board_flow(found)
+            for target in alike:
+                line = {"network": name, "target": target.target_string, "optimize": optimize.value}
+                yield {**line, **_measured(found, flown.work(target.cpu))}
 
 
-def _measured(found: Sketch) -> dict[str, Any]:
-    work = board_work(found)
+def same_code(targets: Iterable[CortexMTargetConfig]) -> list[list[CortexMTargetConfig]]:
+    """Those that have the same kernels and compiler flags: one run tells the time of each of them."""
+    found: dict[Any, list[CortexMTargetConfig]] = defaultdict(list)
+    for target in targets:
+        found[target.cores, target.compiler_flags()].append(target)
+    return list(found.values())
+
+
+def _measured(found: Sketch, work: Work) -> dict[str, Any]:
     jobs = jobs_of(found.planned, max(found.planned.program.cores), found.values)
     loop = _cycles(work, Part.ROWS)
     steps = [

@@ -1,6 +1,9 @@
 """Measures networks for the table of costs: one line of JSON for each network and target, behind what is there.
 
-python benchmarks/cost_samples.py FILE --networks a1000-1099,f5000-5039,zoo [--targets cortex-m4,...]
+python benchmarks/cost_samples.py FILE --networks a1000-1099,l1000-1039,f5000-5039,zoo [--targets cortex-m4,...]
+
+a: random architectures; l, w, b: layers side by side, of every kind, with long sums, with large biases; f: the networks
+of the campaign. Cores that run the same code share a run.
 """
 
 import argparse
@@ -14,18 +17,19 @@ from random import Random
 from _common import progress
 from _measuring import measure
 from cortado.base.errors import CortadoError
+from cortado.base.target import CortexM
 from cortado.frontend import zoo
 from cortado.options import Optimize
 
 logging.disable(logging.ERROR)
 
-TARGETS = "cortex-m0plus,cortex-m3,cortex-m4,cortex-m55"
+TARGETS = ",".join(core.value for core in CortexM if core is not CortexM.ANY)
 
 
 def names(text: str) -> Iterator[str]:
     """a1000-1003 is a1000, a1001, a1002, a1003; zoo is all of them."""
     for one in text.split(","):
-        found = re.fullmatch(r"([af])(\d+)-(\d+)", one)
+        found = re.fullmatch(r"([abflw])(\d+)-(\d+)", one)
         if one == "zoo":
             yield from zoo.names()
         elif found is None:
@@ -37,7 +41,7 @@ def names(text: str) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--networks", default="a1000-1199,f5000-5099,zoo")
+    parser.add_argument("--networks", default="a1000-1029,l1000-1039,w1000-1015,b1000-1009,f5000-5019")
     parser.add_argument("--targets", default=TARGETS)
     parser.add_argument("--optimize", choices=[*(one.value for one in Optimize), "mixed"], default="mixed")
     arguments = parser.parse_args()

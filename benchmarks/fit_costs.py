@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from cortado.plan.jobs import Job
-from cortado.plan.kernel_costs import TABLE, evaluate, quantities
+from cortado.plan.jobs import Job, Loop, single_layers
+from cortado.plan.kernel_costs import TABLE, CoreCosts, evaluate, job_cycles, loop_cycles
+from cortado.plan.quantities import quantities
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Line = dict[str, Any]
@@ -27,19 +28,15 @@ MOST_TERMS = 14
 ENOUGH = 0.002  # mean relative error at which no term is added
 BETTER = 0.985  # of the error before, for a term to stay
 CANDIDATES = 4000
-# Cores that have the same kernels as another, whose table is theirs with a factor for each kernel.
-LIKE = {
-    **dict.fromkeys(("cortex-m0", "cortex-m23"), "cortex-m0plus"),
-    **dict.fromkeys(("cortex-m7", "cortex-m33", "cortex-m35p"), "cortex-m4"),
-    **dict.fromkeys(("cortex-m52", "cortex-m85"), "cortex-m55"),
-}
-LEAN = "+lean"
-FEW = 10  # samples that don't tell many terms apart
+TINY = 1e-12
+FEW, VERY_FEW = 10, 3  # samples that don't tell many terms apart; nor anything at all
 
 # Totals of a job: terms of their own.
 TOTALS = ("calls", "outputs", "read_bytes", "macs", "outside", "cut", "uncut", "unhalved")
 LAID_OUT = tuple(f"{kind}_{what}" for kind in ("whole", "part") for what in ("pieces", "words", "bytes"))
-COPIES = (*LAID_OUT, "runs", "ragged_runs", "ragged", "blocks", "words", "single_runs", "singles", "turns")
+RUNS = ("runs", "blocks", "words", "tails", "loose_runs", "loose_blocks", "loose_words", "loose_tails")
+LOOKUPS = ("lookups", "looked", "looked_vectors", "cat_rows")
+COPIES = (*LAID_OUT, *RUNS, *LOOKUPS, "single_runs", "singles", "turns")
 # Totals that what a call has multiplies.
 TILES = ("tiles/2", "tiles/4", "rest/2", "rest/4")
 WHOLE = ("calls", "spans", "inside", "border", "outside_pixels", "run_rows", "tap_runs", *TILES)
@@ -63,8 +60,80 @@ LOOPS: Mapping[str, str] = {
 }
 # Kernels with loops of their own: terms by what the function's name has in it. The first that is found counts.
 DEPTHS = "depth fours depth%4 depth/16"
-PRODUCTS_OF = "in_c/4 in_c/16 in_c%4 units/4 units/16 units%4"  # of a gate
+OF_FOUR = " ".join(
+    f"group_c/4{what}" for what in ("", "*blocked", "*unblocked", "*one_more", "*turns_of_two", "*part", "*ties")
+)
+VECTOR_TILES = {"calls": "", "pairs*groups": OF_FOUR, "singles*groups": OF_FOUR}
+UNITS = {
+    "calls*sequences": "units starts*units",
+    "all_steps": "units units*gives_cells units*relu",
+}
+VECTOR_UNITS = {**UNITS, "unit_groups": "path_vectors"}
+DSP_UNITS = {**UNITS, "unit_groups": "path_fours path_eights path_some path_odd path_lasts"}
+SCALAR_UNITS = {**UNITS, "unit_groups": "path_products path_twos path_fours path_lasts"}
+SUMMED = ("channels", "channel_fours", "channels%4", "channels~4", "eights", "last_fours")
+SUMS = {"calls": " ".join(one + across for one in SUMMED for across in ("", "*in_w")), "outputs": ""}
+BY_CHANNEL = {"calls": "argument5", "channel_pixels*argument5": "", "cut": "", "uncut": ""}
+COPIED = dict.fromkeys((*RUNS, *LOOKUPS, "single_runs", "singles", "turns"), "")
+TAPS = ("taps", "taps/2", "odd_taps")
+POINTED = {
+    "calls": "kernel_h odd_taps",
+    "pointed": "kernel_h taps",
+    "moved": "kernel_h",
+    "moved_rows": "kernel_w",
+    "skipped_rows": "",
+}
+SOME = "channels channels/4 channels/8 channels/16 channels%4"  # of a pool
+POOLS = {
+    **{total: SOME for total in ("spans", "spans*kernel_h", "rows_inside", "taps_inside")},
+    "calls": "kernel_h",
+    "cut": "",
+    "uncut": "",
+    "border": "",
+}
+OF_TILE = "group_c group_c/2 group_c*window/4 group_c/2*window/4 window/4 group_c%4"
+SCALAR_TILES = {
+    "calls": "kernel_h groups",
+    **{f"{tile}*groups": OF_TILE for tile in ("quads", "halves", "tiles/2")},
+    "cut": "",
+    "uncut": "",
+}
 OWN: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("_conv1x1_s8__scalar", "_conv1x1_s8__dsp"), SCALAR_TILES | {"tiles/2*groups": f"{OF_TILE} fours in_c%4"}
+    ),
+    "_conv2d_s8__scalar": SCALAR_TILES
+    | {
+        "run_rows": "window_row window_row%4",
+        "tap_runs*groups": "depth depth%4",
+        "tiles/2*groups": f"{OF_TILE} kernel_h",
+    },
+    "_conv2d_s8__dsp": SCALAR_TILES | {"tiles/2*groups": f"{OF_TILE} kernel_h"} | dict.fromkeys(LAID_OUT, ""),
+    "_conv1x1_s8__mve": VECTOR_TILES,
+    "_conv2d_s8__mve": {
+        **VECTOR_TILES,
+        "calls": "kernel_h groups",
+        "joint": "kernel_h kernel_h*window_row/16",
+        "windows*groups": "",
+        "window_runs": "window_row/16",
+        "tap_rows*groups": "kernel_w kernel_w*depth/16",
+    },
+    "_linear_s8__scalar": {
+        "calls": "",
+        "spans": " ".join(f"out_c{part}{what}" for part in ("/3", "/4") for what in ("", "*fours", "*in_c%4", "*in_c")),
+        "cut": "",
+        "uncut": "",
+    },
+    **dict.fromkeys(("_max_pool2d_", "_avg_pool2d_"), POOLS),
+    "_depthwise_s8__mve": {**POINTED, "spans": f"in_c/16 {' '.join(f'in_c/16*{one}' for one in TAPS)} odd_vector"},
+    "_depthwise_s8__dsp": {**POINTED, "spans": f"in_c/4 {' '.join(f'in_c/4*{one}' for one in TAPS)} in_c%4"},
+    "_depthwise_s8__scalar": {
+        **POINTED,
+        "spans": f"in_c in_c/4 {' '.join(f'{c}*{one}' for c in ('in_c', 'in_c/4') for one in TAPS)} in_c%4",
+        "cut": "",
+        "uncut": "",
+    },
+    "_depthwise3x3_s8__mve": {"calls": "", "stretches": "", "spans": "in_c/16 in_c/16*ties odd_vector", "outside": ""},
     "_depthwise_few_": {
         "calls": "kernel_h",
         "few_pieces": "kernel_h taps",
@@ -75,16 +144,32 @@ OWN: Mapping[str, Mapping[str, str]] = {
     "_batch_matmul_": {
         "calls": "batches",
         "calls*batches*rows": DEPTHS,
-        "calls*batches*cols*rows/8": DEPTHS,
+        "calls*batches*cols*rows/8": "",
+        "calls*batches*cols*rows/8*summed": DEPTHS,
         "outputs": DEPTHS,
     },
     "softmax": {"calls": "", "outputs": "", "spans": "argument4/4 argument4/16"},
-    "_gru_": {"calls": "", "calls*steps": "units/4 units/16", "calls*steps*units": PRODUCTS_OF, "outputs": ""},
-    "_lstm_": {"calls": "", "calls*steps": "units/4 units/16", "calls*steps*units": PRODUCTS_OF, "outputs": ""},
+    "_gates_s8__dsp": DSP_UNITS,
+    "_gates_s8__scalar": SCALAR_UNITS,
+    **dict.fromkeys(("_gru_", "_lstm_", "_rnn_"), VECTOR_UNITS),
+    **dict.fromkeys(("_global_mean_", "_global_avg_pool_"), SUMS),
+    "_mul_channel_s8__mve": {"calls": "", "channel_pixels": "channel_eights"},
+    **dict.fromkeys(("_mul_channel_", "_add_channel_"), BY_CHANNEL),
+    "_variance_": {"calls": "", "outputs": "length root"},
+    "_topk_": {"calls": "", "outputs": "argument3"},
+    "_compare_s8": {"calls": "", "outputs": "", "unlike": ""},
+    "_cat_s8": {"calls": "", **COPIED},
+    "_cat_tables_": {"calls": "", **COPIED},
+    "_gather_": {"calls": "argument3", **COPIED},
+    "_copy2d": {"calls": "", **COPIED},
+    "_transpose_s8": {"calls": "rank", **COPIED, "turns": "rank"},
+    "_normalize_": dict.fromkeys(
+        ("calls", "pixel_groups", "pixel_elements", "image_groups", "image_lines", "image_elements"), ""
+    ),
 }
 # Numbers of other descriptors that make no loop longer: scales, bounds, tables.
 IDLE = re.compile(
-    r"offset|act_|multiplier|shift|zero|bias|weights|phase|scale|table|exponent|low|high|min|max|stride|/2|/8"
+    r"offset|act_|multiplier|shift|zero|bias|weights|phase|scale|table|exponent|low|high|min|max|stride|/2|/3|/8"
 )
 
 
@@ -113,9 +198,9 @@ def nonnegative(matrix: Array, wanted: Array) -> Array:
             negative = active & (solved <= 0)
             if not negative.any():
                 break
-            step = min(found[at] / (found[at] - solved[at]) for at in np.flatnonzero(negative))
+            step = min(found[at] / max(found[at] - solved[at], TINY) for at in np.flatnonzero(negative))
             found = found + step * (solved - found)
-            active &= found > 1e-12
+            active &= found > TINY
         found = solved
         gradient = matrix.T @ (wanted - matrix @ found)
     return found
@@ -228,7 +313,7 @@ def jobs_by_kernel(lines: Iterable[Line]) -> dict[str, list[tuple[dict[str, floa
     for line in lines:
         for data in line["jobs"]:
             job = job_of(data)
-            if data["cycles"] > 0:
+            if data["cycles"] > 0 and single_layers(job) == [job]:
                 found[job.function].append((quantities(job), data["cycles"]))
     return found
 
@@ -245,57 +330,28 @@ def fit_kernel(function: str, found: Sequence[Mapping[str, float]], cycles: Sequ
     return fit(found, cycles, candidate_terms(found))
 
 
-def lean_kernels(lines: Sequence[Line], kernels: dict[str, dict[str, float]]) -> None:
-    """Those with less scratch are others with a factor: few networks have them."""
-    for function, samples in jobs_by_kernel(lines).items():
-        base = kernels.get(function.removesuffix(LEAN))
-        if function.endswith(LEAN) and base is not None:
-            kernels[function] = _times(base, _factor([(cycles, evaluate(base, one)) for one, cycles in samples]))
+def like_others(plain: Fit, found: Sequence[Mapping[str, float]], cycles: Sequence[float]) -> Fit:
+    """Of a kernel with hardly a sample: what all kernels take, with a factor."""
+    rates = np.array([spent / max(evaluate(plain.terms, one), 1.0) for one, spent in zip(found, cycles, strict=True)])
+    factor = float(np.median(rates))
+    return Fit({term: number * factor for term, number in plain.terms.items()}, float(np.std(rates)), len(rates))
 
 
 def fit_core(lines: Sequence[Line]) -> dict[str, Any]:
     kernels: dict[str, dict[str, float]] = {}
-    everything = []
-    for function, samples in sorted(jobs_by_kernel(lines).items()):
+    by_kernel = sorted(jobs_by_kernel(lines).items())
+    everything = [sample for _, samples in by_kernel for sample in samples]
+    plain = fit([one for one, _ in everything], [spent for _, spent in everything], [*TOTALS[:4]])
+    for function, samples in by_kernel:
         found, cycles = [one for one, _ in samples], [spent for _, spent in samples]
-        result = fit_kernel(function, found, cycles)
+        few = len(found) <= VERY_FEW
+        result = like_others(plain, found, cycles) if few else fit_kernel(function, found, cycles)
         kernels[function] = rounded(result.terms)
-        everything += samples
         print(f"  {function:44s} {len(samples):5d}  {result.error:7.2%}  {' + '.join(result.terms)}")
-    lean_kernels(lines, kernels)
     loops = [{"runs": 1.0, **line["loop"]} for line in lines]
     loop = fit(loops, [line["loop_cycles"] for line in lines], list(loops[0]))
-    plain = fit([one for one, _ in everything], [spent for _, spent in everything], [*TOTALS[:4]])
     print(f"  {'the row loop':44s} {len(lines):5d}  {loop.error:7.2%}  {' + '.join(loop.terms)}")
     return {"loop": rounded(loop.terms), "kernels": kernels, "other": rounded(plain.terms)}
-
-
-def scaled(base: Mapping[str, Any], lines: Sequence[Line]) -> dict[str, Any]:
-    """The table of a like core, each kernel with a factor: for a core with few samples."""
-    mine: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for line in lines:
-        for data in line["jobs"]:
-            job = job_of(data)
-            terms = base["kernels"].get(job.function, base["other"])
-            mine[job.function].append((data["cycles"], evaluate(terms, quantities(job))))
-    everything = [pair for pairs in mine.values() for pair in pairs]
-    usual = _factor(everything)
-    factors = {name: _factor(pairs) for name, pairs in mine.items()}
-    loop = _factor([(line["loop_cycles"], evaluate(base["loop"], {"runs": 1.0, **line["loop"]})) for line in lines])
-    return {
-        "loop": _times(base["loop"], loop),
-        "kernels": {name: _times(terms, factors.get(name, usual)) for name, terms in base["kernels"].items()},
-        "other": _times(base["other"], usual),
-    }
-
-
-def _factor(pairs: Sequence[tuple[float, float]]) -> float:
-    """The middle of measured to estimated."""
-    return float(np.median([measured / max(estimated, 1.0) for measured, estimated in pairs]))
-
-
-def _times(terms: Mapping[str, float], factor: float) -> dict[str, float]:
-    return rounded({term: cycles * factor for term, cycles in terms.items()})
 
 
 def rounded(terms: Mapping[str, float]) -> dict[str, float]:
@@ -304,13 +360,11 @@ def rounded(terms: Mapping[str, float]) -> dict[str, float]:
 
 def check(lines: Sequence[Line], core: Mapping[str, Any]) -> list[float]:
     """How far the sum is from each network's cycles."""
+    costs = CoreCosts(**core)
     errors = []
     for line in lines:
-        total = evaluate(core["loop"], {"runs": 1.0, **line["loop"]})
-        for data in line["jobs"]:
-            job = job_of(data)
-            total += evaluate(core["kernels"].get(job.function, core["other"]), quantities(job))
-        errors.append(total / line["cycles"] - 1)
+        kernels = sum(job_cycles(costs, job_of(data)) for data in line["jobs"])
+        errors.append((kernels + loop_cycles(costs, Loop(**line["loop"]))) / line["cycles"] - 1)
     return errors
 
 
@@ -321,10 +375,10 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = [json.loads(line) for path in arguments.files for line in path.read_text().splitlines()]
     cores: dict[str, Any] = {}
-    for target in sorted({line["target"] for line in lines}, key=lambda target: (target in LIKE, target)):
+    for target in sorted({line["target"] for line in lines}):
         mine = [line for line in lines if line["target"] == target]
         print(target)
-        cores[target] = fit_core(mine) if target not in LIKE else scaled(cores[LIKE[target]], mine)
+        cores[target] = fit_core(mine)
         errors = np.abs(check(mine, cores[target]))
         print(f"  {len(mine)} networks: median {np.median(errors):.2%}, worst {errors.max():.2%}")
     if arguments.write:

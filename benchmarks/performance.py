@@ -197,7 +197,7 @@ def page() -> str:
             "Estimates",
             "estimate",
             "How far `cortado.estimate` is from the typical cycles of a run ([sweep.md](sweep.md)). The table of costs "
-            "was fitted to the networks of the zoo, among others; the random ones are new to it.",
+            "was fitted to none of these networks.",
             estimates,
         ),
         section(

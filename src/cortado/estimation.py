@@ -95,17 +95,17 @@ def chosen_target(chip: Chip | None, target: str | CortexMTargetConfig | None) -
         chip.require(config)
     if config.cpu is CortexM.ANY:
         raise CortadoError("cycles are those of one core; name it, as in cortex-m4, instead of cortex-m")
+    if config.target_string != config.cpu.value:
+        raise CortadoError(
+            f"there is no table of costs for {config.target_string}, only for {config.cpu.value} with all its "
+            "instructions; compile the model and profile it (`cortado profile`)"
+        )
     return config
 
 
 def estimate_of(found: Sketch, chip: Chip | None) -> Estimate:
-    program, costs = found.planned.program, known_costs().get(found.planned.program.target.cpu)
-    if costs is None:
-        known = ", ".join(sorted(cpu.value for cpu in known_costs()))
-        raise CortadoError(
-            f"there is no table of costs for {program.target.cpu.value}, only for {known}; compile the model and "
-            "profile it (`cortado profile`)"
-        )
+    program = found.planned.program
+    costs = known_costs()[program.target.cpu]
     core = max(program.cores)
     jobs = jobs_of(found.planned, core, found.values)
     spent = [0.0 if job is None else job_cycles(costs, job) for job in jobs]

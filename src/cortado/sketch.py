@@ -25,6 +25,7 @@ from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
+from cortado.run.runner import Flown
 from cortado.timing.work import Work
 
 NAME = "estimated"
@@ -84,7 +85,12 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
 
 
 def board_work(found: Sketch) -> Work:
-    """What one inference of the example spends on the emulated board, where it must give what the reference gives."""
+    """What one inference of the example spends on the emulated board."""
+    return board_flow(found).work(found.planned.program.target.cpu)
+
+
+def board_flow(found: Sketch) -> Flown:
+    """How one inference of the example goes on the emulated board, where it must give what the reference gives."""
     program, bundle = found.planned.program, found.bundle
     rules = runner.StoreRules.from_json(checks.as_json(found.planned, bundle.calls))
     feed = [found.values[tensor.node].numpy() for tensor in program.inputs]
@@ -94,5 +100,5 @@ def board_work(found: Sketch) -> Work:
     for tensor, value in zip(program.outputs, done.samples[0], strict=True):
         if value.tobytes() != found.values[tensor.node].contiguous().numpy().tobytes():
             raise CortadoError(f"{tensor.name} on {done.on} differs from the reference; please report this model")
-    assert done.work is not None
-    return done.work
+    assert done.flown is not None
+    return done.flown

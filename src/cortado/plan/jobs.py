@@ -12,6 +12,7 @@ from cortado.plan.planned import Planned, moved
 from cortado.plan.program import Port, Stage, Step
 from cortado.plan.stages import StageRun
 
+PHASES = "phases"
 LOWEST = "act_min"  # the field of a descriptor with the lowest code that a kernel gives
 
 
@@ -19,7 +20,7 @@ LOWEST = "act_min"  # the field of a descriptor with the lowest code that a kern
 class Job:
     """The calls of one step's kernel in one run."""
 
-    function: str  # with the function that it calls, if it is given one; "phases" if rows have different layers; "lean"
+    function: str  # with the function that it calls, if it is given one; "phases" if rows have different layers
     calls: int
     span: int  # pixels or elements of a call, the last of an image perhaps fewer
     spans: int  # of all calls together
@@ -28,6 +29,7 @@ class Job:
     macs: int
     read_bytes: int  # of all input rows of all calls
     outside: int  # rows of windows that lie above or below the image
+    edges: int  # calls that have such rows
     cut: int  # outputs that are the lowest code: some kernels are through earlier with them
     fields: Mapping[str, int]  # the numbers of its descriptor; of arrays, how many elements they have
 
@@ -70,10 +72,10 @@ def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, value: torch.
     fields = dict(_numbers(kernel.fields)) | _arguments(kernel.call)
     images, made = step.images, 1 if step.one_row else rows
     spans = step.n * (len(ys) if step.one_row else rows)
-    outside = sum(_outside(port, y, step.group) for port in step.inputs for y in ys)
+    outside = [sum(_outside(port, y, step.group) for port in step.inputs) for y in ys]
     cut = 0 if value is None or LOWEST not in fields else int((value == fields[LOWEST]).sum())
     return Job(
-        function="+".join([kernel.call.function, *_called(kernel.call), *(["lean"] if fields.get("lean") else [])]),
+        function="+".join([kernel.call.function, *_called(kernel.call)]),
         calls=images * len(ys),
         span=step.n * min(step.group, max(rows, 1)),
         spans=images * spans,
@@ -81,8 +83,39 @@ def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, value: torch.
         rows=images * made,
         macs=step.macs * rows // max(step.rows, 1),
         read_bytes=images * len(ys) * sum(port.row_bytes * port.rule.taps for port in step.inputs),
-        outside=images * outside,
+        outside=images * sum(outside),
+        edges=images * sum(map(bool, outside)),
         cut=cut,
+        fields=fields,
+    )
+
+
+def single_layers(job: Job) -> list[Job]:
+    """A job whose rows have one layer; or else one for each of them: rows take turns."""
+    if f"+{PHASES}" not in job.function:
+        return [job]
+    layers: dict[str, dict[str, int]] = {}
+    for name, value in job.fields.items():
+        layer, _, field = name.partition(".")
+        if field:
+            layers.setdefault(layer, {})[field] = value
+    return [_of_layer(job, fields, len(layers)) for fields in layers.values()]
+
+
+def _of_layer(job: Job, fields: Mapping[str, int], layers: int) -> Job:
+    calls, width = job.calls // layers, fields["out_w"]
+    return replace(
+        job,
+        function=job.function.replace(f"+{PHASES}", ""),
+        calls=calls,
+        span=width,
+        spans=calls * width,
+        rows=job.rows // layers,
+        macs=job.macs // layers,
+        read_bytes=job.read_bytes // layers,
+        outside=job.outside // layers,
+        edges=job.edges // layers,
+        cut=job.cut // layers,
         fields=fields,
     )
 
@@ -104,7 +137,7 @@ def _called(call: CCall) -> list[str]:
     phases = any(isinstance(argument, Member) and argument.phases is not None for argument in call.arguments)
     return [
         *(argument.name for argument in call.arguments if isinstance(argument, Function)),
-        *(["phases"] if phases else []),
+        *([PHASES] if phases else []),
     ]
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
 from cortado.run.records import Said
 from cortado.run.watch import Call, StoreReport, StoreTable, Watch, skipped_ranges
 from cortado.timing.flow import Flow
+from cortado.timing.instructions import Instruction
 from cortado.timing.models import MODELS
 from cortado.timing.parts import parts_of
 from cortado.timing.work import Work, account
@@ -157,6 +159,18 @@ class StoreRules:
 
 
 @dataclass(frozen=True)
+class Flown:
+    """How a program went: what it spends on any core that runs its code."""
+
+    flow: Flow
+    code: Mapping[int, Instruction]
+    skipped: Sequence[tuple[int, int]]
+
+    def work(self, cpu: CortexM) -> Work:
+        return account(self.flow, self.code, parts_of(self.code), MODELS[cpu], self.skipped)
+
+
+@dataclass(frozen=True)
 class RunResult:
     """Outputs per sample, and what the emulated board counted."""
 
@@ -165,13 +179,19 @@ class RunResult:
     instructions: int | None = None
     stack_bytes: int | None = None
     functions: Mapping[str, int] | None = None
-    work: Work | None = None  # of the first sample: cycles, and where instructions and cycles went
+    cpu: CortexM | None = None  # whose cycles `work` has
+    flown: Flown | None = None  # the first sample, if it is to be timed
     trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
     pushes: tuple[int, ...] = ()  # of an input that comes row by row: the instructions of each row of the first sample
 
     def __repr__(self) -> str:
         counted = "" if self.instructions is None else f", {self.instructions:,} instructions"
         return f"<RunResult of {len(self.samples)} samples on {self.on}{counted}>"
+
+    @cached_property
+    def work(self) -> Work | None:
+        """Of the first sample: cycles, and where instructions and cycles went."""
+        return None if self.flown is None or self.cpu is None else self.flown.work(self.cpu)
 
 
 # ---- where -----------------------------------------------------------------------------------------------------
@@ -375,7 +395,10 @@ def run_bundle(
     if rules is not None and info.row_bytes and boots:
         result = replace(result, pushes=_pushes(rules, boots[0]))
     flow = boots[0].flow if boots else None
-    return result if flow is None else replace(result, work=_work(program, flow, core_of(info.target, board)))
+    if flow is None:
+        return result
+    cpu = core_of(info.target, board)
+    return replace(result, cpu=cpu, flown=Flown(flow, disassemble(program, cpu), skipped_ranges(load_image(program))))
 
 
 def _whole_sequences(most: int, length: int, board: Machine) -> int:
@@ -402,11 +425,6 @@ def _pushes(rules: StoreRules, done: BoardResult) -> tuple[int, ...]:
 def core_of(target: CortexMTargetConfig, board: Machine) -> CortexM:
     """The core that a bundle's cycles are those of: its own; of one for any core, that of the board."""
     return _ANY_CORES[board] if target.cpu is CortexM.ANY else target.cpu
-
-
-def _work(program: Path, flow: Flow, cpu: CortexM) -> Work:
-    code = disassemble(program, cpu)
-    return account(flow, code, parts_of(code), MODELS[cpu], skipped_ranges(load_image(program)))
 
 
 def _run_on_cores(

@@ -1,0 +1,273 @@
+"""Random layers of every kind side by side, each with an input of its own: many samples of kernels from one run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from torch import nn
+
+from architectures import Attention, Drawn, Squeeze
+
+TOGETHER = 8  # layers of a network
+LARGE = 400  # a bias; outputs without one are below 10
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 16, 17, 20, 24, 28, 32, 33, 40, 48, 64, 80)
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Single:
+    """A layer, and the shape of its input."""
+
+    layer: nn.Module
+    shape: Shape
+
+
+Kind = Callable[[Random], Single]
+
+
+class Layers(nn.Module):
+    def __init__(self, layers: list[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(layer(x) for layer, x in zip(self.layers, inputs, strict=True))
+
+
+class Of(nn.Module):
+    """A function of one tensor as a layer."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+class Sequence(nn.Module):
+    """All outputs of a recurrent layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.layer(x)[0]
+        return outputs
+
+
+def draw_layers(seed: int) -> Drawn:
+    """The same seed gives the same layers, weights included."""
+    return _draw(seed, KINDS, TOGETHER)
+
+
+def draw_wide(seed: int) -> Drawn:
+    """Layers with long sums of products: kernels for those that leave 24 bits, and recurrent ones."""
+    return _draw(seed, WIDE, TOGETHER // 2)
+
+
+def draw_biased(seed: int) -> Drawn:
+    """Layers whose sums leave 24 bits by their biases."""
+    drawn = _draw(seed, (_convolution, _convolution, _linear), TOGETHER)
+    with torch.no_grad():
+        for name, weights in drawn.module.named_parameters():
+            if name.endswith("bias"):
+                weights.mul_(LARGE / weights.abs().max())
+    return drawn
+
+
+def _draw(seed: int, kinds: tuple[Kind, ...], layers: int) -> Drawn:
+    rng = Random(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        drawn = [rng.choice(kinds)(rng) for _ in range(layers)]
+        example = tuple(torch.rand(one.shape) * 2 - 1 for one in drawn)
+    return Drawn(Layers([one.layer for one in drawn]).eval(), example)
+
+
+def _width(rng: Random) -> int:
+    return rng.choice(WIDTHS)
+
+
+def _image(rng: Random, channels: int, least: int = 3) -> Shape:
+    return (1, channels, rng.randrange(least, 12), rng.randrange(least, 20))
+
+
+# ---- layers with sums of products ------------------------------------------------------------------------------------
+
+
+def _recurrent(rng: Random) -> Single:
+    given, units, steps = _width(rng), _width(rng), rng.randrange(1, 14)
+    several = {"batch_first": True, "bidirectional": rng.random() < 0.2}
+    kind = rng.randrange(5)
+    if kind == 4:
+        activation = rng.choice(("relu", "tanh"))
+        return Single(Sequence(nn.RNN(given, units, nonlinearity=activation, **several)), (1, steps, given))
+    return Single(Sequence((nn.GRU, nn.LSTM)[kind % 2](given, units, **several)), (rng.choice((1, 1, 2)), steps, given))
+
+
+def _linear(rng: Random) -> Single:
+    given, outer, rows = rng.randrange(1, 200), rng.randrange(1, 200), rng.choice((1, 1, 1, rng.randrange(2, 9)))
+    activation = rng.choice((nn.ReLU, nn.Identity))()
+    return Single(nn.Sequential(nn.Linear(given, outer), activation), (rows, given))
+
+
+def _convolution(rng: Random) -> Single:
+    kernel, stride, dilation = rng.choice((1, 1, 2, 3, 3, 5)), rng.choice((1, 1, 2)), rng.choice((1, 1, 1, 2))
+    groups = rng.choice((1, 1, 1, 1, 2, 4))
+    inner, outer = _width(rng) * (groups if groups > 1 else 1), _width(rng) * (groups if groups > 1 else 1)
+    layer = nn.Conv2d(
+        inner, outer, kernel, stride, rng.choice((0, dilation * (kernel // 2))), dilation=dilation, groups=groups
+    )
+    return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, inner, 10))
+
+
+def _depthwise(rng: Random) -> Single:
+    kernel, stride, dilation = rng.choice((3, 3, 5, 7)), rng.choice((1, 1, 2)), rng.choice((1, 1, 1, 2))
+    width = _width(rng)
+    more = rng.choice((1, 1, 1, 2))
+    layer = nn.Conv2d(
+        width, width * more, kernel, stride, dilation * (kernel // 2), dilation=dilation, groups=width, bias=False
+    )
+    return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, width, 7))
+
+
+def _transposed(rng: Random) -> Single:
+    kernel, stride, inner, outer = rng.choice((2, 3, 4)), rng.choice((1, 2, 2)), rng.randrange(1, 24), _width(rng)
+    return Single(nn.ConvTranspose2d(inner, outer, kernel, stride, rng.choice((0, kernel // 2))), _image(rng, inner))
+
+
+def _attention(rng: Random) -> Single:
+    heads = rng.choice((1, 2, 4))
+    width = heads * rng.randrange(2, 17)
+    return Single(Attention(width, heads), (1, rng.randrange(2, 33), width))
+
+
+def _product(rng: Random) -> Single:
+    batches, rows, depth = rng.choice((1, 2, 4)), rng.randrange(1, 24), rng.randrange(1, 40)
+    return Single(Of(lambda x: x @ x.transpose(1, 2)), (batches, rows, depth))
+
+
+def _wide_linear(rng: Random) -> Single:
+    given = rng.randrange(200, 1000)
+    return Single(nn.Linear(given, rng.randrange(1, 80)), (rng.choice((1, 1, 3)), given))
+
+
+def _wide_convolution(rng: Random) -> Single:
+    inner, outer, kernel = rng.randrange(60, 160), rng.randrange(1, 33), rng.choice((1, 3, 3, 5))
+    layer = nn.Conv2d(inner, outer, kernel, rng.choice((1, 2)), rng.choice((0, kernel // 2)))
+    return Single(nn.Sequential(layer, rng.choice((nn.ReLU, nn.Identity))()), _image(rng, inner, 5))
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+def _normalized(rng: Random) -> Single:
+    width, groups = rng.randrange(2, 160), rng.choice((1, 2, 4))
+    kind = rng.randrange(4)
+    if kind < 2:
+        activation = rng.choice((nn.Identity, nn.ReLU))()
+        return Single(nn.Sequential(activation, nn.LayerNorm(width)), (1, rng.randrange(1, 12), width))
+    width = groups * rng.randrange(1, 9)
+    layer = nn.GroupNorm(groups, width) if kind == 2 else nn.InstanceNorm2d(width)
+    return Single(layer, _image(rng, width))
+
+
+def _softmax(rng: Random) -> Single:
+    length = rng.choice((rng.randrange(2, 40), rng.randrange(2, 40), rng.randrange(40, 400)))
+    layer = rng.choice((nn.Softmax, nn.Softmax, nn.LogSoftmax))(dim=-1)
+    return Single(layer, (1, rng.randrange(1, 12), length))
+
+
+def _pool(rng: Random) -> Single:
+    width = _width(rng)
+    kernel, stride = rng.choice((2, 2, 3)), rng.choice((1, 2, 2))
+    layers: tuple[nn.Module, ...] = (
+        nn.MaxPool2d(kernel, stride, rng.choice((0, kernel // 2))),
+        nn.AvgPool2d(kernel, stride, rng.choice((0, kernel // 2))),
+        nn.AdaptiveAvgPool2d(1),
+        Of(lambda x: x.mean(dim=(2, 3))),
+        Of(lambda x: x.amax(dim=(2, 3))),
+    )
+    return Single(rng.choice(layers), _image(rng, width))
+
+
+def _reduced(rng: Random) -> Single:
+    functions: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        lambda x: x.mean(dim=-1),
+        lambda x: x.mean(dim=1),
+        lambda x: x.var(dim=-1),
+        lambda x: x.std(dim=1),
+        lambda x: x.sum(dim=-1),
+        lambda x: torch.cumsum(x, dim=-1),
+        lambda x: torch.topk(x, 2, dim=-1).values,
+        lambda x: x.amax(dim=-1),
+    )
+    return Single(Of(rng.choice(functions)), (1, rng.randrange(2, 24), rng.randrange(3, 40)))
+
+
+# ---- elements and bytes ----------------------------------------------------------------------------------------------
+
+
+def _elements(rng: Random) -> Single:
+    functions: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        torch.tanh,
+        lambda x: x + x * 0.3,
+        lambda x: x * torch.sigmoid(x),
+        lambda x: x * x.mean(dim=(2, 3), keepdim=True),
+        lambda x: x + x.mean(dim=(2, 3), keepdim=True),
+        lambda x: torch.maximum(x, -x),
+        lambda x: torch.minimum(x, torch.tanh(x)),
+        lambda x: x / (x * x + 1.5),
+        lambda x: torch.where(x > 0.1, x, torch.tanh(x)),
+    )
+    return Single(Of(rng.choice(functions)), _image(rng, _width(rng)))
+
+
+def _moved(rng: Random) -> Single:
+    a, b = rng.randrange(1, 4), rng.randrange(1, 4)
+    functions: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
+        lambda x: torch.cat([x, torch.relu(x)], dim=1),
+        lambda x: torch.cat([x, x * 0.4], dim=2),
+        lambda x: torch.cat([torch.tanh(x), torch.sigmoid(x), x], dim=3),
+        lambda x: nn.functional.pad(x, (a, b, b, a)),
+        lambda x: nn.functional.pad(x, (a, b)),
+        lambda x: x.permute(0, 2, 3, 1),
+        lambda x: x.transpose(2, 3),
+        lambda x: x.transpose(1, 2),
+        lambda x: x[:, :, 1:, :-1],
+        lambda x: x[:, :, ::2, ::2],
+        lambda x: torch.flip(x, dims=(3,)),
+        lambda x: torch.roll(x, 1, dims=2),
+        lambda x: nn.functional.interpolate(x, scale_factor=2),
+        lambda x: nn.functional.interpolate(x, scale_factor=2, mode="bilinear"),
+        lambda x: nn.functional.pixel_shuffle(torch.cat([x, x, x, x], dim=1), 2),
+        lambda x: x.flatten(1) * 0.5,
+    )
+    return Single(Of(rng.choice(functions)), _image(rng, _width(rng), 4))
+
+
+def _squeezed(rng: Random) -> Single:
+    width = _width(rng) + 3
+    return Single(Squeeze(width, max(width // 4, 2)), _image(rng, width))
+
+
+WIDE: tuple[Kind, ...] = (_wide_linear, _wide_convolution, _wide_convolution, _recurrent)
+KINDS: tuple[Kind, ...] = (
+    *(3 * [_recurrent]),
+    *(2 * [_linear]),
+    *(4 * [_convolution]),
+    *(2 * [_depthwise]),
+    _transposed,
+    _attention,
+    _product,
+    *(2 * [_normalized]),
+    *(2 * [_softmax]),
+    *(2 * [_pool]),
+    _reduced,
+    *(2 * [_elements]),
+    *(3 * [_moved]),
+    _squeezed,
+)
