@@ -1,5 +1,6 @@
 """Rows without end: after each of them the same bits as for the window alone; how little work and memory that takes."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from cortado.floats import float_model
 from cortado.frontend.zoo.kws_gru import KwsGru
 from cortado.options import Options, StreamPadding
 from cortado.run.runner import RUNTIME_CHECKS
+from helpers.paths import ROOT
 from helpers.stateful import decibels
 from helpers.streams import Rows
 
@@ -163,6 +165,12 @@ def test_time_may_be_the_last_dimension(tmp_path: Path) -> None:
                 np.testing.assert_array_equal(values[number], wanted)
 
 
+def says(document: str, number: int) -> bool:
+    """Whether a number stands in a text, but for what another compiler makes of it."""
+    numbers = [int(text.replace(",", "")) for text in re.findall(r"\d{1,3}(?:,\d{3})+", document)]
+    return any(abs(found - number) <= number / 50 for found in numbers)
+
+
 class PerFrame(nn.Module):
     """The zoo's kws_gru, one frame a call."""
 
@@ -181,7 +189,9 @@ class PerFrame(nn.Module):
 
 @pytest.mark.qemu
 def test_a_recurrent_keyword_spotter_runs_frame_by_frame_with_state(tmp_path: Path) -> None:
-    """A frame takes a twentieth of a window's instructions; the outputs are those of the module since its reset."""
+    """A frame takes a twentieth of a window's instructions, as many as the document says; the outputs are those of the
+    module since its reset."""
+    document = (ROOT / "docs" / "streaming.md").read_text()
     torch.manual_seed(3)
     whole = KwsGru().eval()
     frames = torch.randn(4 * 49, 1, 10, generator=torch.Generator().manual_seed(1))
@@ -202,6 +212,8 @@ def test_a_recurrent_keyword_spotter_runs_frame_by_frame_with_state(tmp_path: Pa
         assert everything is not None
         assert found.result.instructions is not None
         assert found.result.instructions * 20 <= everything
+        assert says(document, found.result.instructions), (target, found.result.instructions)
+        assert says(document, everything), (target, everything)
 
 
 @pytest.mark.host
