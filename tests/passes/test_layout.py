@@ -13,10 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.nn import functional
 
+from cortado.api import prepare
 from cortado.base.numerics import QParams
 from cortado.frontend import zoo
-from cortado.frontend.convert import quantize
-from cortado.frontend.export import capture
 from cortado.ir.graph import lift, shape
 from cortado.ir.op import Call, Operator, overload
 from cortado.ops.activation import ACTIVATION
@@ -216,7 +215,7 @@ def test_nhwc_inputs() -> None:
     """The same values from an image whose channels come last, and one transpose less."""
     make, sizes, _ = NETWORKS["u_net"]
     (x,) = lower(make(), [sizes]).batches[0]
-    quantized = quantize(capture(make().eval(), (x,)), (x,), [(x,)])
+    quantized = prepare(make().eval(), (x,), [(x,)]).quantized
     graphs = []
     pipelines: tuple[tuple[type[CortexMPass], ...], ...] = (PIPELINE, (NhwcInputs, *PIPELINE))
     for passes in pipelines:
