@@ -1,5 +1,6 @@
 """Random networks whose data comes step by step: buffers that last between calls, and windows over rows without end."""
 
+import math
 import random
 from collections.abc import Callable
 
@@ -18,14 +19,14 @@ class Memory(nn.Module):
 
     def __init__(self, draw: random.Random, size: int) -> None:
         super().__init__()
-        self.kind = draw.choice(("ring", "average", "gru", "rnn", "counter"))
+        self.kind = draw.choice(("ring", "average", "gru", "rnn", "counter", "cache"))
         self.length, self.period = draw.randint(2, 5), draw.randint(2, 4)
         self.act = draw.choice(ACTIVATIONS)
         self.layer = nn.Linear(size * self.length if self.kind == "ring" else size, size)
         self.cell = {"gru": nn.GRUCell, "rnn": nn.RNNCell}.get(self.kind, nn.RNNCell)(size, size)
         self.part = draw.uniform(0.1, 0.6)
-        shape = (1, self.length - 1, size) if self.kind == "ring" else (1, size)
-        self.register_buffer("past", torch.zeros(shape))
+        shapes = {"ring": (1, self.length - 1, size), "cache": (1, self.length, size)}
+        self.register_buffer("past", torch.zeros(shapes.get(self.kind, (1, size))))
         self.register_buffer("count", torch.zeros(1, dtype=torch.int32))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -39,6 +40,12 @@ class Memory(nn.Module):
         if self.kind == "counter":  # every few steps the other half of a network
             self.count = (self.count + 1) % self.period
             return torch.where(self.count == 0, self.act(self.layer(x)), torch.tanh(x))
+        if self.kind == "cache":  # attention to what it holds by now
+            self.past[:, self.count % self.length] = x.unsqueeze(1)
+            empty = torch.arange(self.length) > self.count
+            self.count = self.count + 1
+            scores = self.layer(x).unsqueeze(1) @ self.past.mT
+            return self.act((scores.masked_fill(empty, -math.inf).softmax(-1) @ self.past).squeeze(1))
         self.past = self.cell(x, self.past)
         return self.past
 

@@ -65,6 +65,11 @@ EXACT: dict[str, Case] = {
         ((1, 2, 4, 5), (1, 2, 3, 5)),
         ["quantized_batch_matmul"],
     ),
+    "einsum with dots": (
+        lambda x, y: torch.einsum("...id,...jd->...ij", x, y),
+        ((1, 2, 6, 8), (1, 2, 4, 8)),
+        ["quantized_batch_matmul"],
+    ),
     "einsum of vectors": (lambda x, y: torch.einsum("i,j->ij", x, y), ((4,), (5,)), ["repeat", "quantized_mul"]),
     "einsum of one": (lambda x: torch.einsum("bij->ib", x), ((2, 4, 5),), ["quantized_conv2d_nhwc"]),
     "einsum with a constant": (lambda x: torch.einsum("oi,bi->bo", WEIGHTS, x), ((4, 5),), ["quantized_conv2d_nhwc"]),
@@ -116,6 +121,7 @@ CHAINS: dict[str, Case] = {
     ),
     "addbmm": (torch.addbmm, ((3, 4), (2, 3, 5), (2, 5, 4)), ["quantized_batch_matmul", "quantized_add"]),
     "addmv": (torch.addmv, ((3,), (3, 16), (16,)), ["quantized_batch_matmul", "quantized_add"]),
+    "clamp between tensors": (torch.clamp, ((3, 16), (3, 16), (1, 16)), ["maximum", "repeat", "minimum"]),
     "einsum of three": (
         lambda x, y, z: torch.einsum("ij,jk,kl->il", x, y, z),
         ((3, 4), (4, 5), (5, 3)),
@@ -177,7 +183,11 @@ def test_a_few_roundings_on_the_way(name: str) -> None:
     ("function", "shapes", "reason"),
     [
         (lambda x: torch.einsum("ii->i", x), ((4, 4),), "names a dimension of one operand twice"),
-        (lambda x, y: torch.einsum("...i,...i->...", x, y), ((4, 4), (4, 4)), "has an ellipsis; write a letter"),
+        (
+            lambda x, y: torch.einsum("...i,...i->...", x, y),
+            ((4, 4), (1, 4)),
+            "has an ellipsis over dimensions that differ; write a letter",
+        ),
         (lambda x: torch.logcumsumexp(x, -1), ((4, 4),), "no integer operator for it"),
         (lambda x, y: F.pairwise_distance(x, y, p=3.0), ((4, 4), (4, 4)), "taken in some forms only"),
     ],

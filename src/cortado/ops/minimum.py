@@ -9,9 +9,10 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.op import Call, Joined, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
+from cortado.ops._float import is_constant
 
 aten = torch.ops.aten
 
@@ -72,8 +73,25 @@ MINIMUM = Operator(
     samples=samples,
 )
 
+
+def clamped(bound: Bound) -> Node | None:
+    """clamp between tensors, of which one at least is computed: the larger of two, then the smaller."""
+    limits = ((aten.maximum.default, bound.get("min")), (aten.minimum.default, bound.get("max")))
+    given = [(target, limit) for target, limit in limits if limit is not None]
+    if all(is_constant(limit) for _, limit in given):
+        return None
+    found: Node = bound["self"]
+    for target, limit in given:
+        new = add_call(bound.node, target, found, limit)
+        found = _binary.rewritten(bind(new), target, by_channel=False) or new
+    return found
+
+
 MINIMUM_PATTERN = Pattern(aten=(aten.minimum.default,), match=match, lower=lambda lowering: lower_to(MINIMUM, lowering))
 MINIMUM_REWRITE = Rewrite(
     aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
     rewrite=lambda bound: _binary.rewritten(bound, aten.minimum.default, by_channel=False),
+)
+CLAMP_REWRITE = Rewrite(
+    aten=(aten.clamp.Tensor, aten.clip.Tensor, aten.clamp_min.Tensor, aten.clamp_max.Tensor), rewrite=clamped
 )

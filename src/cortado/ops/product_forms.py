@@ -1,6 +1,7 @@
 """Sums of products in other spellings: einsum, baddbmm, mv, dot, inner, outer and their like become matrix products."""
 
 import math
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,25 +32,44 @@ class Lettered:
         return dict(zip(self.letters, shape(self.node), strict=True))
 
 
-def parsed(equation: str, ranks: Sequence[int]) -> tuple[list[str], str] | str:
+DOTS = "..."
+
+
+def parsed(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[str], str] | str:
     """The letters of every operand and of the result, or why there are none."""
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    if "." in equation:
-        return "has an ellipsis; write a letter for each dimension"
+    if not arrow:
+        letters = sorted(letter for letter in set(inputs) - set(",.") if inputs.count(letter) == 1)
+        output = (DOTS if DOTS in inputs else "") + "".join(letters)
+    spelled = _letters_for_dots(equation, terms, shapes)
+    if spelled is None:
+        return "has an ellipsis over dimensions that differ; write a letter for each dimension, and expand the operands"
+    terms, output = [term.replace(DOTS, spelled) for term in terms], output.replace(DOTS, spelled)
     if any(len(set(term)) < len(term) for term in terms):
         return "names a dimension of one operand twice, which is a diagonal; use torch.diagonal"
-    assert [len(term) for term in terms] == list(ranks)  # torch has checked that
-    if not arrow:
-        output = "".join(sorted(letter for letter in set(inputs) - {","} if inputs.count(letter) == 1))
+    assert [len(term) for term in terms] == [len(sizes) for sizes in shapes]  # torch has checked that
     return terms, output
+
+
+def _letters_for_dots(equation: str, terms: Sequence[str], shapes: Sequence[Sequence[int]]) -> str | None:
+    """Letters that nobody has for the dimensions that an ellipsis stands for; None where operands differ in them."""
+    found = set()
+    for term, sizes in zip(terms, shapes, strict=True):
+        before, dots, behind = term.partition(DOTS)
+        if dots:
+            found.add(tuple(sizes[len(before) : len(sizes) - len(behind)]))
+    if len(found) > 1:
+        return None
+    free = [letter for letter in string.ascii_letters if letter not in equation]
+    return "".join(free[: len(found.pop())]) if found else ""
 
 
 def einsum(bound: Bound) -> Node | None:
     """Operands two at a time; what only one of them has is summed before, what both have and nobody needs is what the
     product sums over."""
     operands = list(bound["tensors"])
-    found = parsed(bound["equation"], [len(shape(operand)) for operand in operands])
+    found = parsed(bound["equation"], [shape(operand) for operand in operands])
     if isinstance(found, str):
         return None
     terms, output = found
@@ -109,7 +129,7 @@ def _contracted(like: Node, left: Lettered, right: Lettered, later: set[str]) ->
 
 def match_einsum(bound: Bound) -> Reject:
     """Only what the rewrite leaves alone comes here."""
-    found = parsed(bound["equation"], [len(shape(operand)) for operand in bound["tensors"]])
+    found = parsed(bound["equation"], [shape(operand) for operand in bound["tensors"]])
     why = found if isinstance(found, str) else "is not a product of float32 tensors"
     return Reject(f"'{bound['equation']}' {why}")
 
