@@ -215,11 +215,15 @@ def component_files(pack: Path) -> tuple[Sequence[Path], Sequence[Path]]:
     (description,) = pack.glob("*.pdsc")
     root = ElementTree.parse(description).getroot()
     assert description.name == f"{root.findtext('vendor')}.{root.findtext('name')}.pdsc"
-    assert {child.tag for child in root} >= {"vendor", "name", "description", "url", "releases"}
+    required = {"vendor", "name", "description", "url", "releases"}  # what PACK.xsd asks for, in any order
+    assert required <= {child.tag for child in root} <= required | {"license", "conditions", "components"}
+    assert re.fullmatch(r"[\-_A-Za-z0-9]+", root.findtext("name") or "")
     (component,) = root.iter("component")
     assert component.get("condition") in {condition.get("id") for condition in root.iter("condition")}
     assert [one.get("Dcore") for one in root.iter("accept")] == ["Cortex-M4"]
     files = list(component.iter("file"))
+    categories = {"include", "header", "sourceC", "sourceAsm", "source", "doc"}
+    assert {file.get("category") for file in files} <= categories
     assert all((pack / file.attrib["name"]).exists() for file in files)
     sources = [pack / file.attrib["name"] for file in files if file.get("category", "").startswith("source")]
     includes = [pack / file.attrib["name"] for file in files if file.get("category") == "include"]
