@@ -18,15 +18,15 @@ from cortado.plan.jobs import jobs_of, loop_of
 from cortado.sketch import Sketch, board_flow, prepared, sketch
 from cortado.timing.parts import Part
 from cortado.timing.work import Work
-from single_layers import draw_biased, draw_layers, draw_wide
+from single_layers import draw_biased, draw_layers, draw_rare, draw_wide
 
 Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
-DRAWN = {"a": draw, "b": draw_biased, "l": draw_layers, "w": draw_wide}
+DRAWN = {"a": draw, "b": draw_biased, "l": draw_layers, "r": draw_rare, "w": draw_wide}
 
 
 def build(name: str) -> tuple[torch.nn.Module, Inputs]:
-    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12), one of the campaign's (f12)."""
+    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12, r12), the campaign's (f12)."""
     if name in zoo.names():
         network = zoo.get(name)
         return network.build(), network.example_inputs()

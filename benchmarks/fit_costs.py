@@ -155,6 +155,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
     **dict.fromkeys(("_global_mean_", "_global_avg_pool_"), SUMS),
     "_mul_channel_s8__mve": {"calls": "", "channel_pixels": "channel_eights"},
     **dict.fromkeys(("_mul_channel_", "_add_channel_"), BY_CHANNEL),
+    "_pad_": {"calls": "rank", "pad_runs": "rank", "outputs": "", "read_bytes": ""},
     "_variance_": {"calls": "", "outputs": "length root"},
     "_topk_": {"calls": "", "outputs": "argument3"},
     "_compare_s8": {"calls": "", "outputs": "", "unlike": ""},

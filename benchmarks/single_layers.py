@@ -68,6 +68,11 @@ def draw_wide(seed: int) -> Drawn:
     return _draw(seed, WIDE, TOGETHER // 2)
 
 
+def draw_rare(seed: int) -> Drawn:
+    """Pools, reductions and moves, of which other networks have few."""
+    return _draw(seed, (_pool, _pool, _reduced, _moved, _moved, _elements), 2 * TOGETHER)
+
+
 def draw_biased(seed: int) -> Drawn:
     """Layers whose sums leave 24 bits by their biases."""
     drawn = _draw(seed, (_convolution, _convolution, _linear), TOGETHER)

@@ -273,6 +273,9 @@ def _copies(job: Job) -> dict[str, float]:
     fields, bytes_ = job.fields, job.rows * job.row_bytes
     if {"rank", "shape0", "stride0"} <= fields.keys():
         return _turned(fields, bytes_)
+    if {"rank", "shape0", "before0", "after0"} <= fields.keys():
+        inner = fields["rank"] - 1
+        return {"pad_runs": bytes_ / max(sum(fields[f"{part}{inner}"] for part in ("before", "shape", "after")), 1)}
     if {"count", "width0"} <= fields.keys():
         widths = [fields[f"width{number}"] for number in range(fields["count"])]
         row = sum(widths)
