@@ -251,6 +251,13 @@ class WritesData(nn.Module):
         return self.last * 2
 
 
+def test_a_count_of_truth_values_as_an_output_is_refused_with_what_to_do() -> None:
+    message = rejected(Function(lambda self, x: (x > 0).sum(1)), torch.randn(2, 4))
+    assert "aten.sum.dim_IntList" in message
+    assert "counts truth values" in message
+    assert "give .float() of the truth values before it" in message
+
+
 def test_sequences_that_are_packed_are_refused_by_name() -> None:
     message = rejected(Packs(), torch.randn(1, 5, 4))
     assert "can't capture this model: it packs sequences in module 'gru' at " in message

@@ -14,9 +14,10 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from cortado.base.errors import CortadoError
 from cortado.frontend.counters import Counters, at_position, is_number, name_of, number_in
 from cortado.ir.facts import STATE, VALUE, dtype
-from cortado.ir.graph import Bound, add_call, bind, output_node, shape
+from cortado.ir.graph import Bound, add_call, bind, describe, output_node, shape
 from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED
@@ -289,6 +290,11 @@ class _Rewriter:
 
     def _returned(self, node: Node) -> Node:
         computed = node.op == "call_function" and node.target not in (AS_TRUTH, AS_WHOLE)
+        if computed and name_of(node) in _SUMS and _is_whole(node) and self._from_truth(node):
+            raise CortadoError(
+                f"{describe(node)} counts truth values, and a count is kept as a real number, expected one as an "
+                "output; give .float() of the truth values before it"
+            )
         if not computed or not _is_whole(node) or not self._is_truth(node):
             return node
         real = self.number(node)
