@@ -6,11 +6,9 @@ python benchmarks/front.py picture    prints the picture, docs/images/networks.s
 
 import sys
 from dataclasses import dataclass
-from typing import Any
 
+import compile_time
 from _common import PEERS, peer_flash, peer_ram
-from compile_time import PEER as PEER_SECONDS
-from compile_time import YARDSTICK
 from performance import markdown, stored
 
 KEY = "m55"
@@ -37,7 +35,7 @@ def rows() -> list[Row]:
     names = ("networks", "cycles", "compile_time")
     networks, cycles, compiles = ((stored(name) or {}).get("results", {}) for name in names)
     typical = {one["network"]: one["cycles"]["typical"] for one in cycles if one["target"] == KEY}
-    ratios = _compile_ratios(compiles)
+    ratios = {name: ratio for name, *_, ratio in compile_time.rows_of(compiles)} if compiles else {}
     found = []
     for name, ours in networks.items():
         peer, mine = PEERS[name].get(KEY, {}), ours[KEY]
@@ -55,15 +53,6 @@ def rows() -> list[Row]:
             )
         )
     return found
-
-
-def _compile_ratios(results: Any) -> dict[str, float]:
-    """To the peer's seconds, scaled by what both machines take for the same work."""
-    timed = [one for one in results if one["network"] in YARDSTICK and "yardstick" in one]
-    if not timed:
-        return {}
-    scale = sum(one["yardstick"] / YARDSTICK[one["network"]] for one in timed) / len(timed)
-    return {one["network"]: one["seconds"] / (PEER_SECONDS[one["network"]] * scale) for one in results}
 
 
 def table() -> str:
