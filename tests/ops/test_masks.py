@@ -216,14 +216,27 @@ def test_a_computed_mask_is_part_of_the_softmax_too(spelling: str) -> None:
     assert decibels(wanted, got) > 30
 
 
+@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("fill", [-math.inf, -1e9])
-def test_a_row_of_which_nothing_is_kept(fill: float) -> None:
+def test_a_row_of_which_nothing_is_kept(fill: float, added: bool) -> None:
     """0 where the model has 0 / 0, equal parts where it has a finite number."""
-    model = Function(lambda self, x, m: torch.where(m, x, fill).softmax(-1))
+    masked = (lambda x, m: x + torch.where(m, 0.0, fill)) if added else (lambda x, m: torch.where(m, x, fill))
+    model = Function(lambda self, x, m: masked(x, m).softmax(-1))
     x, m = randn(2, 8), torch.tensor([[True] * 8, [True, False] * 4])
     found = lower_on(model, [(x, m)])
     (result,) = found.outputs(x, torch.zeros(2, 8, dtype=torch.bool))
     assert torch.equal(result, torch.full((2, 8), 0.0 if math.isinf(fill) else 0.125))
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_a_computed_mask_that_would_still_count_is_refused(added: bool) -> None:
+    masked = (lambda x, m: x + torch.where(m, -30.0, 0.0)) if added else (lambda x, m: x.masked_fill(m, -30.0))
+    model = Function(lambda self, x, m: masked(x, m).softmax(-1))
+    small, large = (randn(4, 8, scale=scale) for scale in (1.0, 20.0))
+    mask = randn(4, 8, seed=1) > 0.5
+    assert "kept_softmax" in lower_on(model, [(small, mask)]).kernels
+    with pytest.raises(CortadoError, match=f"the mask {'adds -30 to' if added else 'puts -30 among'} scores from"):
+        lower_on(model, [(large, mask)])
 
 
 @pytest.mark.qemu

@@ -1,6 +1,7 @@
 """Attention in operators that there are: two matrix products, and a softmax that takes the mask."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch.fx import Node
@@ -45,9 +46,9 @@ def _weights(bound: Bound, scores: Node, scale: float) -> Node:
     like, mask = bound.node, _constant_mask(bound, scores)
     if mask is not None:
         return masked_softmax(like, Masked(scores, mask.mask, mask.fill, mask.added, scale))
-    kept = _computed_mask(bound)
+    kept = _computed_mask(bound, scores)
     if kept is not None:
-        return kept_softmax(like, Kept(scores, kept, -math.inf, scale))
+        return kept_softmax(like, replace(kept, factor=scale))
     return _biased(bound, add_call(like, aten.mul.Tensor, scores, scale))
 
 
@@ -62,16 +63,17 @@ def _biased(bound: Bound, scaled: Node) -> Node:
     return add_call(like, aten.softmax.int, add_call(like, aten.add.Tensor, scaled, given), -1)
 
 
-def _computed_mask(bound: Bound) -> Node | None:
-    """What a mask that is no constant keeps, as a truth value."""
+def _computed_mask(bound: Bound, scores: Node) -> Kept | None:
+    """What a mask that is no constant keeps."""
     given = bound["attn_mask"]
     if given is None or is_constant(given):
         return None
     if dtype(given) == torch.bool:
-        kept: Node = given
-        return kept
+        return Kept(scores, given, -math.inf, added=False)
     hidden = hidden_by(bound.node, given)
-    return None if hidden is None else add_call(bound.node, aten.logical_not.default, hidden)
+    if hidden is None:
+        return None
+    return Kept(scores, add_call(bound.node, aten.logical_not.default, hidden.where), hidden.fill, added=True)
 
 
 def _constant_mask(bound: Bound, scores: Node) -> Masked | None:

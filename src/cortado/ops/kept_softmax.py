@@ -1,7 +1,7 @@
 """out = softmax over those values of a row that a computed mask keeps; -128, the code of 0, elsewhere.
 
 What the mask hides takes no part in the largest value and the sum. Where it keeps nothing of a row, every code is
-`nothing`: 0 if the model has -inf there, equal parts if it has a finite number. The arithmetic is softmax's. The mask
+`nothing`: 0 if the model has -inf there, equal parts if it has finite numbers. The arithmetic is softmax's. The mask
 holds 0 and 1, a row for each of the first rows, and starts over behind its last one.
 """
 
@@ -12,25 +12,27 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
-from cortado.ir.graph import Bound, shape
+from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL
+from cortado.ops.masked_softmax import NEGLIGIBLE
 from cortado.ops.truth import truth_codes
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
-_LIBRARY.define("softmax_kept(Tensor input, Tensor kept, float factor, float fill) -> Tensor")
+_LIBRARY.define("softmax_kept(Tensor input, Tensor kept, float factor, float fill, bool added) -> Tensor")
 
 
-def _in_float(input: Tensor, kept: Tensor, factor: float, fill: float) -> Tensor:
-    """Over the last dimension, `fill` in the place of what is not kept."""
-    keeps = kept != 0
-    found = torch.softmax(torch.where(keeps, input * factor, fill), -1)
+def _in_float(input: Tensor, kept: Tensor, factor: float, fill: float, added: bool) -> Tensor:
+    """Over the last dimension, `fill` in the place of what is not kept, or added to it."""
+    keeps, scores = kept != 0, input * factor
+    found = torch.softmax(torch.where(keeps, scores, scores + fill if added else fill), -1)
     return found if math.isfinite(fill) else torch.where(keeps.any(-1, keepdim=True), found, 0.0)
 
 
@@ -69,6 +71,7 @@ def match(bound: Bound) -> Quantization:
 
 def lower(lowering: Lowering) -> Node:
     bound, source = lowering.bound, lowering.node("input")
+    _check_hidden(bound, lowering.q("input"))
     sizes, kept = shape(source), truth_codes(lowering, "kept")
     length = sizes[-1]
     equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8_MAX)
@@ -80,6 +83,18 @@ def lower(lowering: Lowering) -> Node:
         **softmax.input_factor(lowering.q("input").scale * bound["factor"]),
     )
     return lowering.view(result, sizes)
+
+
+def _check_hidden(bound: Bound, q: QParams) -> None:
+    """What is not kept must not count beside the smallest score that may be all that is kept."""
+    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in (INT8_MIN, INT8_MAX))
+    hidden = bound["fill"] + (most if bound["added"] else 0.0)
+    if hidden > least - NEGLIGIBLE:
+        what = f"adds {bound['fill']:g} to" if bound["added"] else f"puts {bound['fill']:g} among"
+        raise CortadoError(
+            f"{describe(bound.node)}: the mask {what} scores from {least:.4g} to {most:.4g}, so what is masked would "
+            "still count; expected a mask that leaves nothing of it: use -inf"
+        )
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -134,8 +149,8 @@ KEPT_SOFTMAX = Operator(
     tensors=("input", "kept"),
     places=frozenset({Place.C}),
     constraints=(
-        "a computed mask; C bundle only: the runtime's softmax has no mask, and a number that is added to the scores "
-        "takes their range"
+        "a computed mask; a row of which nothing is kept is 0 behind -inf, equal parts behind finite numbers; C bundle "
+        "only: the runtime's softmax has no mask, and a number that is added to the scores takes their range"
     ),
     samples=samples,
 )

@@ -53,12 +53,21 @@ class Masked:
 
 @dataclass(frozen=True)
 class Kept:
-    """softmax(scores * factor) where the computed truth value `kept` holds; elsewhere it has `fill`."""
+    """softmax(scores * factor) where the computed truth value `kept` holds; elsewhere it has `fill`, or it is added."""
 
     scores: Node
     kept: Node
     fill: float
+    added: bool
     factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A computed truth value: where a large negative number is added to scores, which is at most `fill`."""
+
+    where: Node
+    fill: float
 
 
 def kept_softmax(like: Node, found: Kept, dim: int = -1) -> Node:
@@ -73,7 +82,7 @@ def kept_softmax(like: Node, found: Kept, dim: int = -1) -> Node:
     if dim % rank != rank - 1 or own != sizes[rank - len(own) :]:
         kept = add_permute(like, add_call(like, aten.expand.default, kept, list(sizes)), order)
     scores = add_permute(like, found.scores, order)
-    result = add_call(like, SOFTMAX_KEPT, scores, kept, found.factor, found.fill)
+    result = add_call(like, SOFTMAX_KEPT, scores, kept, found.factor, found.fill, found.added)
     return add_permute(like, result, [order.index(axis) for axis in range(rank)])
 
 
@@ -111,31 +120,37 @@ def added_mask(like: Node, scores: Node, data: Tensor) -> Masked | None:
     return Masked(scores, mask, float(data[mask].max()), added=True)
 
 
-def hidden_by(like: Node, added: Any) -> Node | None:
-    """Where a computed tensor that is added to scores holds a large negative number, and 0 elsewhere: a truth value."""
+def hidden_by(like: Node, added: Any) -> Hidden | None:
+    """What a computed tensor that is added to scores hides: it holds large negative numbers there, and 0 elsewhere."""
     if not isinstance(added, Node) or is_constant(added):
         return None
     if is_call(added, *_MOVES):
         source = hidden_by(like, added.all_input_nodes[0])
         target: Any = added.target
-        return None if source is None else add_call(like, target, source, *added.args[1:], **added.kwargs)
+        if source is None:
+            return None
+        return replace(source, where=add_call(like, target, source.where, *added.args[1:], **added.kwargs))
     if is_call(added, aten.add.Tensor):
-        sides = [_either(like, side) for side in added.all_input_nodes]
-        both = len(sides) == 2 and sides[0] is not None and sides[1] is not None
-        return add_call(like, aten.logical_or.default, *sides) if both else None
+        sides = [side for side in (_either(like, node) for node in added.all_input_nodes) if side is not None]
+        if len(sides) != 2:
+            return None
+        either = add_call(like, aten.logical_or.default, *(side.where for side in sides))
+        return Hidden(either, max(side.fill for side in sides))
     return _hiding_choice(like, added)
 
 
-def _either(like: Node, added: Node) -> Node | None:
+def _either(like: Node, added: Node) -> Hidden | None:
     """One of two masks of which the sum is added; this one may be constant."""
     if not is_constant(added):
         return hidden_by(like, added)
     data = constant_data(added)
     mask = data != 0
-    return add_constant(like, "mask", mask) if bool((data[mask] <= LEAST).all()) else None
+    if not bool(mask.any()) or not bool((data[mask] <= LEAST).all()):
+        return None
+    return Hidden(add_constant(like, "mask", mask), float(data[mask].max()))
 
 
-def _hiding_choice(like: Node, node: Node) -> Node | None:
+def _hiding_choice(like: Node, node: Node) -> Hidden | None:
     """zeros.masked_fill(m, -inf), where(m, -inf, 0.0) and the other way round."""
     if not is_call(node, *_FILLS, *_CHOICES, aten.where.Scalar):
         return None
@@ -146,8 +161,8 @@ def _hiding_choice(like: Node, node: Node) -> Node | None:
     numbers = [float(number) for number in found if number is not None]
     if len(numbers) < 2 or shape(condition) != shape(node) or min(numbers) > LEAST or max(numbers) != 0:
         return None
-    hides: Node = condition
-    return hides if numbers[0] != 0 else add_call(like, aten.logical_not.default, hides)
+    hides = condition if numbers[0] != 0 else add_call(like, aten.logical_not.default, condition)
+    return Hidden(hides, min(numbers))
 
 
 def unmasked(like: Node, node: Node) -> Masked | Kept | None:
@@ -221,7 +236,7 @@ def _computed(like: Node, left: Node, right: Node) -> Kept | None:
     for scores, added in ((left, right), (right, left)):
         hidden = hidden_by(like, added)
         if hidden is not None:
-            return Kept(scores, add_call(like, aten.logical_not.default, hidden), -math.inf)
+            return Kept(scores, add_call(like, aten.logical_not.default, hidden.where), hidden.fill, added=True)
     return None
 
 
@@ -245,7 +260,7 @@ def _filled(like: Node, scores: Any, mask: Node, fill: Any, negated: bool) -> Ma
         return None
     if data is None:
         kept = mask if negated else add_call(like, aten.logical_not.default, mask)
-        return Kept(scores, kept, float(value)) if dtype(mask) == torch.bool else None
+        return Kept(scores, kept, float(value), added=False) if dtype(mask) == torch.bool else None
     return Masked(scores, ~data if negated else data, float(value), added=False) if data.dtype == torch.bool else None
 
 
