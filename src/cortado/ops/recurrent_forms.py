@@ -1,4 +1,4 @@
-"""nn.LSTM, nn.GRU, nn.RNN and their cells: chains of layers in one direction each, over [batch, steps, channels].
+"""nn.LSTM, nn.GRU, nn.RNN: chains of layers in one direction each, over [batch, steps, channels].
 
 A layer is one call of the float graph, `cortado::gru_layer` and the like, so that no edge inside it is quantized. An
 LSTM has a second one for its cells: their range is observed in calibration, and a model may return them.
@@ -106,7 +106,7 @@ LSTM_CELLS: OpOverload = torch.ops.cortado.lstm_cells.default
 
 
 @dataclass(frozen=True)
-class _Layer:
+class Layer:
     """What one layer in one direction is made of, and what it gives."""
 
     output: Node  # [batch, steps, units]
@@ -114,23 +114,23 @@ class _Layer:
     reverse: bool
 
 
-def _is_zero(node: Node) -> bool:
+def is_zero(node: Node) -> bool:
     return is_constant(node) and not bool(constant_data(node).any())
 
 
-def _add_layer(like: Node, source: Node, parameters: Sequence[Node | None], start: list[Node], reverse: bool) -> _Layer:
-    start = [] if all(_is_zero(state) for state in start) else start
+def add_layer(like: Node, source: Node, parameters: Sequence[Node | None], start: list[Node], reverse: bool) -> Layer:
+    start = [] if all(is_zero(state) for state in start) else start
     arguments = (source, *parameters, start, reverse)
     if like.target in (aten.lstm.input, aten.lstm_cell.default):
         cells = add_call(like, LSTM_CELLS, *arguments)
-        return _Layer(add_call(like, LSTM_LAYER, *arguments, cells), cells, reverse)
+        return Layer(add_call(like, LSTM_LAYER, *arguments, cells), cells, reverse)
     if like.target in (aten.gru.input, aten.gru_cell.default):
-        return _Layer(add_call(like, GRU_LAYER, *arguments), None, reverse)
+        return Layer(add_call(like, GRU_LAYER, *arguments), None, reverse)
     relu = like.target in (aten.rnn_relu.input, aten.rnn_relu_cell.default)
-    return _Layer(add_call(like, RNN_LAYER, *arguments, relu), None, reverse)
+    return Layer(add_call(like, RNN_LAYER, *arguments, relu), None, reverse)
 
 
-def _last(like: Node, layer: _Layer, tensor: Node) -> Node:
+def _last(like: Node, layer: Layer, tensor: Node) -> Node:
     """[1, batch, units]: what a layer gives at its last step."""
     step = 0 if layer.reverse else shape(tensor)[1] - 1
     return add_permute(like, add_call(like, aten.slice.Tensor, tensor, 1, step, step + 1), (1, 0, 2))
@@ -160,22 +160,22 @@ def to_layers(bound: Bound) -> None:
     if layers[0].cells is not None:
         cells = [_last(node, layer, layer.cells) for layer in layers if layer.cells is not None]
         _replace_states(node, 2, cells, batched)
-    _erase(node)
+    erase_call(node)
 
 
-def _layers(bound: Bound, source: Node) -> list[_Layer]:
+def _layers(bound: Bound, source: Node) -> list[Layer]:
     node, parameters = bound.node, list(bound["params"])
     count = 4 if bound["has_biases"] else 2
     directions = 2 if bound["bidirectional"] else 1
     states = bound["hx"] if isinstance(bound["hx"], list | tuple) else [bound["hx"]]
-    found: list[_Layer] = []
+    found: list[Layer] = []
     for layer in range(int(bound["num_layers"])):
         here = []
         for direction in range(directions):
             index = layer * directions + direction
             own = parameters[count * index : count * (index + 1)]
             start = [_state(node, state, index, shape(source)[0]) for state in states]
-            here.append(_add_layer(node, source, [*own, *[None] * (4 - count)], start, reverse=direction == 1))
+            here.append(add_layer(node, source, [*own, *[None] * (4 - count)], start, reverse=direction == 1))
         found += here
         source = _joined(node, [one.output for one in here], 2)
     return found
@@ -183,7 +183,7 @@ def _layers(bound: Bound, source: Node) -> list[_Layer]:
 
 def _state(like: Node, states: Node, index: int, batch: int) -> Node:
     """One layer's initial state of all, as [batch, units]."""
-    if _is_zero(states):
+    if is_zero(states):
         return states
     one = add_call(like, aten.slice.Tensor, states, 0, index, index + 1) if shape(states)[0] > 1 else states
     return add_view(like, one, (batch, shape(states)[-1]))
@@ -193,7 +193,7 @@ def _joined(like: Node, parts: list[Node], dim: int) -> Node:
     return parts[0] if len(parts) == 1 else add_call(like, aten.cat.default, parts, dim)
 
 
-def _erase(node: Node) -> None:
+def erase_call(node: Node) -> None:
     """torch takes calls that may drop values out for such that must be made, read or not."""
     for part in list(node.users):
         node.graph.erase_node(part)
@@ -214,25 +214,6 @@ def _replace_states(node: Node, position: int, states: list[Node], batched: bool
 
 def _selects(user: Node) -> bool:
     return is_call(user, aten.select.int) and bool(bind(user)["dim"] == 0)
-
-
-def cell_to_layer(bound: Bound) -> Node | None:
-    """A cell is a layer of one step."""
-    node = bound.node
-    source: Node = bound["input"]
-    states = list(bound["hx"]) if isinstance(bound["hx"], list | tuple) else [bound["hx"]]
-    batch, units = (shape(states[0]) if len(shape(states[0])) == 2 else (1, *shape(states[0])))[:2]
-    step = add_view(node, source, (batch, 1, shape(source)[-1]))
-    start = [state if _is_zero(state) else add_view(node, state, (batch, units)) for state in states]
-    parameters = [bound[name] for name in ("w_ih", "w_hh", "b_ih", "b_hh")]
-    layer = _add_layer(node, step, parameters, start, reverse=False)
-    hidden = add_view(node, layer.output, shape(states[0]))
-    if layer.cells is None:
-        return hidden
-    replace_result(node, 0, hidden)
-    replace_result(node, 1, add_view(node, layer.cells, shape(states[0])))
-    _erase(node)
-    return None
 
 
 def unsupported(bound: Bound) -> Reject | None:
@@ -256,8 +237,6 @@ def _lower(lowering: Lowering) -> Node:
 
 
 WHOLE = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
-CELLS = (aten.lstm_cell.default, aten.gru_cell.default, aten.rnn_tanh_cell.default, aten.rnn_relu_cell.default)
 
 LAYERS_REWRITE = Rewrite(aten=WHOLE, rewrite=to_layers)
-CELL_REWRITE = Rewrite(aten=CELLS, rewrite=cell_to_layer)
 REST_PATTERN = Pattern(aten=WHOLE, match=match, lower=_lower)
