@@ -245,7 +245,7 @@ def layer_arguments(gates: int, states: int) -> dict[str, Any]:
             f"multiplier_{name}": torch.randint(2**30, 2**31 - 1, (rows,), generator=rng, dtype=torch.int64).int(),
             f"shift_{name}": torch.randint(-4, -1, (rows,), generator=rng, dtype=torch.int32),
         }
-    numbers = {"reverse": True, "start_zero_point": 3, "start_multiplier": 1500000000, "start_shift": 7}
+    numbers = {"reverse": True, "last": False, "start_zero_point": 3, "start_multiplier": 1500000000, "start_shift": 7}
     return arguments | numbers | {"out_multiplier": 1234567890, "out_shift": -7, "out_zero_point": -5}
 
 
@@ -304,6 +304,7 @@ def test_gru_is_its_formula(bits: int) -> None:
             state[unit] = (new * 32768 + update * (state[unit] - new) + 2**14) >> 15
         hidden = [codes8(requant(value, *factor) - 5) for value in state]
         assert found[0, step].tolist() == hidden
+    assert GRU.reference(**{**given, "last": True})[0].tolist() == [hidden]
 
 
 @pytest.mark.parametrize("bits", [0, 2, 3, 5])
@@ -327,6 +328,8 @@ def test_lstm_is_its_formula(bits: int) -> None:
             hidden[unit] = codes8(requant(sig(o) * tan(wide), given["out_multiplier"], -22) - 5)
         assert found[0, step].tolist() == hidden
         assert found_cells[0, step].tolist() == [codes8(requant(cell, 1300000000, -6) + 9) for cell in cells]
+    assert LSTM.reference(**{**given, "last": True})[0].tolist() == [hidden]
+    assert torch.equal(LSTM.reference(**{**given, "gives_cells": True, "last": True}), found_cells[:, :1])
 
 
 def test_weights_are_stored_once() -> None:

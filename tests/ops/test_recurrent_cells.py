@@ -107,3 +107,34 @@ def test_other_orders_are_several_layers(order: tuple[int, ...]) -> None:
     found = lower_on(model, inputs)
     assert found.kernels.count("gru") > 1
     assert decibels(*both(model, found, inputs)) > 25
+
+
+READS: dict[str, tuple[tuple[int, ...], Callable[[nn.Module, Tensor], Tensor]]] = {
+    "the last output": ((1, STEPS, CHANNELS), lambda layer, x: layer(x)[0][:, -1]),
+    "of a batch": ((2, STEPS, CHANNELS), lambda layer, x: layer(x)[0][:, -1]),
+    "the final state": ((1, STEPS, CHANNELS), lambda layer, x: layer(x)[1][0]),
+    "both": ((1, STEPS, CHANNELS), lambda layer, x: layer(x)[0][:, -1] + layer(x)[1][0]),
+    "another output": ((1, STEPS, CHANNELS), lambda layer, x: layer(x)[0][:, -2]),
+    "two outputs": ((1, STEPS, CHANNELS), lambda layer, x: layer(x)[0][:, -2:]),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_layer_of_which_the_last_step_is_read_gives_no_other(read: str) -> None:
+    torch.manual_seed(0)
+    sizes, take = READS[read]
+
+    class Read(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(CHANNELS, UNITS, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return take(self.layer, x)
+
+    model, inputs = Read().eval(), [(randn(*sizes, seed=seed),) for seed in range(8)]
+    found = lower_on(model, inputs)
+    assert [call.arguments["last"] for call in found.calls("cortado::gru")] == [
+        read not in ("another output", "two outputs")
+    ]
+    assert decibels(*both(model, found, inputs)) > 33

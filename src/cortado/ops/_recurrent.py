@@ -95,13 +95,23 @@ Cell = Callable[[Tensor, Tensor], Tensor]
 
 
 def run(input: Tensor, arguments: Mapping[str, Any], state: Tensor, cell: Cell) -> Tensor:
-    """[batch, steps, units] of what `cell(X, H)` gives step by step."""
+    """[batch, steps, units] of what `cell(X, H)` gives step by step; one step if only what comes last counts."""
     before, path = Path.of(arguments, "x")(input), Path.of(arguments, "h")
     steps = range(input.shape[1])
     rows: dict[int, Tensor] = {}
     for step in reversed(steps) if arguments["reverse"] else steps:
         state = rows[step] = cell(before[:, step], path(state))
-    return torch.stack([rows[step] for step in steps], 1).contiguous()
+    return torch.stack([rows[step] for step in given_steps(arguments, len(steps))], 1).contiguous()
+
+
+def given_steps(arguments: Mapping[str, Any], count: int) -> range:
+    """The steps of which a layer gives its state."""
+    return range(count)[final(arguments, count)] if arguments["last"] else range(count)
+
+
+def final(arguments: Mapping[str, Any], count: int) -> slice:
+    """The step that comes last."""
+    return slice(0, 1) if arguments["reverse"] else slice(count - 1, count)
 
 
 def rescaled(codes: Tensor, zero_point: int, multiplier: int, shift: int) -> Tensor:
@@ -124,7 +134,7 @@ def started(start: Sequence[Tensor], arguments: Mapping[str, Any], units: int) -
 
 def output_shape(call: Call) -> tuple[int, ...]:
     batch, steps, _ = call.shape("input")
-    return batch, steps, call.shape("weight_h")[1]
+    return batch, 1 if call["last"] else steps, call.shape("weight_h")[1]
 
 
 def macs(call: Call) -> int:
@@ -139,7 +149,7 @@ CONSTRAINTS = (
 ARGUMENTS = (
     "Tensor input, Tensor weight_x, Tensor bias_x, Tensor multiplier_x, Tensor shift_x, Tensor weight_h, "
     "Tensor bias_h, Tensor multiplier_h, Tensor shift_h, Tensor[] start, int start_zero_point, int start_multiplier, "
-    "int start_shift, bool reverse, int out_multiplier, int out_shift, int out_zero_point"
+    "int start_shift, bool reverse, bool last, int out_multiplier, int out_shift, int out_zero_point"
 )
 
 # ---- from the float graph ------------------------------------------------------------------------------------
@@ -292,7 +302,7 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
     """One layer over all its steps; `more` are the fields that one kind alone has."""
     batch, steps, inputs = call.shape("input")
     units, start = call.out_shape[2], call["start"]
-    rows = 2 if more.get("gives_cells") else 1 if start else 0
+    rows = 2 if more.get("gives_cells") or call["last"] else 1 if start else 0
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
     function, given, sources = _called(name, core)
@@ -306,6 +316,7 @@ def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, *
             "steps": steps,
             "sequences": batch,
             "reverse": int(call["reverse"]),
+            "last_only": int(call["last"]),
             "out_multiplier": call["out_multiplier"],
             "out_shift": call["out_shift"],
             "out_offset": call["out_zero_point"],
@@ -353,5 +364,6 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
         "start_multiplier": int(factors[0]),
         "start_shift": int(shifts[0]),
         "reverse": draw(st.booleans()),
+        "last": draw(st.booleans()),
         "out_zero_point": draw(sampling.ZERO_POINTS),
     }

@@ -70,6 +70,7 @@ def lower(lowering: Lowering) -> Node:
         start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, step),
         reverse=lowering.bound["reverse"],
+        last=False,
         **recurrent.out_factor(step, lowering.out),
         cell_bits=bits,
     )

@@ -54,7 +54,7 @@ def reference(**arguments: Any) -> Tensor:
     result = recurrent.run(arguments["input"], arguments, hidden, cell)
     if not arguments["gives_cells"]:
         return result
-    given = torch.stack(seen[::-1] if arguments["reverse"] else seen, 1)
+    given = torch.stack(seen[-1:] if arguments["last"] else seen[::-1] if arguments["reverse"] else seen, 1)
     codes = requant(given, arguments["given_multiplier"], arguments["given_shift"]) + arguments["given_zero_point"]
     return clamp_int8(codes).contiguous()
 
@@ -97,6 +97,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool
         start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, hidden.scale),
         reverse=lowering.bound["reverse"],
+        last=False,
         **recurrent.out_factor(HIDDEN_STEP, hidden),
         **recurrent.start_factor(lowering, start[1] if start else None, step, "cell"),
         cell_bits=bits,

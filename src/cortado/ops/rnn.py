@@ -47,6 +47,7 @@ def lower(lowering: Lowering) -> Node:
         start=lowering.bound.nodes("start"),
         **recurrent.start_factor(lowering, start[0] if start else None, lowering.out.scale),
         reverse=lowering.bound["reverse"],
+        last=False,
         **recurrent.out_factor(TANH_STEP, lowering.out),
         relu=relu,
     )

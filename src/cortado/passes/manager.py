@@ -17,6 +17,7 @@ from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
+from cortado.passes.last_steps import LastSteps
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes
 from cortado.passes.verify import Level, verify
@@ -27,6 +28,7 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     Lower,  # every aten node becomes calls of operators, layout changes written out
     MoveTransposes,  # layout changes meet and cancel, or sink to where they are cheap
     CleanUp,  # what nothing reads any more must not reach the artifact
+    LastSteps,  # of a recurrent layer that only its last step is read of, no other is kept
 )
 
 

@@ -260,7 +260,8 @@ void cortado_batch_matmul_s8(const cortado_batch_matmul_t *L, const int8_t *lhs,
  * `starts`; it is 0 otherwise. */
 typedef struct {
     int32_t in_c, units, steps, sequences;
-    int32_t reverse; /* the last step comes first */
+    int32_t reverse;   /* the last step comes first */
+    int32_t last_only; /* out [..][units]: what there is after the step that comes last */
     int32_t out_multiplier, out_shift, out_offset;
     int32_t starts, start_zero, start_multiplier, start_shift;
     int32_t cell_zero, cell_multiplier, cell_shift; /* LSTM: of the cells that are given */

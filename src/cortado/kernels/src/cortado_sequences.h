@@ -45,47 +45,66 @@ static inline int32_t cortado_started(const cortado_recurrent_t *L, int8_t code)
 typedef void (*cortado_step_t)(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after,
                                int16_t *state, int8_t *out, cortado_gates_t gates);
 
-/* All steps of one sequence; `before` is the state in front of the first. What a step gives is its state, or, with two
- * rows to keep that in, something else. */
-static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in, const int8_t *before, int8_t *out,
-                                 int16_t *state, int8_t *kept, cortado_step_t step, cortado_gates_t gates)
+/* Rows of codes beside the output: two that take turns where states don't go there, or one for the first. */
+static inline int32_t cortado_kept_rows(const cortado_recurrent_t *L)
 {
-    const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1;
+    return L->gives_cells || L->last_only ? 2 : L->starts ? 1 : 0;
+}
+
+/* Where the state in front of the first step lies: not where the first step writes. */
+static inline int8_t *cortado_first_row(const cortado_recurrent_t *L, int8_t *rows)
+{
+    return rows + (cortado_kept_rows(L) == 2 ? ((L->steps + 1) & 1) * L->units : 0);
+}
+
+/* Bytes that one sequence gives. */
+static inline int32_t cortado_given(const cortado_recurrent_t *L)
+{
+    return (L->last_only ? 1 : L->steps) * L->units;
+}
+
+/* All steps of one sequence; `before` is the state in front of the first. What a step gives is its state, or, with two
+ * rows to keep that in, something else, or nothing before the last. */
+static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in, const int8_t *before, int8_t *out,
+                                 int16_t *state, int8_t *rows, cortado_step_t step, cortado_gates_t gates)
+{
+    const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1, moves = L->last_only ? 0 : 1;
+    const int32_t aside = cortado_kept_rows(L) == 2, to_out = L->gives_cells ? 0 : 1;
     in += last * L->in_c;
-    out += last * L->units;
+    out += moves * last * L->units;
     for (int32_t t = L->steps; t > 0; t--) {
-        int8_t *after = kept == NULL ? out : kept + (t & 1) * L->units;
+        int8_t *after = aside && t > to_out ? rows + (t & 1) * L->units : out;
         step(L, in, before, after, state, out, gates);
         before = after;
         in += next * L->in_c;
-        out += next * L->units;
+        out += moves * next * L->units;
     }
 }
 
-/* All sequences of an RNN layer. Scratch: a row of codes where the state is given. */
+/* All sequences of an RNN layer. Scratch: rows of codes. */
 static inline void cortado_rnn_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
                                          int8_t *out, void *scratch, cortado_step_t step, cortado_gates_t gates)
 {
-    int8_t *first = scratch;
+    int8_t *first = cortado_first_row(L, scratch);
     for (int32_t s = 0; s < L->sequences; s++) {
         if (L->starts) {
             for (int32_t i = 0; i < L->units; i++) {
                 first[i] = cortado_sat8(cortado_started(L, *start++) + L->out_offset);
             }
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, NULL, step, gates);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, scratch, step, gates);
         in += L->steps * L->in_c;
-        out += L->steps * L->units;
+        out += cortado_given(L);
     }
 }
 
-/* All sequences of a GRU layer. Scratch: the state, and a row of codes where it is given. */
+/* All sequences of a GRU layer. Scratch: the state, and rows of codes. */
 static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
                                          int8_t *out, void *scratch, cortado_step_t step, cortado_gates_t gates)
 {
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
     int16_t *state = scratch;
-    int8_t *first = (int8_t *)(state + L->units);
+    int8_t *rows = (int8_t *)(state + L->units), *first = cortado_first_row(L, rows);
     for (int32_t s = 0; s < L->sequences; s++) {
         for (int32_t i = 0; i < L->units; i++) {
             state[i] = 0;
@@ -95,19 +114,19 @@ static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int
             }
             CORTADO_STAY_A_LOOP;
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, state, NULL, step, gates);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, state, rows, step, gates);
         in += L->steps * L->in_c;
-        out += L->steps * L->units;
+        out += cortado_given(L);
     }
 }
 
-/* All sequences of an LSTM layer. Scratch: the cells, and rows of codes where the state is given or not. */
+/* All sequences of an LSTM layer. Scratch: the cells, and rows of codes. */
 static inline void cortado_lstm_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
                                           const int8_t *start_cells, int8_t *out, void *scratch, cortado_step_t step,
                                           cortado_gates_t gates)
 {
     int16_t *cells = scratch;
-    int8_t *rows = (int8_t *)(cells + L->units);
+    int8_t *rows = (int8_t *)(cells + L->units), *first = cortado_first_row(L, rows);
     for (int32_t s = 0; s < L->sequences; s++) {
         for (int32_t i = 0; i < L->units; i++) {
             cells[i] = 0;
@@ -117,16 +136,14 @@ static inline void cortado_lstm_sequences(const cortado_recurrent_t *L, const in
             }
             CORTADO_STAY_A_LOOP;
         }
-        /* The step before the first one leaves its row where the first one does not write. */
-        int8_t *first = rows + (L->gives_cells ? ((L->steps + 1) & 1) * L->units : 0);
         if (L->starts) {
             for (int32_t i = 0; i < L->units; i++) {
                 first[i] = cortado_sat8(cortado_started(L, *start++) + L->out_offset);
             }
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, L->gives_cells ? rows : NULL, step, gates);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, rows, step, gates);
         in += L->steps * L->in_c;
-        out += L->steps * L->units;
+        out += cortado_given(L);
     }
 }
 
