@@ -97,6 +97,16 @@ def _one(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(torch.logical_not((a > 0) ^ (b > 0)), 0.0, torch.minimum(a.abs(), b.abs()))
 
 
+def _marked(x: Tensor, weight: float) -> Tensor:
+    """By what is 1 wherever the largest value is."""
+    return x * (1.0 - weight * functional.one_hot(x.argmax(-1), x.shape[-1]).float().sum(-1, keepdim=True))
+
+
+def _written(x: Tensor, bound: float) -> Tensor:
+    """`x[x > bound] = bound`, on a copy."""
+    return x.index_put((x > bound,), torch.tensor(bound))
+
+
 POSITIONS: dict[str, Block] = {
     **{
         f"embedding_{kind}": Block(at_least(2), lambda rng, shape, kind=kind: dict(kind=kind), Alike, weight=0.25)  # type: ignore[misc]
@@ -117,4 +127,6 @@ POSITIONS: dict[str, Block] = {
     "both": pair(_both, same),
     "either": pair(_either, same),
     "one": pair(_one, same),
+    "one_hot": unary(_marked, weight=(0.25, -0.5)),
+    "written_where": unary(_written, bound=(0.25, 0.5)),
 }

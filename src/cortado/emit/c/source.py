@@ -269,8 +269,10 @@ def _isa_guard(program: Program) -> str:
     if program.cores == (Core.LONG,):
         wanted.append(f"!{small}")
     target = program.target.target_string
-    how = " with its vector instructions (not -mfloat-abi=soft)" if program.cores == (Core.MVE,) else ""
-    advice = f"this bundle was planned for {target}; compile it for that core{how}, or run cortado for this one"
+    planned = f"this bundle was planned for {target}"
+    advice = f"{planned}; compile it for that core, or run cortado for this one"
+    if program.cores == (Core.MVE,):
+        advice = f"{planned}: compile it for that core's vector instructions (not -mfloat-abi=soft)"
     if program.target.cpu is CortexM.ANY:
         advice = "compile it for a Cortex-M core; `cortado run --on host` runs it on this machine"
     return f"""#if !({" && ".join(wanted)})
