@@ -19,6 +19,7 @@ from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
+from cortado.passes.last_steps import LastSteps
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes
 from cortado.passes.verify import Level
@@ -259,6 +260,36 @@ def a_table_that_changes_nothing(m: Any, x: Tensor) -> Tensor:
 def calls_on_constants(m: Any, x: Tensor) -> Tensor:
     """The constant gets its new shape now."""
     return torch.stack([x, m.c])
+
+
+# ---- last-steps ----------------------------------------------------------------------------------------------------
+
+
+# With relu, whose values are exact; two steps, so that their sums are, too.
+
+
+@case(LastSteps, (1, 2, 4), layer=nn.RNN(4, 2, batch_first=True, nonlinearity="relu"))
+def the_last_output(m: Any, x: Tensor) -> Tensor:
+    """The step before it is not kept."""
+    return m.layer(x)[0][:, -1]
+
+
+@case(LastSteps, (1, 2, 4), layer=nn.RNN(4, 2, batch_first=True, nonlinearity="relu"))
+def the_final_state(m: Any, x: Tensor) -> Tensor:
+    """It comes beside the outputs, and is the last of them."""
+    return m.layer(x)[1]
+
+
+@case(LastSteps, (2, 1, 4), layer=nn.RNN(4, 2, nonlinearity="relu"))
+def time_first(m: Any, x: Tensor) -> Tensor:
+    """Through the view that puts the steps in front."""
+    return m.layer(x)[0][-1]
+
+
+@case(LastSteps, (2, 2, 4), layer=nn.RNN(4, 2, batch_first=True, bidirectional=True, nonlinearity="relu"))
+def both_directions_of_a_batch(m: Any, x: Tensor) -> Tensor:
+    """Each way has its own end."""
+    return torch.cat([m.layer(x)[1][0], m.layer(x)[1][1]], 1)
 
 
 # ---- the tests -----------------------------------------------------------------------------------------------------
