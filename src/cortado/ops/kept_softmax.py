@@ -20,7 +20,7 @@ from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL
-from cortado.ops.masked_softmax import NEGLIGIBLE
+from cortado.ops.masked_softmax import NEGLIGIBLE, draw_rows
 from cortado.ops.truth import truth_codes
 
 # ---- in the float graph --------------------------------------------------------------------------------------
@@ -102,12 +102,10 @@ def _check_hidden(bound: Bound, q: QParams) -> None:
 
 def kernel(call: Call, core: Core) -> Kernel:
     """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
-    vector = core is Core.MVE
-    rows = Function(f"cortado_softmax_table_s8{'__mve' if vector else ''}")
-    own = ("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S") if vector else ("softmax_table_s8.c",)
+    rows, own = softmax.by_table(core)
     count, length = call.shape("input")
     return Kernel(
-        call=CCall("cortado_kept_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, rows)),
+        call=CCall("cortado_kept_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Function(rows))),
         sources=("kept_softmax_s8.c", *own),
         struct="cortado_kept_softmax_t",
         fields={
@@ -125,16 +123,10 @@ def samples() -> Any:
     """Masks of any density, of some rows nothing left."""
     from hypothesis import strategies as st
 
-    from cortado.ir import sampling
-
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        drawn = softmax.draw_input(draw, 1024, 2500)
-        codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
-        period = draw(st.sampled_from([rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]))
-        rng = sampling.generator(draw(sampling.SEEDS))
-        kept = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
-        return {**drawn, "input": codes, "kept": kept.to(torch.int8), "nothing": draw(st.integers(INT8_MIN, INT8_MAX))}
+        drawn, kept, _ = draw_rows(draw)
+        return {**drawn, "kept": kept.to(torch.int8), "nothing": draw(st.integers(INT8_MIN, INT8_MAX))}
 
     return draw_case()
 

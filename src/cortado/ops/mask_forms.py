@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.errors import CortadoError
@@ -73,24 +74,32 @@ class Hidden:
 def kept_softmax(like: Node, found: Kept, dim: int = -1) -> Node:
     """The call that takes the place of a softmax along `dim` of scores that a computed mask leaves."""
     sizes = shape(found.scores)
-    rank = len(sizes)
-    order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
+    order = _at_the_end(dim, len(sizes))
     own = shape(found.kept)
     while own and own[0] == 1 and len(own) > 1:  # the same for all: kept once
         own = own[1:]
     kept = add_view(like, found.kept, own)
-    if dim % rank != rank - 1 or own != sizes[rank - len(own) :]:
+    if order != sorted(order) or own != sizes[len(sizes) - len(own) :]:
         kept = add_permute(like, add_call(like, aten.expand.default, kept, list(sizes)), order)
+    return _softmax(like, SOFTMAX_KEPT, found, kept, order)
+
+
+def _at_the_end(dim: int, rank: int) -> list[int]:
+    """The order of dimensions in which one is the last."""
+    return [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
+
+
+def _softmax(like: Node, target: OpOverload, found: Masked | Kept, mask: Node, order: list[int]) -> Node:
+    """The call itself, on scores in this order; what it gives is in theirs."""
     scores = add_permute(like, found.scores, order)
-    result = add_call(like, SOFTMAX_KEPT, scores, kept, found.factor, found.fill, found.added)
-    return add_permute(like, result, [order.index(axis) for axis in range(rank)])
+    result = add_call(like, target, scores, mask, found.factor, found.fill, found.added)
+    return add_permute(like, result, [order.index(axis) for axis in range(len(order))])
 
 
 def masked_softmax(like: Node, found: Masked, dim: int = -1) -> Node:
     """The call that takes the place of a softmax along `dim` of masked scores."""
     sizes = shape(found.scores)
-    rank = len(sizes)
-    order = [*(axis for axis in range(rank) if axis != dim % rank), dim % rank]
+    order = _at_the_end(dim, len(sizes))
     mask = found.mask.expand(sizes).permute(order)
     nothing_left = mask.all(-1).reshape(-1).nonzero().reshape(-1).tolist()
     if nothing_left:
@@ -100,10 +109,7 @@ def masked_softmax(like: Node, found: Masked, dim: int = -1) -> Node:
         )
     while mask.dim() > 2 and bool((mask[:1] == mask).all()):  # the same for all: kept once
         mask = mask[0]
-    constant = add_constant(like, "mask", mask)
-    arguments = (constant, found.factor, found.fill, found.added)
-    result = add_call(like, SOFTMAX_MASKED, add_permute(like, found.scores, order), *arguments)
-    return add_permute(like, result, [order.index(axis) for axis in range(rank)])
+    return _softmax(like, SOFTMAX_MASKED, found, add_constant(like, "mask", mask), order)
 
 
 def added_mask(like: Node, scores: Node, data: Tensor) -> Masked | None:

@@ -114,12 +114,10 @@ def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
 
 def kernel(call: Call, core: Core) -> Kernel:
     """What is left of a row is brought together, goes through the core's own softmax, and back to its places."""
-    vector = core is Core.MVE
-    rows = Function(f"cortado_softmax_table_s8{'__mve' if vector else ''}")
-    own = ("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S") if vector else ("softmax_table_s8.c",)
+    rows, own = softmax.by_table(core)
     mask = call.array("mask")
     return Kernel(
-        call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, rows)),
+        call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Function(rows))),
         sources=("masked_softmax_s8.c", *own),
         struct="cortado_masked_softmax_t",
         fields={
@@ -132,21 +130,29 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
-def samples() -> Any:
-    """Masks of any density, each row with something left."""
+def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor, torch.Generator]:
+    """Rows of codes for a softmax, a mask of any density that starts over behind some row, and what it was drawn by."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
+    drawn = softmax.draw_input(draw, 1024, 2500)
+    codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
+    period = draw(st.sampled_from([rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]))
+    rng = sampling.generator(draw(sampling.SEEDS))
+    mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+    return {**drawn, "input": codes}, mask, rng
+
+
+def samples() -> Any:
+    """Masks of any density, each row with something left."""
+    from hypothesis import strategies as st
+
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        drawn = softmax.draw_input(draw, 1024, 2500)
-        codes = drawn["input"].reshape(-1, drawn["input"].shape[-1])
-        period = draw(st.sampled_from([rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]))
-        rng = sampling.generator(draw(sampling.SEEDS))
-        mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
-        mask[torch.arange(period), torch.randint(codes.shape[1], (period,), generator=rng)] = False
-        return {**drawn, "input": codes, "mask": mask}
+        drawn, mask, rng = draw_rows(draw)
+        mask[torch.arange(len(mask)), torch.randint(mask.shape[1], (len(mask),), generator=rng)] = False
+        return {**drawn, "mask": mask}
 
     return draw_case()
 

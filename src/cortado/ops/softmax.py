@@ -185,12 +185,18 @@ def exp_table(call: Call) -> Array:
     return Array(np.array([*known, 0][:256], dtype=np.int32))
 
 
+def by_table(core: Core) -> tuple[str, tuple[str, ...]]:
+    """A core's function over rows with a table of exponentials, and its files."""
+    if core is Core.MVE:
+        return "cortado_softmax_table_s8__mve", ("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S")
+    return "cortado_softmax_table_s8", ("softmax_table_s8.c",)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
-    vector = core is Core.MVE
-    symbol = f"cortado_softmax_table_s8{'__mve' if vector else ''}"
+    symbol, sources = by_table(core)
     return Kernel(
         call=CCall(symbol, (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
-        sources=("softmax_table_s8__mve.c", "softmax_passes_s8__mve.S") if vector else ("softmax_table_s8.c",),
+        sources=sources,
         struct="cortado_softmax_t",
         fields={
             "in_multiplier": call["input_multiplier"],

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from torch.fx import GraphModule, Node
 
-from cortado.ir.facts import QPARAMS, TWIN
-from cortado.ir.graph import fake_mode_of, shape
+from cortado.ir.facts import TWIN
+from cortado.ir.graph import fake_mode_of, shape, sole_user
 from cortado.ir.op import operator_of
 from cortado.ops import _recurrent as recurrent
 from cortado.ops.gru import GRU
@@ -38,27 +38,21 @@ class LastSteps(ContextPass):
             with module.graph.inserting_before(read):
                 layer = add_operator_call(node, mode, operator, {**node.kwargs, "last": True})
                 TWIN.take(layer, read)
-                new = add_view(read, mode, layer, shape(read))
-            QPARAMS.take(new, read)
-            read.replace_all_uses_with(new)
-            module.graph.eliminate_dead_code()
+                read.replace_all_uses_with(add_view(read, mode, layer, shape(read)))
+        module.graph.eliminate_dead_code()
         return bool(reads)
 
 
 def _last_read(layer: Node) -> Node | None:
     """The slice that is all that reads a layer, if it is of the step that comes last."""
     batch, steps = shape(layer)[:2]
-    user, dim = _only_user(layer), 1
+    user, dim = sole_user(layer), 1
     if user is not None and batch == 1 and operator_of(user.target) is VIEW:
         sizes = shape(user)
         dim = next((axis for axis, size in enumerate(sizes) if size > 1), 0)
-        user = _only_user(user) if sizes[dim] == steps else None
+        user = sole_user(user) if sizes[dim] == steps else None
     if user is None or operator_of(user.target) is not SLICE or layer.kwargs["last"]:
         return None
     arguments: Any = user.kwargs
     taken = slice(arguments["start"], arguments["end"])
     return user if arguments["dim"] == dim and taken == recurrent.final(layer.kwargs, steps) else None
-
-
-def _only_user(node: Node) -> Node | None:
-    return next(iter(node.users)) if len(node.users) == 1 else None
