@@ -11,7 +11,7 @@ UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py p
            artifact/test_page.py artifact/test_report.py repository)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden clean python tools test-tools
+.PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden docs release coverage clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -57,6 +57,19 @@ lint: setup
 # Writes the golden files and the generated documents again; look at the diff.
 golden: setup
 	$(BIN)/python -m pytest -q --update-golden
+
+# The documentation as a site, in build/docs/site; a dead link is an error.
+docs: setup
+	$(BIN)/python tools/documentation.py
+
+# Checks and builds a release into dist/: make release VERSION=0.2.0 (docs/releasing.md)
+release: setup
+	$(BIN)/python tools/release.py $(VERSION)
+
+# Which lines of src the tests of `make test` run, as a table by package: build/coverage.txt
+coverage: setup test-tools
+	COVERAGE_FILE=build/.coverage $(BIN)/python -m coverage run -m pytest -q -m "not slow"
+	COVERAGE_FILE=build/.coverage $(BIN)/python -m coverage report | tee build/coverage.txt
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,80 @@
+"""A release: what stands in its way is named; the documentation builds as a site, and a dead link is an error."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.paths import ROOT
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import documentation
+    import release
+
+    return (release, documentation)
+
+
+def ready(release: Any) -> Any:
+    return release.Tree(
+        project='[project]\nversion = "0.2.0"\n',
+        package='__version__ = "0.2.0"\n',
+        changelog="# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-01-31\n\n### Added\n\n- A thing.\n",
+        tags=("v0.1.0",),
+        changes="",
+    )
+
+
+def test_a_tree_that_is_ready_has_no_faults(tools: Any) -> None:
+    release, _ = tools
+    assert list(release.faults("0.2.0", ready(release))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"changes": " M README.md"}, "not committed"),
+        ({"tags": ("v0.2.0",)}, "v0.2.0 exists"),
+        ({"tags": ("v0.10.0",)}, "v0.10.0 exists"),
+        ({"project": 'version = "0.2.0.dev0"\n'}, "pyproject.toml says 0.2.0.dev0"),
+        ({"package": '__version__ = "0.1.0"\n'}, "__init__.py says 0.1.0"),
+        ({"changelog": "## [Unreleased]\n"}, "no section [0.2.0]"),
+        ({"changelog": "## [Unreleased]\n\n## [0.2.0]\n\n- A thing.\n"}, "needs a date"),
+        ({"changelog": "## [Unreleased]\n\n- B.\n\n## [0.2.0] - 2026-01-31\n\n- A.\n"}, "under [Unreleased]"),
+    ],
+)
+def test_what_stands_in_its_way_is_named(tools: Any, change: dict[str, Any], words: str) -> None:
+    release, _ = tools
+    (fault,) = release.faults("0.2.0", replace(ready(release), **change))
+    assert words in fault
+
+
+def test_a_version_is_three_numbers(tools: Any) -> None:
+    release, _ = tools
+    assert "three numbers" in next(release.faults("0.2", ready(release)))
+
+
+def test_the_site_has_every_page_and_no_dead_link(tools: Any, tmp_path: Path) -> None:
+    _, documentation = tools
+    done = documentation.build(tmp_path)
+    assert done.returncode == 0, done.stderr
+    pages = [path.with_suffix(".html") for path in documentation.documents() if path.name != "README.md"]
+    assert [page for page in pages if not (tmp_path / "site" / page).is_file()] == []
+
+
+def test_a_dead_link_is_an_error(tools: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, documentation = tools
+    staged = documentation.stage
+
+    def with_a_dead_link(place: Path) -> None:
+        staged(place)
+        page = place / "docs" / "state.md"
+        page.write_text(page.read_text() + "\n[nothing](no-such-page.md)\n")
+
+    monkeypatch.setattr(documentation, "stage", with_a_dead_link)
+    done = documentation.build(tmp_path)
+    assert done.returncode != 0
+    assert "no-such-page.md" in done.stderr

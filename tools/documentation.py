@@ -1,0 +1,76 @@
+"""Builds the documentation site into build/docs/site: `make docs`. A dead link or a page outside the index is an error.
+
+The pages link to one another as files of the repository, so they are staged in the same folders, with every file that
+they link to; mkdocs then checks the links.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = (
+    "tests/golden/",
+    "tests/packages/",
+    "tests/conformance/",
+    ".github/",
+)  # Markdown that is data, not documents
+_LINK = re.compile(r"\]\(([^)#\s:]+)")
+
+
+def documents() -> list[Path]:
+    """The Markdown files of the repository that are documents, relative to its root."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [Path(name) for name in listed.stdout.splitlines() if not name.startswith(LEFT_OUT)]
+
+
+def linked(document: Path) -> Iterator[Path]:
+    """The files that a document links to, relative to the repository's root."""
+    for link in _LINK.findall((ROOT / document).read_text()):
+        path = (ROOT / document).parent.joinpath(link).resolve()
+        if path.is_file() and path.is_relative_to(ROOT):
+            yield path.relative_to(ROOT)
+
+
+def stage(place: Path) -> None:
+    """The documents and what they link to, in the folders that they have in the repository."""
+    shutil.rmtree(place, ignore_errors=True)
+    found = documents()
+    for path in {*found, *(target for document in found for target in linked(document))}:
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, place / path)
+
+
+def build(place: Path = ROOT / "build" / "docs") -> subprocess.CompletedProcess[str]:
+    """Stages into place/pages, builds into place/site."""
+    stage(place / "pages")
+    mkdocs = (sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(ROOT / "mkdocs.yml"))
+    # Without an advertisement for its successor.
+    environment = {**os.environ, "PAGES": str(place / "pages"), "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(
+        [*mkdocs, "--site-dir", str(place / "site")],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+if __name__ == "__main__":
+    done = build()
+    if done.returncode == 0:
+        print("written to build/docs/site; open build/docs/site/index.html")
+    else:
+        sys.stderr.write(done.stdout + done.stderr)
+    raise SystemExit(done.returncode)

@@ -1,0 +1,131 @@
+"""Checks and builds a release: `make release VERSION=0.2.0`. docs/releasing.md has the steps; a fault ends it."""
+
+import argparse
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import documentation
+
+ROOT = Path(__file__).parents[1]
+DIST = ROOT / "dist"
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """What a release is made from, as texts."""
+
+    project: str  # pyproject.toml
+    package: str  # src/cortado/__init__.py
+    changelog: str
+    tags: tuple[str, ...]
+    changes: str  # git status --porcelain
+
+    @staticmethod
+    def here() -> "Tree":
+        return Tree(
+            project=(ROOT / "pyproject.toml").read_text(),
+            package=(ROOT / "src" / "cortado" / "__init__.py").read_text(),
+            changelog=(ROOT / "CHANGELOG.md").read_text(),
+            tags=tuple(_git("tag", "--list", "v*").split()),
+            changes=_git("status", "--porcelain"),
+        )
+
+
+def faults(version: str, tree: Tree) -> Iterator[str]:
+    """Everything that stands between a tree and a release of this version."""
+    if not _VERSION.fullmatch(version):
+        yield f"the version is '{version}', expected three numbers, as in VERSION=0.2.0"
+        return
+    if tree.changes:
+        yield f"there are changes that are not committed:\n{tree.changes}"
+    older = [tag for tag in tree.tags if _numbers(tag[1:]) >= _numbers(version)]
+    if older:
+        yield f"{', '.join(older)} exists; expected a version above it"
+    for name, text, key in (("pyproject.toml", tree.project, "version"), ("__init__.py", tree.package, "__version__")):
+        found = re.search(rf'^{key} = "([^"]*)"', text, re.MULTILINE)
+        if found is None or found[1] != version:
+            yield f"{name} says {found[1] if found else 'no version'}, expected {version}"
+    yield from _changelog_faults(version, tree.changelog)
+
+
+def _changelog_faults(version: str, changelog: str) -> Iterator[str]:
+    sections = dict(re.findall(r"^## \[([^\]]+)\]([^\n]*\n.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL))
+    own = sections.get(version)
+    if own is None:
+        yield f"CHANGELOG.md has no section [{version}]"
+    elif not re.match(r" - \d{4}-\d\d-\d\d\n", own) or "\n- " not in own:
+        yield f"CHANGELOG.md: section [{version}] needs a date (## [{version}] - 2026-01-31) and at least one entry"
+    if "\n- " in sections.get("Unreleased", ""):
+        yield f"CHANGELOG.md has entries under [Unreleased]; move them to [{version}]"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = _VERSION.match(version)
+    return tuple(map(int, found.groups())) if found else (0, 0, 0)
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.rstrip()
+
+
+def _run(*command: object, cwd: Path = ROOT) -> str:
+    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def build() -> list[Path]:
+    """Wheel and source package of what git tracks."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="cortado-release-") as place:
+        source = Path(place) / "source"
+        _run("git", "worktree", "add", "--detach", source, "HEAD")
+        try:
+            _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, source)
+        finally:
+            _run("git", "worktree", "remove", "--force", source)
+    return sorted(DIST.iterdir())
+
+
+def check_installed(wheel: Path, version: str) -> None:
+    """The wheel in an empty folder says its version."""
+    with tempfile.TemporaryDirectory(prefix="cortado-installed-") as place:
+        _run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, wheel)
+        code = (
+            f"import sys; sys.path.insert(0, {place!r}); import cortado; print(cortado.__version__, cortado.__file__)"
+        )
+        found, file = _run(sys.executable, "-I", "-c", code, cwd=Path(place)).split()
+        if found != version or not Path(file).is_relative_to(place):
+            raise SystemExit(f"the installed wheel is {found} at {file}, expected {version}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("version", nargs="?", default="", help="as in 0.2.0")
+    version = parser.parse_args().version
+    found = list(faults(version, Tree.here()))
+    if found:
+        raise SystemExit("no release: " + "\n".join(found))
+    files = build()
+    check_installed(next(path for path in files if path.suffix == ".whl"), version)
+    site = documentation.build()
+    if site.returncode != 0:
+        raise SystemExit(f"the site has faults:\n{site.stderr}")
+    for path in files:
+        print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  dist/{path.name}")
+    print(
+        f"\nleft to do:\n  git tag -a v{version} -m 'Cortado {version}' && git push --tags\n  upload dist/ to the index"
+    )
+
+
+if __name__ == "__main__":
+    main()
