@@ -4,7 +4,7 @@ import importlib
 import logging
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "Artifact",

@@ -16,7 +16,7 @@ from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
-from cortado.emit.c.kernels import version_number
+from cortado.emit.c.kernels import library_hash, version_number
 from cortado.emit.c.together import Member, emit_together
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
@@ -55,6 +55,7 @@ USER = (
     "extern int {name}_run(void *);\nint run_{name}(void);\nint run_{name}(void) {{ return {name}_run((void *)0); }}\n"
 )
 BOTH = "int run_tiny(void);\nint run_other(void);\nint main(void) { return run_tiny() + run_other(); }\n"
+LOOP = f"cortado_run_stage_of_version_{'_'.join(cortado.__version__.split('.')[:3])}_kernels_{library_hash()}"
 SAYS_SO = "cortado_two_sets_of_kernels__compile_the_models_with_together"
 
 
@@ -203,7 +204,7 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
     """By the compiler where it sees their headers, and by the linker where they are compiled already."""
     library = archived(bundles, "other")
     version = bundles / "tiny" / "kernels" / "include" / "cortado_version.h"
-    version.write_text(version.read_text().replace("0_1_0", "0_0_9").replace("NUMBER 100", "NUMBER 9"))
+    version.write_text(version.read_text().replace(library_hash(), "0badc0de"))  # of the same number
     said = build(bundles, [bundles / "tiny" / "tiny.c"], bundle_includes(bundles / "tiny"))
     assert "these kernels are not those of Cortado" in said
     kernels = [source for source in bundle_sources(bundles / "tiny", "c") if source.parent.name == "src"]
@@ -215,7 +216,7 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
         flags = [f"-I{include}" for include in bundle_includes(bundles / "tiny")]
         subprocess.run(["cc", *BUNDLE_FLAGS, *flags, "-c", source, "-o", target], check=True)
     done = subprocess.run(["cc", main, user, library, *objects, "-o", bundles / "x"], capture_output=True, text=True)
-    assert "undefined reference to `cortado_run_stage_of_version_0_1_0'" in done.stderr
+    assert f"undefined reference to `{LOOP}'" in done.stderr
 
 
 @pytest.mark.host
@@ -227,9 +228,9 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
         (
             "CORTADO_ENABLE_RUNTIME_CHECKS",
             {"main.c", "tiny.c"},
-            "`cortado_run_stage_of_version_0_1_0_with_runtime_checks'",
+            f"`{LOOP}_with_runtime_checks'",
         ),
-        ("CORTADO_PROFILE", {"main.c", "tiny.c"}, "`cortado_run_stage_of_version_0_1_0_with_profile'"),
+        ("CORTADO_PROFILE", {"main.c", "tiny.c"}, f"`{LOOP}_with_profile'"),
         ("CORTADO_ENABLE_RUNTIME_CHECKS", {"main.c", "tiny.c", "kernels"}, None),
         ("CORTADO_PROFILE", {"main.c", "tiny.c", "kernels"}, None),
     ],
@@ -270,7 +271,7 @@ def test_cmake_says_so(bundles: Path) -> None:
 def test_the_kernels_are_of_this_version() -> None:
     text = (KERNELS / "include" / "cortado_version.h").read_text()
     assert f"NUMBER {version_number(cortado.__version__)} " in text
-    assert f"_of_version_{cortado.__version__.replace('.', '_')}\n" in text
+    assert f"_of_version_{'_'.join(cortado.__version__.split('.')[:3])}_kernels_00000000\n" in text
 
 
 # ---- what is asked for -----------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tiny for cortex-m0plus, written by Cortado 0.1.0: the network as tables, and what runs them.
+ * tiny for cortex-m0plus, written by Cortado 0.2.0.dev0: the network as tables, and what runs them.
  */
 #include "tiny.h"
 
@@ -11,8 +11,9 @@
 #error "this bundle was planned for cortex-m0plus; compile it for that core, or run cortado for this one"
 #endif
 
-#if CORTADO_KERNELS_VERSION_NUMBER != 100
-#error "these kernels are not those of Cortado 0.1.0, which wrote this file: take both of one bundle"
+#if CORTADO_KERNELS_VERSION_NUMBER != 200 || \
+    CORTADO_KERNELS_HASH != 0x00000000u
+#error "these kernels are not those of Cortado 0.2.0.dev0, which wrote this file: take both of one bundle"
 #endif
 
 /* A linker that finds this twice was given two bundles with kernels of their own. */

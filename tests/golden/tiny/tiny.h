@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tiny for cortex-m0plus, written by Cortado 0.1.0: its sizes, its inputs and outputs, and how it is run.
+ * tiny for cortex-m0plus, written by Cortado 0.2.0.dev0: its sizes, its inputs and outputs, and how it is run.
  */
 #ifndef TINY_H
 #define TINY_H
@@ -9,22 +9,23 @@
 #include <string.h>
 
 /* A program has one set of kernels, of one version. */
-#if defined(CORTADO_VERSION_NUMBER) && CORTADO_VERSION_NUMBER != 100
+#if defined(CORTADO_VERSION_NUMBER) && (CORTADO_VERSION_NUMBER != 200 || CORTADO_LIBRARY != 0x00000000u)
 #error "bundles of different versions of Cortado in one program: compile all models with one of them"
 #endif
-#define CORTADO_VERSION_NUMBER 100
-#if defined(CORTADO_KERNELS_OF) && CORTADO_KERNELS_OF != 0x2899f584u
+#define CORTADO_VERSION_NUMBER 200
+#define CORTADO_LIBRARY 0x00000000u
+#if defined(CORTADO_KERNELS_OF) && CORTADO_KERNELS_OF != 0xdb5a6b2cu
 #error "two Cortado bundles with kernels of their own in one program: compile the models with --together DIR"
 #endif
-#define CORTADO_KERNELS_OF 0x2899f584u
+#define CORTADO_KERNELS_OF 0xdb5a6b2cu
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Of the Cortado that wrote this; as a number, 10000 * major + 100 * minor + patch. */
-#define TINY_VERSION "0.1.0"
-#define TINY_VERSION_NUMBER 100
+#define TINY_VERSION "0.2.0.dev0"
+#define TINY_VERSION_NUMBER 200
 #define TINY_TARGET "cortex-m0plus"
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS

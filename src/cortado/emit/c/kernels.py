@@ -5,10 +5,13 @@ takes some of one and some of the other. So it is an error, by whatever is looke
 or a symbol that every set defines and whose name says what is wrong.
 """
 
+import hashlib
 import zlib
 from dataclasses import dataclass
+from functools import cache
 
 from cortado import __version__
+from cortado.base.data import KERNELS
 from cortado.plan.program import Program
 
 SHARED_ARENA = "cortado_together_arena"
@@ -38,6 +41,15 @@ def lasting(program: Program) -> bool:
     return bool(program.state) or program.pushed is not None
 
 
+@cache
+def library_hash() -> str:
+    """Eight hexadecimal digits that follow from every source and header of the kernel library."""
+    found = hashlib.sha256()
+    for path in sorted(path for folder in ("include", "src") for path in (KERNELS / folder).iterdir()):
+        found.update(f"{path.name}\n{path.stat().st_size}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:8]
+
+
 def version_number(version: str) -> int:
     major, minor, patch = (int(part) for part in version.split(".")[:3])
     return 10000 * major + 100 * minor + patch
@@ -47,10 +59,11 @@ def one_set_of_kernels(kernels: Kernels) -> str:
     """For MODEL.h: an error where a file includes it beside that of another set."""
     number = version_number(__version__)
     return f"""/* A program has one set of kernels, of one version. */
-#if defined(CORTADO_VERSION_NUMBER) && CORTADO_VERSION_NUMBER != {number}
+#if defined(CORTADO_VERSION_NUMBER) && (CORTADO_VERSION_NUMBER != {number} || CORTADO_LIBRARY != 0x{library_hash()}u)
 #error "bundles of different versions of Cortado in one program: compile all models with one of them"
 #endif
 #define CORTADO_VERSION_NUMBER {number}
+#define CORTADO_LIBRARY 0x{library_hash()}u
 #if defined(CORTADO_KERNELS_OF) && CORTADO_KERNELS_OF != {kernels.number:#010x}u
 #error "{TWO_SETS}"
 #endif
@@ -60,7 +73,8 @@ def one_set_of_kernels(kernels: Kernels) -> str:
 
 def kernels_check(kernels: Kernels) -> str:
     """For MODEL.c: the same for compilers and linkers that see other files."""
-    version = f"""#if CORTADO_KERNELS_VERSION_NUMBER != {version_number(__version__)}
+    version = f"""#if CORTADO_KERNELS_VERSION_NUMBER != {version_number(__version__)} || \\
+    CORTADO_KERNELS_HASH != 0x{library_hash()}u
 #error "these kernels are not those of Cortado {__version__}, which wrote this file: take both of one bundle"
 #endif
 """

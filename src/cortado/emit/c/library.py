@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from cortado.base.data import KERNELS
 from cortado.base.target import BUNDLE_FLAGS
-from cortado.emit.c.kernels import TWO_SETS
+from cortado.emit.c.kernels import TWO_SETS, library_hash
 
 LICENSE = "LICENSE"
+_VERSION, _NO_HASH = "cortado_version.h", "00000000"
 # What the files that are written for a network include.
 _INCLUDED = ("cortado_run.h", "cortado_endian.h")
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
@@ -26,9 +28,15 @@ def kernel_files(sources: Iterable[str]) -> dict[str, str]:
         folder = next(folder for folder in ("include", "src") if (KERNELS / folder / name).is_file())
         file = f"kernels/{folder}/{name}"
         if file not in files:
-            files[file] = (KERNELS / folder / name).read_text()
+            files[file] = _text(KERNELS / folder / name)
             left += _INCLUDE.findall(files[file])
     return dict(sorted(files.items()))
+
+
+def _text(path: Path) -> str:
+    """A file of the library; the one that says which library it is gets its hash."""
+    text = path.read_text()
+    return text.replace(_NO_HASH, library_hash()) if path.name == _VERSION else text
 
 
 def own_sources(name: str, selftest: bool) -> list[str]:

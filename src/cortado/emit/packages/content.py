@@ -41,7 +41,8 @@ class Content:
 
     @property
     def version(self) -> str:
-        return __version__
+        """Three numbers: no package manager takes a development version of Python's."""
+        return ".".join(__version__.split(".")[:3])
 
     @property
     def options(self) -> tuple[str, ...]:
