@@ -6,13 +6,10 @@ from typing import Any
 
 import torch
 
-from cortado.base.arrays import INT8_MAX as INT8_MAX
-from cortado.base.arrays import INT8_MIN as INT8_MIN
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
-
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -25,12 +22,12 @@ class QParams:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.scale) and self.scale > 0.0):
             raise CortadoError(f"a quantization scale must be finite and above zero, found {self.scale}")
-        if not INT8_MIN <= self.zero_point <= INT8_MAX:
+        if not INT8.low <= self.zero_point <= INT8.high:
             raise CortadoError(f"an int8 zero point must lie in [-128, 127], found {self.zero_point}")
 
     def quantize(self, value: float) -> int:
         """The int8 code nearest to a real number (ties to even, as quantize_per_tensor does)."""
-        return max(INT8_MIN, min(INT8_MAX, round(value / self.scale) + self.zero_point))
+        return max(INT8.low, min(INT8.high, round(value / self.scale) + self.zero_point))
 
     def dequantize(self, codes: Tensor) -> Tensor:
         return (codes.to(torch.float32) - self.zero_point) * torch.tensor(self.scale, dtype=torch.float32)
@@ -96,7 +93,7 @@ def divide_round_away(total: Tensor, count: Tensor) -> Tensor:
     return torch.div(torch.where(total >= 0, total + half, total - half), count, rounding_mode="trunc")
 
 
-def clamp_int8(value: Tensor, low: int = INT8_MIN, high: int = INT8_MAX) -> Tensor:
+def clamp_int8(value: Tensor, low: int = INT8.low, high: int = INT8.high) -> Tensor:
     return value.clamp(low, high).to(torch.int8)
 
 

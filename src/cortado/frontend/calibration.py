@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import ObserverBase
 
+from cortado.base.element import INT8
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.observers import CODES, EdgeObserver, RangeObserver
+from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import (
     FEWEST_CODES,
     LONE,
@@ -112,7 +113,7 @@ def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Note
     What is beyond all values of that output, as a bound that a minimum never reaches, has no need of codes.
     """
     scale, zero_point = (float(one) for one in observer.calculate_qparams())
-    low, high = ((code - zero_point) * scale for code in CODES)
+    low, high = ((code - zero_point) * scale for code in INT8.codes)
     output = observer.leader.seen if isinstance(observer.leader, RangeObserver) else []
     reached = output or observer.seen
     least, most = min(one.low for one in reached), max(one.high for one in reached)

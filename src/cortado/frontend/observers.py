@@ -16,16 +16,16 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
+from cortado.base.element import INT8, INT32, weight_limit
 from cortado.base.numerics import QParams
 from cortado.frontend.ranges import Seen
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
-WEIGHT_MAX = 127
+WEIGHT_MAX = weight_limit(8)
 BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
 # Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
-CODES = (-128, 127)
 
 Spec: TypeAlias = QuantizationSpecBase
 
@@ -103,10 +103,10 @@ class EdgeObserver(RangeObserver):
 
 def _activation_spec(observer: type[RangeObserver], usual: tuple[float, float] | None = None) -> QuantizationSpec:
     return QuantizationSpec(
-        dtype=torch.int8,
+        dtype=INT8.torch_dtype,
         observer_or_fake_quant_ctr=observer.with_args(eps=SMALLEST_SCALE, usual=usual),
-        quant_min=CODES[0],
-        quant_max=CODES[1],
+        quant_min=INT8.low,
+        quant_max=INT8.high,
         qscheme=torch.per_tensor_affine,
     )
 
@@ -117,7 +117,7 @@ EDGE = _activation_spec(EdgeObserver)
 
 @functools.cache
 def usual_spec(qparams: QParams) -> QuantizationSpec:
-    low, high = ((code - qparams.zero_point) * qparams.scale for code in CODES)
+    low, high = ((code - qparams.zero_point) * qparams.scale for code in INT8.codes)
     return _activation_spec(RangeObserver, (low, high))
 
 
@@ -154,9 +154,9 @@ def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantization
     return DerivedQuantizationSpec(
         derived_from=[(activation, user), (weight, user)],
         derive_qparams_fn=_bias_qparams,
-        dtype=torch.int32,
-        quant_min=-(2**31),
-        quant_max=2**31 - 1,
+        dtype=INT32.torch_dtype,
+        quant_min=INT32.low,
+        quant_max=INT32.high,
         qscheme=torch.per_channel_symmetric,
         ch_axis=0,
     )
@@ -165,11 +165,11 @@ def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantization
 @functools.cache
 def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
     return FixedQParamsQuantizationSpec(
-        dtype=torch.int8,
+        dtype=INT8.torch_dtype,
         scale=qparams.scale,
         zero_point=qparams.zero_point,
-        quant_min=CODES[0],
-        quant_max=CODES[1],
+        quant_min=INT8.low,
+        quant_max=INT8.high,
         qscheme=torch.per_tensor_affine,
     )
 

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8
 from cortado.options import CalibrationMethod
 
 BINS = 512  # of one sample's histogram
 ALL_BINS = 1024  # of the histogram of all samples
 MOST_VALUES = 1 << 16  # of one sample's tensor that are looked at; of a larger one, values at equal distances
-CODES = 255  # steps between the smallest and the largest code
 PERCENTILE = 99.99
 ODD = 2.5  # times the range that nine of ten samples stay within
 TYPICAL = 0.9
@@ -150,9 +150,9 @@ def _least_error(centers: ArrayType, counts: ArrayType, low: float, high: float)
 
 def _best(values: ArrayType, weights: ArrayType, ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
     lows, highs = np.array(ends).T[:, :, None]
-    steps = (highs - lows) / CODES
+    steps = (highs - lows) / INT8.steps
     zeros = np.round(-lows / steps)
-    codes = np.clip(np.round(values / steps) + zeros, 0, CODES)
+    codes = np.clip(np.round(values / steps) + zeros, 0, INT8.steps)
     errors = (((codes - zeros) * steps - values) ** 2 * weights).sum(axis=1)
     low, high = ends[int(errors.argmin())]
     return float(low), float(high)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
-from cortado.frontend.observers import CODES, EdgeObserver, RangeObserver
+from cortado.base.element import INT8
+from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import choose_range, odd_samples
 from cortado.options import CalibrationMethod
 
@@ -139,7 +140,7 @@ def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dic
 def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
     """The range that a tensor has by itself."""
     if isinstance(observer, FixedQParamsObserver):
-        low, high = ((code - float(observer.zero_point)) * float(observer.scale) for code in CODES)
+        low, high = ((code - float(observer.zero_point)) * float(observer.scale) for code in INT8.codes)
         return _Range(low, high)
     assert isinstance(observer, RangeObserver)
     if not observer.seen:

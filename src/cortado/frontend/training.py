@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
+from cortado.base.element import INT8
 from cortado.frontend.observers import SCALE_OF_ZEROS, SMALLEST_SCALE, WEIGHT_MAX, Scheme, fixed_spec
 from cortado.ir.facts import TRAINED
 from cortado.ir.graph import bind, is_call, shape
@@ -39,12 +40,12 @@ class PerChannelFakeQuantize(FakeQuantize):
 
 
 ACTIVATION = QuantizationSpec(
-    dtype=torch.int8,
+    dtype=INT8.torch_dtype,
     observer_or_fake_quant_ctr=FakeQuantize.with_args(
         observer=MovingRange, averaging_constant=AVERAGING, eps=SMALLEST_SCALE
     ),
-    quant_min=-128,
-    quant_max=127,
+    quant_min=INT8.low,
+    quant_max=INT8.high,
     qscheme=torch.per_tensor_affine,
 )
 
@@ -52,7 +53,7 @@ ACTIVATION = QuantizationSpec(
 @functools.cache
 def weight_spec(axis: int) -> QuantizationSpec:
     return QuantizationSpec(
-        dtype=torch.int8,
+        dtype=INT8.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelFakeQuantize.with_args(
             observer=MovingAveragePerChannelMinMaxObserver, averaging_constant=1.0, eps=SMALLEST_SCALE
         ),

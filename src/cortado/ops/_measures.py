@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, describe, shape
@@ -99,7 +100,7 @@ def draw_pair(draw: Any) -> dict[str, Any]:
     from cortado.ir import sampling
 
     sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-    ends = draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)]))
+    ends = draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)]))
     seed = draw(sampling.SEEDS)
     return {
         "input": sampling.codes(seed, sizes, *ends),

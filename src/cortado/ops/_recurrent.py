@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
@@ -255,7 +256,7 @@ def start_q(lowering: Lowering) -> list[QParams]:
 
 def largest(q: QParams) -> float:
     """The largest magnitude that has a code."""
-    return q.scale * max(q.zero_point - INT8_MIN, INT8_MAX - q.zero_point)
+    return q.scale * max(q.zero_point - INT8.low, INT8.high - q.zero_point)
 
 
 def start_bits(start: QParams) -> int:
@@ -353,7 +354,7 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
         rows = gates * units
         multiplier, shift = sampling.fixed_points(seed + index, rows, -9, draw(st.sampled_from([-3, -3, 1])))
         arguments |= {
-            f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), -127, 127),
+            f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), *sampling.WEIGHTS),
             f"bias_{name}": sampling.codes(seed + 5 + index, (rows,), -(2**15), 2**15, torch.int32),
             f"multiplier_{name}": multiplier,
             f"shift_{name}": shift,

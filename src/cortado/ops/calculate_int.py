@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, describe, shape
@@ -85,7 +86,7 @@ def words(lowering: Lowering, name: str) -> Node:
     data = lowering.data(name)
     if data is None:
         return as_words(lowering, lowering.bound.nodes(name)[0])
-    if int(data.min()) < INT32_MIN or int(data.max()) > INT32_MAX:
+    if int(data.min()) < INT32.low or int(data.max()) > INT32.high:
         largest = int(data.abs().max())
         raise CortadoError(
             f"{describe(lowering.bound.node)} calculates with {largest}, expected whole numbers of 32 bits"
@@ -126,7 +127,7 @@ def samples() -> Any:
         seed, how = draw(sampling.SEEDS), draw(st.sampled_from(list(How)))
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
         single = draw(st.sampled_from([None, "self", "other"]))
-        most = draw(st.sampled_from([4, INT32_MAX]))
+        most = draw(st.sampled_from([4, INT32.high]))
         given = {
             name: sampling.codes(seed + number, (1,) if single == name else sizes, -most - 1, most, torch.int32)
             for number, name in enumerate(("self", "other"))

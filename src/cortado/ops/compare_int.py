@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
@@ -54,7 +55,7 @@ def lower(lowering: Lowering) -> Node:
         COMPARE_INT,
         self=words(lowering, "self"),
         other=[words(lowering, "other")] if bound.nodes("other") else [],
-        number=max(INT32_MIN, min(INT32_MAX, int(bound["number"]))),
+        number=INT32.clamped(int(bound["number"])),
         accepts=int(bound["accepts"]),
     )
     return lowering.view(made, shape(bound.node))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
@@ -132,7 +133,7 @@ def lower(lowering: Lowering) -> Node:
     table, out = lowering.q("weight"), lowering.out
     divisors = [max(count, 1) if bound["mean"] else 1 for count in counts]
     fixed = [Fixed.of(table.scale / (divisor * out.scale)) for divisor in divisors]
-    most = 255 * size
+    most = INT8.steps * size
     largest = max(factor.shift for factor in fixed)
     check_sums(bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([largest]))
     return lowering.call(

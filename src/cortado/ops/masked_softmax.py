@@ -12,6 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
@@ -80,7 +81,7 @@ def lower(lowering: Lowering) -> Node:
     bound, source, q = lowering.bound, lowering.node("input"), lowering.q("input")
     mask = lowering.data("mask")
     assert mask is not None
-    span = 255 * q.scale * bound["factor"]
+    span = INT8.steps * q.scale * bound["factor"]
     if bound["added"] and bound["fill"] + span > -NEGLIGIBLE:
         raise CortadoError(
             f"{describe(bound.node)}: the mask adds {bound['fill']:g} to scores that reach over {span:.4g}, so what is "

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
+from cortado.base.numerics import Tensor, int_list
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
@@ -200,7 +201,7 @@ def samples() -> Any:
             "input": sampling.codes(draw(sampling.SEEDS), shape),
             "pre_pad": before,
             "post_pad": after,
-            "pad_value": draw(st.integers(INT8_MIN, INT8_MAX)),
+            "pad_value": draw(st.integers(INT8.low, INT8.high)),
         }
 
     return draw_case()

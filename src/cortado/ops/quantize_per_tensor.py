@@ -7,8 +7,9 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
+from cortado.base.numerics import QParams, Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
 from cortado.ir.graph import Bound
@@ -31,8 +32,8 @@ def arguments(qparams: QParams) -> dict[str, object]:
     return {
         "scale": qparams.scale,
         "zero_point": qparams.zero_point,
-        "quant_min": INT8_MIN,
-        "quant_max": INT8_MAX,
+        "quant_min": INT8.low,
+        "quant_max": INT8.high,
         "dtype": torch.int8,
     }
 

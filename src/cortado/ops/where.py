@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
@@ -90,7 +91,7 @@ def samples() -> Any:
             "mask": sampling.codes(seed, sizes, 0, 1),
             "self": [sampling.codes(seed + 1, sizes)] * given[0],
             "other": [sampling.codes(seed + 2, sizes)] * given[1],
-            "number": draw(st.integers(-128, 127)),
+            "number": draw(st.integers(*INT8.codes)),
         }
 
     return draw_case()

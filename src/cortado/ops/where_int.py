@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
@@ -61,7 +62,7 @@ def samples() -> Any:
         seed = draw(sampling.SEEDS)
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
         given = {
-            name: sampling.codes(seed + number, draw(st.sampled_from([sizes, (1,)])), INT32_MIN, INT32_MAX, torch.int32)
+            name: sampling.codes(seed + number, draw(st.sampled_from([sizes, (1,)])), *INT32.codes, torch.int32)
             for number, name in enumerate(("self", "other"), start=1)
         }
         return {"mask": sampling.codes(seed, sizes, 0, 1), **given}

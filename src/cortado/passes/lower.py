@@ -12,8 +12,9 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, NotInteger, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
+from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import (
     Bound,
@@ -245,8 +246,8 @@ class LoweringContext:
         """The clamp in output codes."""
         low, high = self.clamp
         return (
-            INT8_MIN if math.isinf(low) else self.out.quantize(low),
-            INT8_MAX if math.isinf(high) else self.out.quantize(high),
+            INT8.low if math.isinf(low) else self.out.quantize(low),
+            INT8.high if math.isinf(high) else self.out.quantize(high),
         )
 
     def constant(self, name: str, data: Tensor) -> Node:
