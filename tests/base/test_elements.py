@@ -41,7 +41,7 @@ def test_only_codes_and_floating_point_are_real() -> None:
 def test_every_type_of_the_report_is_an_element_and_what_no_kernel_knows_is_bytes() -> None:
     assert [element_of(kind.value).name for kind in DType] == list(DType)
     assert element_of(torch.complex64).c_type == "uint8_t"
-    assert element_of(torch.complex64).bytes == 8
+    assert [element_of(kind).bytes for kind in (torch.complex64, "complex64", torch.bfloat16)] == [8, 8, 2]
 
 
 def test_weights_are_symmetric() -> None:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cortado.base.element import INT32
+from cortado.base.element import INT16, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import (
     Fixed,
@@ -189,6 +189,15 @@ def test_qparams_refuse_a_scale(scale: float) -> None:
 def test_qparams_refuse_a_zero_point(zero_point: int) -> None:
     with pytest.raises(CortadoError, match=r"must lie in \[-128, 127\], found"):
         QParams(1.0, zero_point)
+
+
+def test_qparams_of_16_bits_are_symmetric() -> None:
+    with pytest.raises(CortadoError, match="int16 is symmetric: its zero point must be 0, found 3"):
+        QParams(1.0, 3, INT16)
+    found = QParams(0.5, 0, INT16)
+    assert [found.quantize(value) for value in (1000.0, -0.2, 1e9, -1e9)] == [2000, 0, 32767, -32768]
+    assert found.range == (-16384.0, 16383.5)
+    assert QParams(0.5, 0) != found
 
 
 @given(scale=st.floats(2.0**-20, 2.0**10), zero_point=st.integers(-128, 127), code=st.integers(-128, 127))

@@ -44,6 +44,11 @@ class Element:
         return self.bits <= 8
 
     @property
+    def computed(self) -> bool:
+        """Whether C has a type for it, with which kernels compute; others pass through as bytes."""
+        return self.c_type in (f"{self.name}_t", "float")
+
+    @property
     def floating(self) -> bool:
         return self.name.startswith("float")
 
@@ -97,7 +102,10 @@ def element_of(dtype: Any) -> Element:
     """That of a type of NumPy's or torch's, or of its name; integers of 8 and 16 bits as codes (`whole`: as they are).
     One that nothing computes with, as complex numbers, has its bytes."""
     name = str(dtype).removeprefix("torch.")
-    return _KNOWN[name] if name in _KNOWN else Element(name, 8 * np.dtype(name).itemsize, 0, 0, _BYTES, real=False)
+    if name in _KNOWN:
+        return _KNOWN[name]
+    size = np.dtype(dtype).itemsize if isinstance(dtype, str) else int(dtype.itemsize)
+    return Element(name, 8 * size, 0, 0, _BYTES, real=False)
 
 
 def weight_limit(bits: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
@@ -14,20 +14,30 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class QParams:
-    """value = (q - zero_point) * scale, per tensor."""
+    """value = (q - zero_point) * scale, per tensor, where q is a number of `element`."""
 
     scale: float
     zero_point: int
+    element: Element = INT8
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.scale) and self.scale > 0.0):
             raise CortadoError(f"a quantization scale must be finite and above zero, found {self.scale}")
-        if not INT8.low <= self.zero_point <= INT8.high:
-            raise CortadoError(f"an int8 zero point must lie in [-128, 127], found {self.zero_point}")
+        name, codes = self.element.name, list(self.element.codes)
+        if not self.element.holds(self.zero_point):
+            raise CortadoError(f"an {name} zero point must lie in {codes}, found {self.zero_point}")
+        if self.zero_point and not self.element.affine:
+            raise CortadoError(f"{name} is symmetric: its zero point must be 0, found {self.zero_point}")
 
     def quantize(self, value: float) -> int:
-        """The int8 code nearest to a real number (ties to even, as quantize_per_tensor does)."""
-        return max(INT8.low, min(INT8.high, round(value / self.scale) + self.zero_point))
+        """The code nearest to a real number (ties to even, as quantize_per_tensor does)."""
+        return self.element.clamped(round(value / self.scale) + self.zero_point)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """What the smallest and the largest code stand for."""
+        low, high = ((code - self.zero_point) * self.scale for code in self.element.codes)
+        return low, high
 
     def dequantize(self, codes: Tensor) -> Tensor:
         return (codes.to(torch.float32) - self.zero_point) * torch.tensor(self.scale, dtype=torch.float32)

@@ -21,6 +21,7 @@ from cortado.ir.graph import add_call, bind, describe, is_call, sole_user, sourc
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops.batch_norm import BATCH_NORM_REWRITE, DECOMPOSED_REWRITE
 from cortado.ops.pointwise import is_clamp
+from cortado.ops.quantize_per_tensor import qparams_of as parameters_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -224,7 +225,7 @@ def _read_activation(node: Node) -> None:
         user.replace_all_uses_with(pair)
         node.graph.erase_node(user)
     node.graph.erase_node(node)
-    if (parameters.quant_min, parameters.quant_max) != (INT8.low, INT8.high):
+    if (parameters.quant_min, parameters.quant_max) != INT8.codes:
         _clamp_codes(quantized, pair, parameters)
 
 
@@ -246,7 +247,8 @@ def _parameters(node: Node) -> _Parameters:
 
 def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
     """A quantize of a tensor and its dequantize, at the place where nodes are being inserted."""
-    parameters = (qparams.scale, qparams.zero_point, INT8.low, INT8.high, torch.int8)
+    kind = qparams.element
+    parameters = (qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
     quantized = add_call(like, QUANTIZE, source, *parameters)
     return quantized, add_call(like, DEQUANTIZE, quantized, *parameters)
 
@@ -258,8 +260,7 @@ def is_dequantize(node: Node) -> bool:
 
 def qparams_of(node: Node) -> QParams:
     """Of a quantize or dequantize in the form that `read` leaves."""
-    bound = bind(node)
-    return QParams(float(bound["scale"]), int(bound["zero_point"]))
+    return parameters_of(bind(node))
 
 
 def _clamp_codes(quantized: Node, pair: Node, parameters: _Parameters) -> None:

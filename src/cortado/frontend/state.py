@@ -336,7 +336,8 @@ def _take_codes(holder: Node) -> QParams:
     quantizes = [user for user in holder.users if is_call(user, QUANTIZE)]
     assert len(quantizes) == len(holder.users) > 0  # the quantizer observes all state
     qparams, lasting = qparams_of(quantizes[0]), STATE.must(holder)
-    codes = QUANTIZE(lasting.initial, qparams.scale, qparams.zero_point, *INT8.codes, INT8.torch_dtype)
+    kind = qparams.element
+    codes = QUANTIZE(lasting.initial, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
     for quantize in quantizes:
         quantize.replace_all_uses_with(holder)
         holder.graph.erase_node(quantize)
@@ -344,7 +345,7 @@ def _take_codes(holder: Node) -> QParams:
     QPARAMS.note(holder, qparams)
     value = VALUE.must(holder)
     with value.fake_mode:
-        VALUE.note(holder, torch.empty(value.shape, dtype=INT8.torch_dtype))
+        VALUE.note(holder, torch.empty(value.shape, dtype=kind.torch_dtype))
     return qparams
 
 
@@ -354,5 +355,6 @@ def _give_codes(result: Node, qparams: QParams | None, output: Node) -> Node:
     if is_dequantize(result) and qparams_of(result) == qparams:
         return result.all_input_nodes[0]
     with output.graph.inserting_before(output):
-        arguments = (result, qparams.scale, qparams.zero_point, *INT8.codes, INT8.torch_dtype)
+        kind = qparams.element
+        arguments = (result, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
         return output.graph.call_function(QUANTIZE, arguments)

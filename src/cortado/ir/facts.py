@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.fx import Node
 
+from cortado.base.element import Element, element_of
 from cortado.base.numerics import ChannelQParams, QParams
 
 T = TypeVar("T")
@@ -85,6 +86,12 @@ def is_whole(node: Node) -> bool:
     """Whether a tensor holds whole numbers or truth values, not codes that stand for real numbers."""
     value = VALUE.of(node)
     return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(node)
+
+
+def element(node: Node) -> Element:
+    """Of the one tensor that a node gives; integers without a scale are no codes."""
+    found = element_of(dtype(node))
+    return found if QPARAMS.known(node) else found.whole
 
 
 def dtype(node: Node) -> torch.dtype:

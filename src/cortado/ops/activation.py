@@ -110,7 +110,8 @@ def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
 def entries(values: Tensor, out: QParams) -> Tensor:
     """256 real numbers as codes, saturating."""
     finite = torch.nan_to_num(values.to(torch.float32), nan=0.0, posinf=math.inf, neginf=-math.inf)
-    codes: Tensor = _quantize(finite, out.scale, out.zero_point, INT8.low, INT8.high, torch.int8)
+    kind = out.element
+    codes: Tensor = _quantize(finite, out.scale, out.zero_point, *kind.codes, kind.torch_dtype)
     return codes
 
 

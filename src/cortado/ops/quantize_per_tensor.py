@@ -7,7 +7,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor, clamp_int8
 from cortado.base.target import Core
@@ -32,10 +32,15 @@ def arguments(qparams: QParams) -> dict[str, object]:
     return {
         "scale": qparams.scale,
         "zero_point": qparams.zero_point,
-        "quant_min": INT8.low,
-        "quant_max": INT8.high,
-        "dtype": torch.int8,
+        "quant_min": qparams.element.low,
+        "quant_max": qparams.element.high,
+        "dtype": qparams.element.torch_dtype,
     }
+
+
+def qparams_of(bound: Bound) -> QParams:
+    """Of a quantize or dequantize with numbers for parameters: the other way."""
+    return QParams(float(bound["scale"]), int(bound["zero_point"]), element_of(bound["dtype"]))
 
 
 def lower(lowering: Lowering) -> Node:

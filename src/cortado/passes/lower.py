@@ -12,7 +12,6 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TWIN, VALUE, dtype, qparams
@@ -246,8 +245,8 @@ class LoweringContext:
         """The clamp in output codes."""
         low, high = self.clamp
         return (
-            INT8.low if math.isinf(low) else self.out.quantize(low),
-            INT8.high if math.isinf(high) else self.out.quantize(high),
+            self.out.element.low if math.isinf(low) else self.out.quantize(low),
+            self.out.element.high if math.isinf(high) else self.out.quantize(high),
         )
 
     def constant(self, name: str, data: Tensor) -> Node:
