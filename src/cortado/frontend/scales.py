@@ -28,7 +28,7 @@ from cortado.frontend.quantized import (
 from cortado.frontend.quantizer import CortexMQuantizer, fused_clamp
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
-from cortado.ir.op import Joined, Match, Role, SharedWith, Usually, find
+from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops.pointwise import FUNCTIONS, POINTWISE, is_clamp
 
@@ -89,7 +89,7 @@ class _Scales:
                 self._between(operand, node, self._of_constant(constant_data(operand)))
             elif not is_call(operand, DEQUANTIZE):
                 raise _missing(node, operand)
-        if Role.WEIGHT in match.quantization.inputs.values():
+        if any(isinstance(role, Weight) for role in match.quantization.inputs.values()):
             self._weights(node, match)
         self._output(node, match)
 
@@ -168,8 +168,8 @@ class _Scales:
 
     def _weights(self, node: Node, match: Match) -> None:
         bound, inputs = bind(node), match.quantization.inputs
-        weight: Node = next(bound[name] for name, role in inputs.items() if role is Role.WEIGHT)
-        bias: Node | None = next((bound[name] for name, role in inputs.items() if role is Role.BIAS), None)
+        weight: Node = next(bound[name] for name, role in inputs.items() if isinstance(role, Weight))
+        bias: Node | None = next((bound[name] for name, role in inputs.items() if isinstance(role, Bias)), None)
         activation = qparams_of(_activations(bound, match)[0])
         axis = match.quantization.weight_axis
         scales = self._weight_scales(node, constant_data(weight), axis)
@@ -217,7 +217,7 @@ def _match(node: Node) -> Match | None:
 
 def _activations(bound: Bound, match: Match) -> list[Node]:
     inputs = match.quantization.inputs
-    return [node for name, role in inputs.items() if role is Role.ACTIVATION for node in bound.nodes(name)]
+    return [node for name, role in inputs.items() if isinstance(role, Activation) for node in bound.nodes(name)]
 
 
 def _behind(node: Node) -> list[QParams]:

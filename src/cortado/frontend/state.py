@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.multiprocessing.reductions import StorageWeakRef
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
-from cortado.base.element import INT8, INT32
+from cortado.base.element import INT32, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import inline_contexts
@@ -300,7 +300,8 @@ def _chain(observer: ObserverBase) -> list[ObserverBase]:
 
 def _covers(root: ObserverBase, other: RangeObserver) -> bool:
     if isinstance(root, FixedQParamsObserver):
-        low, high = ((code - float(root.zero_point)) * float(root.scale) for code in INT8.codes)
+        codes = element_of(root.dtype).codes
+        low, high = ((code - float(root.zero_point)) * float(root.scale) for code in codes)
     elif isinstance(root, RangeObserver):
         low, high = float(root.min_val), float(root.max_val)
     else:

@@ -6,8 +6,8 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import cache
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
@@ -31,12 +32,26 @@ Tensor = torch.Tensor
 # ---- quantization: what a pattern asks of the quantizer ------------------------------------------------------
 
 
-class Role(Enum):
-    """How one tensor of a pattern is quantized."""
+@dataclass(frozen=True)
+class Activation:
+    """Real numbers, all of one scale, as codes of an element; None: of whichever element the tensor has."""
 
-    ACTIVATION = "int8, affine, per tensor"
-    WEIGHT = "int8, symmetric, per output channel, never -128"
-    BIAS = "int32, scale = input scale x weight scale"
+    element: Element | None = INT8
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits."""
+
+    bits: int = 8
+
+
+@dataclass(frozen=True)
+class Bias:
+    """int32, scale = input scale x weight scale."""
+
+
+Role = Activation | Weight | Bias  # how one tensor of a pattern is quantized
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,7 @@ class Joined:
     may have others before; `lower` brings it to these. Those in `besides` keep their own."""
 
     besides: tuple[str, ...] = ()
+    element: Element = INT8
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Quantization:
     """The roles of a pattern's arguments and output."""
 
     inputs: Mapping[str, Role]
-    output: Role | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Role.ACTIVATION
+    output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Activation()
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output
 
@@ -179,6 +195,11 @@ class Kernel:
     scratch_check: CCall | None = None  # gives the scratch need again, for the checks build
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
     tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
+
+    def typed(self, rows: Sequence[Element], out: Element) -> "Kernel":
+        """The same kernel, called with rows in the C types of these elements."""
+        lean = None if self.lean is None else self.lean.typed(rows, out)
+        return replace(self, call=self.call.typed(rows, out), lean=lean)
 
     def __post_init__(self) -> None:
         if self.scratch and (self.scratch_check is None or self.struct is None):
@@ -440,7 +461,7 @@ def find(node: Node) -> Match | Reject:
 
 def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
-    activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
+    activations = [name for name, role in quantization.inputs.items() if isinstance(role, Activation)]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
         if is_whole(operand):
             kind = str(dtype(operand)).removeprefix("torch.")

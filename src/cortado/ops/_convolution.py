@@ -19,7 +19,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Array, Call, Lowering, Role
+from cortado.ir.op import Activation, Array, Bias, Call, Lowering, Role, Weight
 from cortado.ops._float import pair
 
 
@@ -50,7 +50,7 @@ def macs(call: Call) -> int:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 
-WEIGHTED = {"input": Role.ACTIVATION, "weight": Role.WEIGHT, "bias": Role.BIAS}
+WEIGHTED: dict[str, Role] = {"input": Activation(), "weight": Weight(), "bias": Bias()}
 
 
 def check_constants(bound: Bound) -> Reject | None:

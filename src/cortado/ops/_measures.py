@@ -15,7 +15,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Lowering, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Lowering, Quantization, Rows
 from cortado.ops._float import add_permute, add_view
 
 WIDE = 62
@@ -90,7 +90,7 @@ def rows(operands: int) -> Rows:
 
 
 def match_pair(bound: Bound, most: int) -> Quantization | Reject:
-    return check_length(bound, most) or Quantization({"input": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return check_length(bound, most) or Quantization({"input": Activation(), "other": Activation()})
 
 
 def draw_pair(draw: Any) -> dict[str, Any]:

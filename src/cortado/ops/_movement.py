@@ -6,7 +6,7 @@ from typing import Any
 from cortado.base.errors import Reject
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Kernel, Quantization, Role, SharedWith
+from cortado.ir.op import Activation, Kernel, Quantization, SharedWith
 
 MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
 
@@ -15,7 +15,7 @@ def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
     """The output holds the input's codes, so it has the input's scale and zero point."""
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    return Quantization({argument: Role.ACTIVATION}, SharedWith(argument))
+    return Quantization({argument: Activation()}, SharedWith(argument))
 
 
 # ---- strided reads in C --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role
+from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role, Weight
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, sum_bounds
 from cortado.ops.conv2d import LINEAR_GROUP
@@ -161,7 +161,12 @@ def match(bound: Bound) -> Quantization | Reject:
         operand = bound[name]
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
-    roles = {"input": Role.ACTIVATION, "weight_ih": Role.WEIGHT, "weight_hh": Role.WEIGHT, "start": Role.ACTIVATION}
+    roles: dict[str, Role] = {
+        "input": Activation(),
+        "weight_ih": Weight(),
+        "weight_hh": Weight(),
+        "start": Activation(),
+    }
     return Quantization(roles, ObservedWith("start"))
 
 
@@ -170,7 +175,7 @@ def match_with_cells(bound: Bound) -> Quantization | Reject:
     found = match(bound)
     if isinstance(found, Reject):
         return found
-    return Quantization({**found.inputs, "cells": Role.ACTIVATION}, found.output)
+    return Quantization({**found.inputs, "cells": Activation()}, found.output)
 
 
 def match_cells(bound: Bound) -> Quantization | Reject:

@@ -21,6 +21,7 @@ from cortado.ir.facts import QPARAMS, TABLE, dtype, is_whole
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Array,
     Call,
     Kernel,
@@ -30,7 +31,6 @@ from cortado.ir.op import (
     Priority,
     Quantization,
     Rewrite,
-    Role,
     Rows,
     Usually,
 )
@@ -76,10 +76,10 @@ def match(bound: Bound) -> Quantization | Reject:
     if is_whole(source):
         return match_bytes(bound, source)
     if gives_truth(bound.node):
-        return Quantization({operand_name(bound.node): Role.ACTIVATION}, TRUTH)
+        return Quantization({operand_name(bound.node): Activation()}, TRUTH)
     usual = USUAL_OUTPUT.get(last_call(bound.node))
-    output = Role.ACTIVATION if usual is None else Usually(usual)
-    return Quantization({operand_name(bound.node): Role.ACTIVATION}, output)
+    output = Activation() if usual is None else Usually(usual)
+    return Quantization({operand_name(bound.node): Activation()}, output)
 
 
 def refuse(bound: Bound) -> Reject:
@@ -147,7 +147,7 @@ def lower_bytes(lowering: Lowering, source: Node) -> Node:
 def match_rescale(bound: Bound) -> Quantization | Reject:
     if not QPARAMS.known(bound["input"]):
         return Reject("a float tensor")
-    return Quantization({"input": Role.ACTIVATION})
+    return Quantization({"input": Activation()})
 
 
 def lower_rescale(lowering: Lowering) -> Node:

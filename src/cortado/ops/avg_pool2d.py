@@ -23,13 +23,13 @@ from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Call,
     Kernel,
     Lowering,
     Operator,
     Pattern,
     Quantization,
-    Role,
     RowRule,
     Rows,
     Running,
@@ -86,7 +86,7 @@ def match(bound: Bound) -> Quantization | Reject:
     """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Role.ACTIVATION}, Role.ACTIVATION if is_mean(bound) else SharedWith("self"))
+    return Quantization({"self": Activation()}, Activation() if is_mean(bound) else SharedWith("self"))
 
 
 MOST_PIXELS = 4096

@@ -18,7 +18,7 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
 
@@ -133,7 +133,7 @@ def computed_linear(bound: Bound) -> Node | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION, "mat2": Role.ACTIVATION})
+    return Quantization({"self": Activation(), "mat2": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

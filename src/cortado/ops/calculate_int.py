@@ -15,7 +15,7 @@ from cortado.base.element import INT32
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.widen import as_words
@@ -109,7 +109,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     operands = (call.shape("self"), call.shape("other"))
     out = output_shape(call)
     first, second = steps_of(*operands, out=out)
-    arguments = (Words(Row(0)), Words(Row(1)), Words(Operand.OUT), math.prod(out), first, second, int(call["how"]))
+    arguments = (Row(0), Row(1), Operand.OUT, math.prod(out), first, second, int(call["how"]))
     return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",))
 
 

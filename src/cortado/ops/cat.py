@@ -19,6 +19,7 @@ from cortado.ir.facts import TABLE
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Array,
     Call,
     Joined,
@@ -28,7 +29,6 @@ from cortado.ir.op import (
     Pattern,
     Quantization,
     Rewrite,
-    Role,
     Rows,
 )
 from cortado.ops._movement import relayout_dim
@@ -77,7 +77,7 @@ def without_empty(bound: Bound) -> Node | None:
 def match(bound: Bound) -> Quantization | Reject:
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    return Quantization({"tensors": Role.ACTIVATION}, Joined())
+    return Quantization({"tensors": Activation()}, Joined())
 
 
 @dataclass(frozen=True)

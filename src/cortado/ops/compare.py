@@ -15,7 +15,7 @@ from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
 from cortado.ops._binary import viewed
 from cortado.ops.activation import TRUTH
 
@@ -76,7 +76,7 @@ COMPARED = torch.ops.cortado.compared.default
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, TRUTH)
+    return Quantization({"self": Activation(), "other": Activation()}, TRUTH)
 
 
 def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:

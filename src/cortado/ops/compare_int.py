@@ -10,7 +10,7 @@ from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops.activation import TRUTH
@@ -66,9 +66,9 @@ def kernel(call: Call, core: Core) -> Kernel:
     count = math.prod(out)
     if call["other"]:
         steps = steps_of(call.shape("self"), *call.shapes("other"), out=out)
-        arguments: tuple[Any, ...] = (Words(Row(0)), Words(Row(1)), Operand.OUT, count, *steps, call["accepts"])
+        arguments: tuple[Any, ...] = (Row(0), Row(1), Operand.OUT, count, *steps, call["accepts"])
         return Kernel(call=CCall("cortado_compare_s32", arguments), sources=("compare_s32.c",))
-    arguments = (Words(Row(0)), Operand.OUT, count, call["number"], call["accepts"])
+    arguments = (Row(0), Operand.OUT, count, call["number"], call["accepts"])
     return Kernel(call=CCall("cortado_compare_number_s32", arguments), sources=("compare_s32.c",))
 
 

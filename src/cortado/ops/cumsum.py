@@ -16,7 +16,7 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
 
 aten = torch.ops.aten
 SUM_BITS = 30
@@ -52,7 +52,7 @@ def match(bound: Bound) -> Quantization | Reject:
     length = sizes[bound["dim"]]
     if length > LARGEST_ROW:
         return Reject(f"a running sum of {length} values; expected at most {LARGEST_ROW}, so that it fits 32 bits")
-    return Quantization({"self": Role.ACTIVATION})
+    return Quantization({"self": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

@@ -15,7 +15,7 @@ from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops.activation import clamped
@@ -45,7 +45,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _binary.check(bound, by_channel=False) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return _binary.check(bound, by_channel=False) or Quantization({"self": Activation(), "other": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

@@ -15,9 +15,9 @@ from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
 from cortado.ops.embedding import CONSTRAINTS, check, draw_ids, within
@@ -123,7 +123,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check(bound) or Quantization({"weight": Role.ACTIVATION})
+    return check(bound) or Quantization({"weight": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:
@@ -157,7 +157,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     (bags, ids), (count, width) = call.shape("indices"), call.shape("weight")
     padding = call["padding_idx"]
     return Kernel(
-        call=CCall("cortado_embedding_bag_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT)),
+        call=CCall("cortado_embedding_bag_s8", (Operand.LAYER, Row(0), Operand.OUT)),
         sources=("embedding_bag_s8.c",),
         struct="cortado_embedding_bag_t",
         fields={

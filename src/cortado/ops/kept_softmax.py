@@ -18,7 +18,7 @@ from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL
 from cortado.ops.masked_softmax import NEGLIGIBLE, draw_rows
@@ -67,7 +67,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization({"input": Role.ACTIVATION, "kept": Role.ACTIVATION}, UNIT_INTERVAL)
+    return Quantization({"input": Activation(), "kept": Activation()}, UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:

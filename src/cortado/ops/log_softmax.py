@@ -18,7 +18,7 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
 from cortado.ops import softmax
 
 aten = torch.ops.aten
@@ -63,7 +63,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return softmax.match_over(bound, Quantization({"self": Role.ACTIVATION}))
+    return softmax.match_over(bound, Quantization({"self": Activation()}))
 
 
 def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, int] | None:

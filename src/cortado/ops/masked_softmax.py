@@ -20,6 +20,7 @@ from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Array,
     Call,
     Kernel,
@@ -28,7 +29,6 @@ from cortado.ir.op import (
     Pattern,
     Place,
     Quantization,
-    Role,
     Rows,
 )
 from cortado.ops import softmax
@@ -74,7 +74,7 @@ NEGLIGIBLE = math.log(2 * 256)  # e to the minus this is half a step of the outp
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization({"input": Role.ACTIVATION}, UNIT_INTERVAL)
+    return Quantization({"input": Activation()}, UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:

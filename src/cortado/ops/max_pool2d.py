@@ -14,6 +14,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
+    Activation,
     Call,
     Kernel,
     Lowering,
@@ -21,7 +22,6 @@ from cortado.ir.op import (
     Pattern,
     Place,
     Quantization,
-    Role,
     RowRule,
     Rows,
     SharedWith,
@@ -59,7 +59,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+    return Quantization({"self": Activation()}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:

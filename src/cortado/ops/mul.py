@@ -11,7 +11,7 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary, packing
 from cortado.ops.activation import clamped
 
@@ -34,7 +34,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _binary.check(bound, by_channel=True) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return _binary.check(bound, by_channel=True) or Quantization({"self": Activation(), "other": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

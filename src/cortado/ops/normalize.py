@@ -23,7 +23,19 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rows,
+)
 
 aten = torch.ops.aten
 
@@ -133,7 +145,7 @@ def match(bound: Bound) -> Quantization | Reject:
     size = group_size(bound)
     if not 0 < size <= LARGEST_GROUP:
         return Reject(f"normalizes groups of {size} values; expected 1 to {LARGEST_GROUP}")
-    return Quantization({"input": Role.ACTIVATION})
+    return Quantization({"input": Activation()})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from cortado.base.element import INT8, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
@@ -56,7 +56,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
-        call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT, Operand.N)),
+        call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
         sources=("quantize_s32_s8.c",),
         struct="cortado_quantize_int_t",
         fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},

@@ -11,7 +11,7 @@ from cortado.base.element import element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor, clamp_int8
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
+from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 
@@ -49,7 +49,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     scale = float(np.float32(call["scale"]))
-    operands = (Floats(Row(0)), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
+    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
         call=CCall("cortado_quantize_f32_s8", operands),
         sources=("quantize_f32_s8.c",),

@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Member, Offset, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows, Running
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
@@ -87,8 +87,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         )
     by_row = not rule.pixelwise
     width = math.prod(call.out_shape[2:]) if by_row else call.out_shape[dim]
-    source = (Offset(Row(0), by=Member("offset")), Member("in_stride"))
-    target = (Operand.OUT, Member("width"), Member("width"), 1 if by_row else Operand.N)
+    source = (Offset(Bytes(Row(0)), by=Member("offset")), Member("in_stride"))
+    target = (Bytes(Operand.OUT), Member("width"), Member("width"), 1 if by_row else Operand.N)
     return Kernel(
         call=CCall("cortado_copy2d", (*source, *target)),
         sources=("copy2d.c",),
@@ -104,7 +104,10 @@ def running(call: Call, core: Core) -> Running | None:
         return None
     width = math.prod(sizes[2:])
     copy = Kernel(
-        call=CCall("cortado_copy2d", (Row(0), Member("in_stride"), Operand.OUT, Member("width"), Member("width"), 1)),
+        call=CCall(
+            "cortado_copy2d",
+            (Bytes(Row(0)), Member("in_stride"), Bytes(Operand.OUT), Member("width"), Member("width"), 1),
+        ),
         sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": 0, "in_stride": width, "width": width},

@@ -19,7 +19,19 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_by_power_of_
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rows,
+)
 from cortado.ops.activation import UNIT_INTERVAL
 
 aten = torch.ops.aten
@@ -136,7 +148,7 @@ def match_over(bound: Bound, quantization: Quantization) -> Quantization | Rejec
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return match_over(bound, Quantization({"self": Role.ACTIVATION}, UNIT_INTERVAL))
+    return match_over(bound, Quantization({"self": Activation()}, UNIT_INTERVAL))
 
 
 def input_factor(scale: float) -> dict[str, int]:

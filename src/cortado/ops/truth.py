@@ -6,7 +6,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound
-from cortado.ir.op import Lowering, Operator, Pattern, Place, Plain, Quantization, Role
+from cortado.ir.op import Activation, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.activation import TRUTH, all_codes, table
 from cortado.ops.widen import WIDEN
 
@@ -38,7 +38,7 @@ def reference(*, input: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, Plain())
+    return Quantization({"self": Activation()}, Plain())
 
 
 def truth_codes(lowering: Lowering, name: str = "self") -> Node:

@@ -17,7 +17,7 @@ from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _measures
 from cortado.ops._float import add_view, parts_of, replace_result
 from cortado.ops.reductions import dims_of, reduce
@@ -89,7 +89,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _measures.check_length(bound, LARGEST_ROW) or Quantization({"input": Role.ACTIVATION})
+    return _measures.check_length(bound, LARGEST_ROW) or Quantization({"input": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

@@ -17,6 +17,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Call,
     Joined,
     Kernel,
@@ -25,7 +26,6 @@ from cortado.ir.op import (
     Pattern,
     Place,
     Quantization,
-    Role,
     Rows,
 )
 
@@ -46,7 +46,7 @@ CHOSEN = torch.ops.cortado.chosen.default
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    roles = {name: Role.ACTIVATION for name in ("mask", "self", "other")}
+    roles = {name: Activation() for name in ("mask", "self", "other")}
     return Quantization(roles, Joined(besides=("mask",)))
 
 

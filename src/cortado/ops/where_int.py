@@ -10,9 +10,9 @@ from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
 
 
@@ -37,7 +37,7 @@ CHOSEN_IDS = torch.ops.cortado.chosen_ids.default
 
 def match(bound: Bound) -> Quantization | Reject:
     refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound["mask"]))
-    return refused or Quantization({"mask": Role.ACTIVATION}, Plain())
+    return refused or Quantization({"mask": Activation()}, Plain())
 
 
 def lower(lowering: Lowering) -> Node:
@@ -48,7 +48,7 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     out = call.shape("mask")
     first, second = steps_of(call.shape("self"), call.shape("other"), out=out)
-    arguments = (Row(0), Words(Row(1)), Words(Row(2)), Words(Operand.OUT), math.prod(out), first, second)
+    arguments = (Row(0), Row(1), Row(2), Operand.OUT, math.prod(out), first, second)
     return Kernel(call=CCall("cortado_where_s32", arguments), sources=("calculate_s32.c",))
 
 

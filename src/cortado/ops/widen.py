@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
@@ -46,7 +46,7 @@ def as_words(lowering: Lowering, node: Node) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Row(0), Words(Operand.OUT), Operand.N, call["bytes"], call["sign"])
+    arguments = (Bytes(Row(0)), Operand.OUT, Operand.N, call["bytes"], call["sign"])
     return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",))
 
 

@@ -12,7 +12,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.ir.graph import Bound
-from cortado.ir.op import Lowering, Operator, Pattern, Place, Plain, Quantization, Role
+from cortado.ir.op import Activation, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.calculate_int import words
 
 WORD = 4  # bytes
@@ -56,7 +56,7 @@ def lower_bytes(lowering: Lowering) -> Node:
 
 
 def match_words(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, Plain())
+    return Quantization({"self": Activation()}, Plain())
 
 
 def lower_words(lowering: Lowering) -> Node:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from cortado.base.element import Element, element_of
+from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
@@ -50,6 +50,7 @@ class Port:
     height: int  # rows of one image
     row_bytes: int
     rule: RowRule = ONE_ROW
+    element: Element = INT8
 
     @property
     def image_bytes(self) -> int:
@@ -82,6 +83,7 @@ class Step:
     kind: Walk
     macs: int = 0
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
+    element: Element = INT8  # of its output
 
     @cached_property
     def scratch(self) -> int:
@@ -371,9 +373,10 @@ class _Builder:
             rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
             n=_span(value.shape, kind),
-            kernels=kernels,
+            kernels={core: kernel.typed(_row_elements(ports), value.element) for core, kernel in kernels.items()},
             kind=kind,
             macs=bound.operator.macs(bound),
+            element=value.element,
         )
 
     def _port(self, name: str, rule: RowRule | None) -> Port:
@@ -383,7 +386,12 @@ class _Builder:
             sizes, element = tuple(self.graph.constants[name].shape), element_of(self.graph.constants[name].dtype)
         by_row = rule is not None and rule.stride != 0
         _, height, row_bytes = _geometry(sizes, element, by_row)
-        return Port(self._source(name), height, row_bytes, rule or ONE_ROW)
+        return Port(self._source(name), height, row_bytes, rule or ONE_ROW, element)
+
+
+def _row_elements(ports: tuple[Port, ...]) -> list[Element]:
+    """Of each of the rows that a kernel is called with."""
+    return [port.element for port in ports for _ in range(port.rule.taps)]
 
 
 def _in_order(state: list[Kept]) -> tuple[Kept, ...]:
