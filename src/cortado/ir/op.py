@@ -17,7 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8, Element
+from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
@@ -116,6 +116,7 @@ class Lowering(Protocol):
     def data(self, name: str) -> Tensor | None: ...
     def weight_scales(self, name: str) -> Tensor: ...
     def node(self, name: str) -> Node: ...
+    def constant_of(self, node: Node) -> Tensor | None: ...
     def call(self, operator: "Operator", /, **arguments: Any) -> Node: ...
     def constant(self, name: str, data: Tensor) -> Node: ...
     def view(self, node: Node, shape: tuple[int, ...]) -> Node: ...
@@ -263,6 +264,8 @@ class Call:
     operator: "Operator"
     arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
     out_shape: tuple[int, ...]
+    element: Element = INT8  # of the output
+    elements: Mapping[str, Element] = field(default_factory=dict)  # of tensors by argument; of a list, of its first
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -273,6 +276,9 @@ class Call:
     def shapes(self, name: str) -> list[tuple[int, ...]]:
         """Of the tensors in a list."""
         return [_sizes(value) for value in self.arguments[name]]
+
+    def element_of(self, name: str) -> Element:
+        return self.elements.get(name, INT8)
 
     def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         value = self.arguments[name]
@@ -293,6 +299,13 @@ def _shapes(value: Any) -> Any:
 
 
 # ---- the record ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ElementOf:
+    """The output has the element of the first tensor among these arguments: what moves values moves any."""
+
+    arguments: tuple[str, ...]
 
 
 class Place(Enum):
@@ -318,8 +331,7 @@ class Operator:
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
-    dtype: torch.dtype = torch.int8
-    keeps_dtype: bool = False  # the output has the type of the operand, whatever it is; `dtype` for codes
+    element: Element | ElementOf = INT8  # of the output
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     permutes: bool = False  # the output holds the input's values, each once, in another order
     identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
@@ -508,9 +520,19 @@ def _meta(operator: Operator) -> Callable[..., Tensor]:
     def meta(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
         named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
         sizes = operator.shape(Call(operator, {name: value(item) for name, item in named.items()}, ()))
-        return torch.empty(sizes, dtype=operator.dtype, device="meta") if out is None else out
+        kind = result_element(operator, named).torch_dtype
+        return torch.empty(sizes, dtype=kind, device="meta") if out is None else out
 
     return meta
+
+
+def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
+    """Of a call's output, by its arguments: tensors, or the nodes that give them."""
+    if isinstance(operator.element, Element):
+        return operator.element
+    given = [arguments[name] for name in operator.element.arguments]
+    tensors = [item for value in given for item in (value if isinstance(value, list | tuple) else [value])]
+    return element_of(dtype(tensors[0]) if isinstance(tensors[0], Node) else tensors[0].dtype)
 
 
 def _existing_schema(namespace: str, name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from cortado.base.element import INT8, weight_limit
+from cortado.base.element import INT8, INT16, INT32, UINT8, Element, weight_limit
 
 Tensor = torch.Tensor
 Strategy = st.SearchStrategy[Any]
@@ -32,6 +32,12 @@ def codes(
         picks = torch.tensor([low, high, 0, -1, 1], dtype=torch.int64).clamp(low, high)
         return picks[torch.randint(0, len(picks), shape, generator=generator(seed))].to(dtype)
     return torch.randint(low, high + 1, shape, generator=generator(seed), dtype=torch.int64).to(dtype)
+
+
+def values(draw: Any, shape: tuple[int, ...], *, element: Element | None = None) -> Tensor:
+    """Of any element that is moved; most often int8."""
+    kind = element or draw(st.sampled_from([INT8, INT8, INT8, INT16, INT32, UINT8]))
+    return codes(draw(SEEDS), shape, *kind.codes, kind.torch_dtype)
 
 
 def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
@@ -87,7 +88,7 @@ ARGMAX = Operator(
     shape=lambda call: (*call.shape("input")[:-1], 1),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    dtype=torch.int32,
+    element=INT32,
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

@@ -12,11 +12,11 @@ import torch
 from torch.fx import Node
 
 from cortado.base.element import INT32
-from cortado.base.errors import CortadoError, Reject
+from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.widen import as_words
 
@@ -83,15 +83,7 @@ def refused_shapes(*operands: tuple[int, ...], out: tuple[int, ...]) -> Reject |
 
 def words(lowering: Lowering, name: str) -> Node:
     """An operand as int32, a constant too."""
-    data = lowering.data(name)
-    if data is None:
-        return as_words(lowering, lowering.bound.nodes(name)[0])
-    if int(data.min()) < INT32.low or int(data.max()) > INT32.high:
-        largest = int(data.abs().max())
-        raise CortadoError(
-            f"{describe(lowering.bound.node)} calculates with {largest}, expected whole numbers of 32 bits"
-        )
-    return lowering.constant(name, data.to(torch.int32))
+    return as_words(lowering, lowering.bound.nodes(name)[0], name)
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -144,7 +136,7 @@ CALCULATE_INT = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
-    dtype=torch.int32,
+    element=INT32,
     tensors=("self", "other"),
     places=frozenset({Place.C}),
     constraints="equal shapes, or one number; modulo 2^32; C bundle only: a .pte takes real numbers",

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import FLOAT32
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
@@ -56,7 +57,7 @@ DEQUANTIZE = Operator(
     shape=lambda call: call.shape("input"),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
-    dtype=torch.float32,
+    element=FLOAT32,
     samples=samples,
 )
 

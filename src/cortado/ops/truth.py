@@ -3,6 +3,7 @@
 import torch
 from torch.fx import Node
 
+from cortado.base.element import BOOL
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound
@@ -65,7 +66,7 @@ TRUTH_VIEW = Operator(
     shape=lambda call: call.shape("input"),
     kernel=None,
     view=True,
-    dtype=torch.bool,
+    element=BOOL,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte gives real numbers",
 )

@@ -130,7 +130,17 @@ class LoweredGraph:
             return self.constants[ref.name] if ref.name in self.constants else self.values[ref.name].shape
 
         arguments = {name: _map(item, Ref, value) for name, item in call.arguments.items()}
-        return Call(registry().operators[call.operator], arguments, self.values[call.name].shape)
+        own = self.values[call.name]
+        return Call(registry().operators[call.operator], arguments, own.shape, own.element, self._elements(call))
+
+    def _elements(self, call: LoweredCall) -> dict[str, Element]:
+        """By argument, of the tensors of a call."""
+        first = {name: call.refs(name)[:1] for name in call.arguments}
+        return {name: self.element(found[0]) for name, found in first.items() if found}
+
+    def element(self, name: str) -> Element:
+        known = self.values.get(name)
+        return element_of(self.constants[name].dtype).whole if known is None else known.element
 
 
 def lowered_graph(program: ExportedProgram) -> LoweredGraph:
