@@ -8,10 +8,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cortado.base.element import INT16, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import (
-    INT32_MAX,
-    INT32_MIN,
     Fixed,
     QParams,
     clamp_int8,
@@ -20,7 +19,7 @@ from cortado.base.numerics import (
     requant,
 )
 
-INT32 = st.integers(INT32_MIN, INT32_MAX)
+ANY_INT32 = st.integers(*INT32.codes)
 MULTIPLIER = st.integers(2**30, 2**31 - 1)
 
 
@@ -47,11 +46,11 @@ def one(acc: int, multiplier: int, shift: int) -> int:
 # ---- requant ------------------------------------------------------------------------------------------------------
 
 
-@given(acc=INT32, multiplier=MULTIPLIER, shift=st.integers(-31, 0))
-@example(acc=INT32_MIN, multiplier=2**31 - 1, shift=-31)
-@example(acc=INT32_MIN, multiplier=2**31 - 1, shift=0)
-@example(acc=INT32_MAX, multiplier=2**31 - 1, shift=0)
-@example(acc=INT32_MAX, multiplier=2**30, shift=-31)
+@given(acc=ANY_INT32, multiplier=MULTIPLIER, shift=st.integers(-31, 0))
+@example(acc=INT32.low, multiplier=2**31 - 1, shift=-31)
+@example(acc=INT32.low, multiplier=2**31 - 1, shift=0)
+@example(acc=INT32.high, multiplier=2**31 - 1, shift=0)
+@example(acc=INT32.high, multiplier=2**30, shift=-31)
 @example(acc=0, multiplier=2**31 - 1, shift=0)
 def test_requant_is_the_definition(acc: int, multiplier: int, shift: int) -> None:
     assert one(acc, multiplier, shift) == big_requant(acc, multiplier, shift)
@@ -60,7 +59,7 @@ def test_requant_is_the_definition(acc: int, multiplier: int, shift: int) -> Non
 @given(data=st.data(), shift=st.integers(1, 30), multiplier=MULTIPLIER)
 def test_requant_shifts_left(data: st.DataObject, shift: int, multiplier: int) -> None:
     """Any accumulator that still fits 32 bits behind the shift."""
-    acc = data.draw(st.integers(INT32_MIN >> shift, INT32_MAX >> shift))
+    acc = data.draw(st.integers(INT32.low >> shift, INT32.high >> shift))
     assert one(acc, multiplier, shift) == big_requant(acc, multiplier, shift)
 
 
@@ -88,9 +87,9 @@ def test_requant_rounds_ties_of_the_multiply_up(quotient: int) -> None:
         (-6, 2**30, -1, -2),  # -3 / 2: away from zero
         (2, 2**30, -1, 1),  # 1 / 2
         (-2, 2**30, -1, -1),
-        (INT32_MIN, 2**30, 0, -(2**30)),
-        (INT32_MIN, 2**31 - 1, -31, -1),
-        (INT32_MAX, 2**31 - 1, -31, 1),
+        (INT32.low, 2**30, 0, -(2**30)),
+        (INT32.low, 2**31 - 1, -31, -1),
+        (INT32.high, 2**31 - 1, -31, 1),
         (1, 2**31 - 1, 30, 2**30),
     ],
 )
@@ -98,7 +97,7 @@ def test_requant_by_hand(acc: int, multiplier: int, shift: int, expected: int) -
     assert one(acc, multiplier, shift) == expected
 
 
-@given(st.lists(st.tuples(INT32, MULTIPLIER, st.integers(-31, 0)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(ANY_INT32, MULTIPLIER, st.integers(-31, 0)), min_size=1, max_size=8))
 def test_requant_takes_a_factor_per_channel(columns: list[tuple[int, int, int]]) -> None:
     acc, multiplier, shift = (torch.tensor(column) for column in zip(*columns, strict=True))
     rows = torch.stack([acc, -1 - acc])
@@ -190,6 +189,15 @@ def test_qparams_refuse_a_scale(scale: float) -> None:
 def test_qparams_refuse_a_zero_point(zero_point: int) -> None:
     with pytest.raises(CortadoError, match=r"must lie in \[-128, 127\], found"):
         QParams(1.0, zero_point)
+
+
+def test_qparams_of_16_bits_are_symmetric() -> None:
+    with pytest.raises(CortadoError, match="int16 is symmetric: its zero point must be 0, found 3"):
+        QParams(1.0, 3, INT16)
+    found = QParams(0.5, 0, INT16)
+    assert [found.quantize(value) for value in (1000.0, -0.2, 1e9, -1e9)] == [2000, 0, 32767, -32768]
+    assert found.range == (-16384.0, 16383.5)
+    assert QParams(0.5, 0) != found
 
 
 @given(scale=st.floats(2.0**-20, 2.0**10), zero_point=st.integers(-128, 127), code=st.integers(-128, 127))

@@ -15,7 +15,7 @@ from cortado.base.target import BUNDLE_FLAGS, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.calls import call_function, call_text
 from cortado.emit.c.text import WIDTH, Names, comment, listed
-from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row
+from cortado.ir.c_call import Argument, CCall, Function, Member, Offset, Operand, Row, Typed
 from cortado.ir.op import Kernel
 from cortado.options import Optimize
 from cortado.plan.program import build_program
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.xdist_group("network ds_cnn")  # which one worker prepa
         (Operand.LAYER, "L", {"rows", "out", "n", "scratch", "y"}),
         (Operand.N, "n", {"rows", "out", "scratch", "y"}),
         (Row(1), "rows[1]", {"out", "n", "scratch", "y"}),
-        (Floats(Row(0)), "(const float *)(const void *)rows[0]", {"out", "n", "scratch", "y"}),
-        (Floats(Operand.OUT), "(float *)(void *)out", {"rows", "n", "scratch", "y"}),
+        (Typed(Row(0), "float"), "(const float *)(const void *)rows[0]", {"out", "n", "scratch", "y"}),
+        (Typed(Operand.OUT, "float"), "(float *)(void *)out", {"rows", "n", "scratch", "y"}),
         (Member("scale"), "L->scale", {"rows", "out", "n", "scratch", "y"}),
         (Member("phase", phases=4), "L->phase[y & 3]", {"rows", "out", "n", "scratch"}),
         (Offset(Operand.ROWS, by=Member("top", phases=2)), "rows + L->top[y & 1]", {"out", "n", "scratch"}),

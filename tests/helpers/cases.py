@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import emit_c
 from cortado.ir.graph import lift
-from cortado.ir.op import Call, Operator, overload
+from cortado.ir.op import Call, Operator, overload, result_element
 from cortado.options import Border
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
@@ -74,8 +74,9 @@ def _call(
             kwargs[name] = value
     node = graph.call_function(overload(operator), (), kwargs)
     shapes = {name: shapes_of(value) for name, value in arguments.items()}
+    sizes, kind = operator.shape(Call(operator, shapes, ())), result_element(operator, arguments).torch_dtype
     with mode:
-        node.meta["val"] = torch.empty(operator.shape(Call(operator, shapes, ())), dtype=operator.dtype)
+        node.meta["val"] = torch.empty(sizes, dtype=kind)
     return node
 
 

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
-from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, overload, registry
+from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, overload, registry, result_element
 from cortado.ops.activation import ACTIVATION
 from helpers import cases
 
@@ -43,7 +43,7 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
         result = operator.reference(**arguments)
         shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
         assert tuple(result.shape) == tuple(operator.shape(Call(operator, shapes, ())))
-        assert result.dtype == operator.dtype
+        assert result.dtype == result_element(operator, arguments).torch_dtype
         assert result.is_contiguous()
 
     check()

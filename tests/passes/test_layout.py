@@ -17,7 +17,7 @@ from cortado.api import prepare
 from cortado.base.numerics import QParams
 from cortado.frontend import zoo
 from cortado.ir.graph import lift, shape
-from cortado.ir.op import Call, Operator, overload
+from cortado.ir.op import Call, Operator, overload, result_element
 from cortado.ops.activation import ACTIVATION
 from cortado.ops.cat import CAT
 from cortado.ops.conv2d import CONV2D
@@ -262,7 +262,7 @@ class Builder:
         node = self.graph.call_function(overload(operator), (), arguments)
         sizes = operator.shape(Call(operator, {name: _shapes(value) for name, value in arguments.items()}, ()))
         with self.mode:
-            node.meta["val"] = torch.empty(sizes, dtype=operator.dtype)
+            node.meta["val"] = torch.empty(sizes, dtype=result_element(operator, arguments).torch_dtype)
         return node
 
     def program(self, *results: Node) -> torch.export.ExportedProgram:

@@ -12,6 +12,7 @@ from hypothesis import given
 from torch import nn
 
 from cortado import api
+from cortado.base.element import INT8
 from cortado.base.target import Core, from_target_string
 from cortado.ir.c_call import CCall
 from cortado.ir.op import Kernel
@@ -35,7 +36,7 @@ def programs(draw: st.DrawFn) -> Program:
         ports = tuple(Port(names[source], 1, sizes[source]) for source in picked)
         steps.append(Stage((Step(name, "op", "", ports, name, 1, 1, size, size, KERNEL, Walk.WHOLE),)))
     buffers = {name: Buffer(name, size) for name, size in zip(names, sizes, strict=True)}
-    ends = [Tensor(name, name, name, (1,), "int8", None, (0,)) for name in (names[0], names[-1])]
+    ends = [Tensor(name, name, name, (1,), INT8, None, (0,)) for name in (names[0], names[-1])]
     return Program("drawn", M4, (Core.DSP,), buffers, tuple(steps), (ends[0],), (ends[1],))
 
 

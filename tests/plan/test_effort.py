@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from cortado import api
+from cortado.base.element import INT8
 from cortado.base.target import Core, from_target_string
 from cortado.emit.c.data import _NUMBERS_A_LINE, float_text, int_text, numbers_text
 from cortado.ir.c_call import CCall
@@ -73,7 +74,7 @@ class Network:
 
     def program(self, *outputs: str) -> Program:
         ends = {
-            name: Tensor(name, name, name, (1, HEIGHT, 1, width), "int8", None, (0, 1, 2, 3))
+            name: Tensor(name, name, name, (1, HEIGHT, 1, width), INT8, None, (0, 1, 2, 3))
             for name, width in self.widths.items()
         }
         buffers = {name: Buffer(name, HEIGHT * width) for name, width in self.widths.items()}

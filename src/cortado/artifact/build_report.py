@@ -262,7 +262,7 @@ def _ports(graph: LoweredGraph) -> tuple[list[Tensor], list[Tensor]]:
 
 def _port(name: str, node: str, value: Value) -> Tensor:
     layout = tuple(range(len(value.shape)))
-    return Tensor(name, node, node, value.shape, str(value.dtype).removeprefix("torch."), None, layout)
+    return Tensor(name, node, node, value.shape, value.element, None, layout)
 
 
 def _tensor(tensor: Tensor) -> TensorReport:
@@ -286,7 +286,7 @@ def _state(graph: LoweredGraph, state: State, planned: Planned | None) -> StateR
         name=state.buffer,
         node=state.name,
         shape=value.shape,
-        dtype=DType(str(value.dtype).removeprefix("torch.")),
+        dtype=DType(value.element.name),
         scale=None if value.qparams is None else value.qparams.scale,
         zero_point=None if value.qparams is None else value.qparams.zero_point,
         offset=None if planned is None else planned.plan.offsets[state.name] - start,

@@ -8,9 +8,8 @@ import numpy as np
 
 from cortado.artifact.report import TensorReport
 from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
-
-_LOWEST, _HIGHEST = -128, 127
 
 
 def fed(tensor: TensorReport, value: ArrayType) -> ArrayType:
@@ -38,7 +37,7 @@ def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
         return
     allowed = {own: "the network's own type"}
     if tensor.scale is not None:
-        allowed = {np.dtype(np.float32): "real values", np.dtype(np.int8): "quantized codes"}
+        allowed = {np.dtype(np.float32): "real values", INT8.numpy_dtype: "quantized codes"}
     if value.dtype not in allowed:
         kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
         raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor.name}'")
@@ -58,9 +57,9 @@ def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
 
 def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
     """Rounded to nearest, ties to even, as MODEL_quantize does."""
-    if value.dtype == np.int8:
+    if value.dtype == INT8.numpy_dtype:
         return value
     with np.errstate(over="ignore"):  # infinity is the last code, as any large number
         steps = value.astype(np.float32) * (np.float32(1) / np.float32(tensor.scale))
     steps = np.rint(np.clip(steps, -512, 512)) + np.float32(tensor.zero_point or 0)
-    return np.asarray(np.clip(steps, _LOWEST, _HIGHEST).astype(np.int8))
+    return np.asarray(np.clip(steps, *INT8.codes).astype(INT8.numpy_dtype))

@@ -6,7 +6,7 @@ from typing import Any
 from cortado.artifact.html import Cell, Markup, Table, note
 from cortado.artifact.page_arena import modules_of
 from cortado.artifact.report import LayerReport, Report, StateReport, TensorReport, WeightScalesReport
-from cortado.base.arrays import INT8_MAX, INT8_MIN
+from cortado.base.element import INT8
 from cortado.base.names import operator_base
 
 _ESTIMATED = (
@@ -140,7 +140,7 @@ def _codes(value: TensorReport | StateReport | LayerReport) -> tuple[Any, ...]:
     scale, zero = value.scale, value.zero_point
     if scale is None or zero is None:
         return ("", "", "", "")
-    low, high = ((code - zero) * scale for code in (INT8_MIN, INT8_MAX))
+    low, high = ((code - zero) * scale for code in INT8.codes)
     return Cell(f"{scale:.9g}", scale), zero, Cell(f"{low:.4g}", low), Cell(f"{high:.4g}", high)
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cortado.artifact.opened import Artifact
-from cortado.base.arrays import INT8_MAX, INT8_MIN, ArrayType
+from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.run.runner import IO, run_bundle
 
@@ -61,5 +62,5 @@ def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:
     held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, as they lie in memory
     row = rows.astype(np.float32).reshape(len(rows), *(given.model_shape[dim] for dim in sorted(held)))
     lying = row.transpose(0, *(1 + sorted(held).index(dim) for dim in held))
-    codes = np.clip(np.rint(lying * inverse) + given.zero_point, INT8_MIN, INT8_MAX)
-    return codes.astype(np.int8).reshape(len(rows), -1)
+    codes = np.clip(np.rint(lying * inverse) + given.zero_point, *INT8.codes)
+    return codes.astype(INT8.numpy_dtype).reshape(len(rows), -1)

@@ -9,7 +9,6 @@ import numpy as np
 from cortado.base.errors import CortadoError
 
 ArrayType = np.ndarray[Any, np.dtype[Any]]
-INT8_MIN, INT8_MAX = -128, 127  # the codes
 
 
 def read_arrays(path: Path) -> dict[str, ArrayType]:

@@ -6,31 +6,38 @@ from typing import Any
 
 import torch
 
-from cortado.base.arrays import INT8_MAX as INT8_MAX
-from cortado.base.arrays import INT8_MIN as INT8_MIN
+from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError
 
 Tensor = torch.Tensor
 
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
-
 
 @dataclass(frozen=True)
 class QParams:
-    """value = (q - zero_point) * scale, per tensor."""
+    """value = (q - zero_point) * scale, per tensor, where q is a number of `element`."""
 
     scale: float
     zero_point: int
+    element: Element = INT8
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.scale) and self.scale > 0.0):
             raise CortadoError(f"a quantization scale must be finite and above zero, found {self.scale}")
-        if not INT8_MIN <= self.zero_point <= INT8_MAX:
-            raise CortadoError(f"an int8 zero point must lie in [-128, 127], found {self.zero_point}")
+        name, codes = self.element.name, list(self.element.codes)
+        if not self.element.holds(self.zero_point):
+            raise CortadoError(f"an {name} zero point must lie in {codes}, found {self.zero_point}")
+        if self.zero_point and not self.element.affine:
+            raise CortadoError(f"{name} is symmetric: its zero point must be 0, found {self.zero_point}")
 
     def quantize(self, value: float) -> int:
-        """The int8 code nearest to a real number (ties to even, as quantize_per_tensor does)."""
-        return max(INT8_MIN, min(INT8_MAX, round(value / self.scale) + self.zero_point))
+        """The code nearest to a real number (ties to even, as quantize_per_tensor does)."""
+        return self.element.clamped(round(value / self.scale) + self.zero_point)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """What the smallest and the largest code stand for."""
+        low, high = ((code - self.zero_point) * self.scale for code in self.element.codes)
+        return low, high
 
     def dequantize(self, codes: Tensor) -> Tensor:
         return (codes.to(torch.float32) - self.zero_point) * torch.tensor(self.scale, dtype=torch.float32)
@@ -96,7 +103,7 @@ def divide_round_away(total: Tensor, count: Tensor) -> Tensor:
     return torch.div(torch.where(total >= 0, total + half, total - half), count, rounding_mode="trunc")
 
 
-def clamp_int8(value: Tensor, low: int = INT8_MIN, high: int = INT8_MAX) -> Tensor:
+def clamp_int8(value: Tensor, low: int = INT8.low, high: int = INT8.high) -> Tensor:
     return value.clamp(low, high).to(torch.int8)
 
 

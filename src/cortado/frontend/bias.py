@@ -10,7 +10,7 @@ from torch.fx.node import map_arg
 
 from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, shape
-from cortado.ir.op import Match, Quantization, Role, find
+from cortado.ir.op import Bias, Match, Quantization, find
 from cortado.ops._float import add_constant
 
 Tensor = torch.Tensor
@@ -25,7 +25,7 @@ def give_biases(module: GraphModule) -> Layers:
     layers: Layers = {}
     for node in list(module.graph.nodes):
         found = find(node) if node.op == "call_function" else None
-        if isinstance(found, Match) and Role.BIAS in found.quantization.inputs.values():
+        if isinstance(found, Match) and Bias() in found.quantization.inputs.values():
             layers[node.name] = found.quantization.channel_axis
             _give_bias(module, node, found.quantization)
     module.recompile()
@@ -33,7 +33,7 @@ def give_biases(module: GraphModule) -> Layers:
 
 
 def _give_bias(module: GraphModule, layer: Node, quantization: Quantization) -> None:
-    name = next(name for name, role in quantization.inputs.items() if role is Role.BIAS)
+    name = next(name for name, role in quantization.inputs.items() if isinstance(role, Bias))
     bound = bind(layer)
     if bound[name] is None:
         with module.graph.inserting_before(layer):

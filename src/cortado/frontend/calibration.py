@@ -9,7 +9,7 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import ObserverBase
 
 from cortado.base.findings import Finding, FindingKind
-from cortado.frontend.observers import CODES, EdgeObserver, RangeObserver
+from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import (
     FEWEST_CODES,
     LONE,
@@ -97,7 +97,7 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
     first = next(iter(tensors.values()))
     odd = {} if method is CalibrationMethod.MINMAX else odd_samples(observer.seen)
     usual = [one for one in observer.seen if one.sample not in odd]
-    low, high = choose_range(usual, method)
+    low, high = choose_range(usual, method, observer.element)
     observer.set_range(low, high)
     for sample, times in odd.items():
         notes.odd[sample].append(_Beyond(first, times))
@@ -112,7 +112,7 @@ def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Note
     What is beyond all values of that output, as a bound that a minimum never reaches, has no need of codes.
     """
     scale, zero_point = (float(one) for one in observer.calculate_qparams())
-    low, high = ((code - zero_point) * scale for code in CODES)
+    low, high = ((code - zero_point) * scale for code in observer.element.codes)
     output = observer.leader.seen if isinstance(observer.leader, RangeObserver) else []
     reached = output or observer.seen
     least, most = min(one.low for one in reached), max(one.high for one in reached)

@@ -20,8 +20,7 @@ from cortado.ir.facts import STATE, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, output_node, shape
 from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, is_constant
-from cortado.ops.compare import ACCEPTED, COMPARED
-from cortado.ops.compare_int import COMPARED_IDS
+from cortado.ops.compare import ACCEPTED, COMPARED, COMPARED_IDS
 from cortado.ops.embedding_bag import BAGS
 from cortado.ops.kept_softmax import SOFTMAX_KEPT
 from cortado.ops.pick import PICKED

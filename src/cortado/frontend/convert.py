@@ -228,10 +228,11 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
             f"{describe(source)}: calibration gave NaN or infinity only, expected numbers to choose a scale for; "
             "check the calibration data, and the weights before this call"
         )
-    if 0.0 < observer.largest < SMALLEST_SCALE * 256:
+    if 0.0 < observer.largest < SMALLEST_SCALE * (observer.element.steps + 1):
         raise CortadoError(
             f"{describe(source)}: no value of this tensor is above {observer.largest:g} on the calibration data, and "
-            f"the smallest step of an int8 tensor is {SMALLEST_SCALE:g}; scale the model so that its values are larger"
+            f"the smallest step of an {observer.element.name} tensor is {SMALLEST_SCALE:g}; scale the model so that "
+            "its values are larger"
         )
 
 

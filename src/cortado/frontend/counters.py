@@ -1,8 +1,8 @@
 """Whole numbers that are computed: counters, positions, ids of a history, and what they do to real numbers.
 
 `count + 1`, `count % n`, `torch.where(count < n, count, 0)` become calls on 32 bits; what only moves whole numbers
-moves their bytes. A position that is computed reads or writes a row of a tensor by comparing every row's number with
-it.
+stays as it is, on 32 bits. A position that is computed reads or writes a row of a tensor by comparing every row's
+number with it.
 """
 
 import math
@@ -13,20 +13,18 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from cortado.ir.facts import STATE, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ops._binary import padded, spread
 from cortado.ops._float import add_constant, add_view, is_constant
 from cortado.ops.calculate_int import CALCULATED_IDS, How
-from cortado.ops.compare import ACCEPTED
-from cortado.ops.compare_int import COMPARED_IDS
+from cortado.ops.compare import ACCEPTED, COMPARED_IDS
 from cortado.ops.pointwise import uniform_value
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE
-from cortado.ops.where import CHOSEN
-from cortado.ops.where_int import CHOSEN_IDS
+from cortado.ops.where import CHOSEN, CHOSEN_IDS
 from cortado.ops.widen import WIDENED
-from cortado.ops.word_bytes import AS_BYTES, FROM_BYTES, WORD
 
 aten = torch.ops.aten
 
@@ -42,7 +40,7 @@ _BOTH: Mapping[str, How] = {
     "maximum": How.LARGER,
 }
 _VIEWS = frozenset({"reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten"})
-_ALONG = frozenset({"slice", "cat", "index_select", "select"})  # one dimension
+_MOVES = frozenset({"slice", "cat", "index_select", "select", "expand", "permute", "transpose"})
 
 
 def name_of(node: Node) -> str:
@@ -110,8 +108,7 @@ class Counters:
             return add_view(like, node, (1,) * len(sizes))
         if math.prod(shape(node)) == math.prod(sizes):
             return add_view(like, node, sizes)
-        bytes_ = add_call(like, AS_BYTES, add_view(like, node, padded(shape(node), len(sizes))))
-        return add_call(like, FROM_BYTES, add_call(like, aten.expand.default, bytes_, [*sizes, WORD]))
+        return add_call(like, aten.expand.default, add_view(like, node, padded(shape(node), len(sizes))), list(sizes))
 
     # ---- arithmetic
 
@@ -165,35 +162,16 @@ class Counters:
     # ---- movement
 
     def _moved(self, bound: Bound, name: str) -> Node | None:
-        """The call on bytes, which have one dimension more; views move nothing."""
+        """The call on whole numbers of 32 bits; None where its operands are that."""
         like = bound.node
-        rank = len(shape(like.all_input_nodes[0])) if like.all_input_nodes else 0
-        if not rank or name in _VIEWS:
+        if name not in _MOVES:
             return None
-        others = self._arguments(bound, name, rank)
-        if not others:
+        words = {node: self._word(like, node) for node in like.all_input_nodes}
+        if None in words.values() or all(word is node for node, word in words.items()):
             return None
-        words = {node: self._word(like, node) for node in like.all_input_nodes if node is not others.get("index")}
-        if None in words.values():
-            return None
-        moved = {node: add_call(like, AS_BYTES, word) for node, word in words.items() if word is not None}
-        given = next(iter(bound.values.values()))
-        operand = [moved[one] for one in given] if isinstance(given, list | tuple) else moved[given]
+        args, kwargs = map_arg((like.args, like.kwargs), lambda one: words[one])
         target: Any = like.target
-        return add_call(like, FROM_BYTES, add_call(like, target, operand, *others.values()))
-
-    def _arguments(self, bound: Bound, name: str, rank: int) -> dict[str, Any]:
-        """All but the first, for a tensor with a dimension more behind the others; empty for what is not known."""
-        others = dict(list(bound.values.items())[1:])
-        if name in _ALONG:
-            return {**others, "dim": others["dim"] % rank}
-        if name == "expand":
-            return {"size": [*others["size"], WORD]}
-        if name == "permute":
-            return {**others, "dims": [*(dim % rank for dim in others["dims"]), rank]}
-        if name == "transpose":
-            return {key: dim % rank for key, dim in others.items()}
-        return {}
+        return add_call(like, target, *args, **kwargs)
 
     # ---- outputs
 

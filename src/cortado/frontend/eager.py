@@ -13,6 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.frontend.incoming import evaluation
 
@@ -196,7 +197,7 @@ def _shaken(value: Tensor, rng: torch.Generator) -> Tensor:
 
 def _moved(value: Tensor, step: float | None) -> Tensor:
     """What a few steps of an output are; of one that is no codes, a few times what 127 steps to its largest are."""
-    size = float(value.abs().max()) / 127 if step is None else step
+    size = float(value.abs().max()) / INT8.high if step is None else step
     return torch.full(value.shape, STEPS * size / SLACK, dtype=torch.float64)
 
 

@@ -16,16 +16,16 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
+from cortado.base.element import INT8, INT32, Element, element_of, weight_limit
 from cortado.base.numerics import QParams
 from cortado.frontend.ranges import Seen
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
-WEIGHT_MAX = 127
+WEIGHT_MAX = weight_limit(8)
 BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the sum of the products
 # Of a tensor that was zero in all of calibration. Any would do, but with the smallest one other layers overflow.
 SCALE_OF_ZEROS = 2.0**-7
-CODES = (-128, 127)
 
 Spec: TypeAlias = QuantizationSpecBase
 
@@ -67,6 +67,10 @@ class RangeObserver(MinMaxObserver):
         self.min_val.fill_(min(low, self.needed[0]))
         self.max_val.fill_(max(high, self.needed[1]))
 
+    @property
+    def element(self) -> Element:
+        return element_of(self.dtype)
+
     def need(self, values: tuple[float, float]) -> None:
         self.needed = min(values[0], self.needed[0]), max(values[1], self.needed[1])
 
@@ -101,34 +105,45 @@ class EdgeObserver(RangeObserver):
     one of a fixed range, may have few codes there only."""
 
 
-def _activation_spec(observer: type[RangeObserver], usual: tuple[float, float] | None = None) -> QuantizationSpec:
+def scheme_of(element: Element) -> torch.qscheme:
+    return torch.per_tensor_affine if element.affine else torch.per_tensor_symmetric
+
+
+def _observed(
+    element: Element, observer: type[RangeObserver], usual: tuple[float, float] | None = None
+) -> QuantizationSpec:
     return QuantizationSpec(
-        dtype=torch.int8,
+        dtype=element.torch_dtype,
         observer_or_fake_quant_ctr=observer.with_args(eps=SMALLEST_SCALE, usual=usual),
-        quant_min=CODES[0],
-        quant_max=CODES[1],
-        qscheme=torch.per_tensor_affine,
+        quant_min=element.low,
+        quant_max=element.high,
+        qscheme=scheme_of(element),
     )
 
 
-ACTIVATION = _activation_spec(RangeObserver)
-EDGE = _activation_spec(EdgeObserver)
+@functools.cache
+def activation_spec(element: Element) -> QuantizationSpec:
+    return _observed(element, RangeObserver)
+
+
+@functools.cache
+def entrance_spec(element: Element) -> QuantizationSpec:
+    return _observed(element, EdgeObserver)
 
 
 @functools.cache
 def usual_spec(qparams: QParams) -> QuantizationSpec:
-    low, high = ((code - qparams.zero_point) * qparams.scale for code in CODES)
-    return _activation_spec(RangeObserver, (low, high))
+    return _observed(qparams.element, RangeObserver, qparams.range)
 
 
 @functools.cache
-def weight_spec(axis: int) -> QuantizationSpec:
-    """Weights stay within +-127: two int8 products then fit an int16."""
+def weight_spec(axis: int, bits: int) -> QuantizationSpec:
+    """As int8, whatever their bits: they are packed with the layer."""
     return QuantizationSpec(
-        dtype=torch.int8,
+        dtype=INT8.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelMinMaxObserver.with_args(eps=SMALLEST_SCALE),
-        quant_min=-WEIGHT_MAX,
-        quant_max=WEIGHT_MAX,
+        quant_min=-weight_limit(bits),
+        quant_max=weight_limit(bits),
         qscheme=torch.per_channel_symmetric,
         ch_axis=axis,
     )
@@ -154,9 +169,9 @@ def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantization
     return DerivedQuantizationSpec(
         derived_from=[(activation, user), (weight, user)],
         derive_qparams_fn=_bias_qparams,
-        dtype=torch.int32,
-        quant_min=-(2**31),
-        quant_max=2**31 - 1,
+        dtype=INT32.torch_dtype,
+        quant_min=INT32.low,
+        quant_max=INT32.high,
         qscheme=torch.per_channel_symmetric,
         ch_axis=0,
     )
@@ -165,12 +180,12 @@ def bias_spec(user: Node, activation: Node, weight: Node) -> DerivedQuantization
 @functools.cache
 def fixed_spec(qparams: QParams) -> FixedQParamsQuantizationSpec:
     return FixedQParamsQuantizationSpec(
-        dtype=torch.int8,
+        dtype=qparams.element.torch_dtype,
         scale=qparams.scale,
         zero_point=qparams.zero_point,
-        quant_min=CODES[0],
-        quant_max=CODES[1],
-        qscheme=torch.per_tensor_affine,
+        quant_min=qparams.element.low,
+        quant_max=qparams.element.high,
+        qscheme=scheme_of(qparams.element),
     )
 
 
@@ -179,15 +194,17 @@ class Scheme:
     """How activations are observed, and weights with their output channels along an axis; what a graph goes through
     before it is rewritten, and after."""
 
-    activation: QuantizationSpec
-    weight: Callable[[int], QuantizationSpec]
+    activation: Callable[[Element], QuantizationSpec]
+    weight: Callable[[int, int], QuantizationSpec]  # by the axis of its output channels and its bits
     usual: Callable[[QParams], Spec]  # of a tensor that usually has these parameters
-    entrance: QuantizationSpec | None  # of an operand where it enters a join; None: observed with the join's output
+    # Of an operand where it enters a join; None: observed with the join's output.
+    entrance: Callable[[Element], QuantizationSpec] | None
     before: Callable[[GraphModule], None] = lambda module: None
     after: Callable[[GraphModule], None] = lambda module: None
+    element: Callable[[Node], Element] = lambda node: INT8  # that a call's real numbers are to have, where it can
 
 
-ALONE = Scheme(ACTIVATION, weight_spec, fixed_spec, None)
+ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None)
 """For PT2E as users call it."""
-SETTLED = Scheme(ACTIVATION, weight_spec, usual_spec, EDGE)
+SETTLED = Scheme(activation_spec, weight_spec, usual_spec, entrance_spec)
 """For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""

@@ -14,12 +14,14 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams
+from cortado.base.numerics import QParams
 from cortado.ir.graph import add_call, bind, describe, is_call, sole_user, source_line
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops.batch_norm import BATCH_NORM_REWRITE, DECOMPOSED_REWRITE
 from cortado.ops.pointwise import is_clamp
+from cortado.ops.quantize_per_tensor import qparams_of as parameters_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -223,7 +225,7 @@ def _read_activation(node: Node) -> None:
         user.replace_all_uses_with(pair)
         node.graph.erase_node(user)
     node.graph.erase_node(node)
-    if (parameters.quant_min, parameters.quant_max) != (INT8_MIN, INT8_MAX):
+    if (parameters.quant_min, parameters.quant_max) != INT8.codes:
         _clamp_codes(quantized, pair, parameters)
 
 
@@ -245,7 +247,8 @@ def _parameters(node: Node) -> _Parameters:
 
 def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
     """A quantize of a tensor and its dequantize, at the place where nodes are being inserted."""
-    parameters = (qparams.scale, qparams.zero_point, INT8_MIN, INT8_MAX, torch.int8)
+    kind = qparams.element
+    parameters = (qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
     quantized = add_call(like, QUANTIZE, source, *parameters)
     return quantized, add_call(like, DEQUANTIZE, quantized, *parameters)
 
@@ -257,15 +260,14 @@ def is_dequantize(node: Node) -> bool:
 
 def qparams_of(node: Node) -> QParams:
     """Of a quantize or dequantize in the form that `read` leaves."""
-    bound = bind(node)
-    return QParams(float(bound["scale"]), int(bound["zero_point"]))
+    return parameters_of(bind(node))
 
 
 def _clamp_codes(quantized: Node, pair: Node, parameters: _Parameters) -> None:
     """Codes that stop short of int8's: a clamp of the values in front, where a kernel can carry it."""
     scale, zero_point = parameters.scale, parameters.zero_point
-    low = (parameters.quant_min - zero_point) * scale if parameters.quant_min > INT8_MIN else None
-    high = (parameters.quant_max - zero_point) * scale if parameters.quant_max < INT8_MAX else None
+    low = (parameters.quant_min - zero_point) * scale if parameters.quant_min > INT8.low else None
+    high = (parameters.quant_max - zero_point) * scale if parameters.quant_max < INT8.high else None
     source: Node = bind(quantized)["input"]
     before = is_clamp(source) if source.op == "call_function" else None
     if before is not None and (low is None or before[0] >= low) and (high is None or before[1] <= high):

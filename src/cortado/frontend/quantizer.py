@@ -11,14 +11,29 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
+from cortado.base.element import INT8, Element
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spec
 from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
-from cortado.ir.facts import Fact, is_whole
+from cortado.ir.facts import Fact, is_whole, note_element
 from cortado.ir.graph import Bound, bind, sole_user
-from cortado.ir.op import Joined, Match, ObservedWith, Pattern, Plain, Quantization, Role, SharedWith, Usually, find
+from cortado.ir.op import (
+    Activation,
+    Bias,
+    Joined,
+    Match,
+    ObservedWith,
+    Pattern,
+    Plain,
+    Quantization,
+    Role,
+    SharedWith,
+    Usually,
+    Weight,
+    find,
+)
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
@@ -48,6 +63,7 @@ class CortexMQuantizer(Quantizer):
             if not is_whole(node):
                 annotator.observe_input(node)
         for node in model.graph.nodes:
+            note_element(node, self.scheme.element(node))
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:
                 annotator.add(node, match)
@@ -87,6 +103,7 @@ class _Group:
 
     spec: Spec | None = None  # None: that of any activation
     qparams: QParams | None = None  # that are fixed, or usual
+    element: Element = INT8
 
     @property
     def fixed(self) -> bool:
@@ -104,6 +121,7 @@ class _Annotator:
         self.scheme = scheme
         self.groups: dict[Place, _Group] = {}
         self.sources: dict[Node, _Group] = {}  # of tensors that no annotated node makes: inputs, constants
+        self.others: dict[tuple[Node, Element], _Group] = {}  # of tensors that are read in another element than theirs
         self.inputs: dict[Node, dict[Node, Spec | None]] = {}  # None: the place's group decides
         self.outputs: set[Node] = set()
 
@@ -122,10 +140,10 @@ class _Annotator:
             self.outputs.add(last)
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
-        if role is Role.WEIGHT:
-            return self.scheme.weight(quantization.weight_axis)
-        if role is Role.BIAS:
-            activation, weight = (_first(bound, quantization, role) for role in (Role.ACTIVATION, Role.WEIGHT))
+        if isinstance(role, Weight):
+            return self.scheme.weight(quantization.weight_axis, role.bits)
+        if isinstance(role, Bias):
+            activation, weight = (_first(bound, quantization, kind) for kind in (Activation, Weight))
             return bias_spec(bound.node, activation, weight)
         return None
 
@@ -133,13 +151,14 @@ class _Annotator:
         """The group of a node's output, once its operands have theirs; None where it is not quantized."""
         node, output = bound.node, quantization.output
         operands = [operand for operand, spec in self.inputs[node].items() if spec is None]
+        beside = set(operands)
         if isinstance(output, Joined):
-            beside = [operand for name in output.besides for operand in bound.nodes(name)]
-            for operand in beside:
-                self.groups[operand, node] = self._group_of(operand)
-            return self._joined(node, [operand for operand in operands if operand not in beside])
-        for operand in operands:
-            self.groups[operand, node] = self._group_of(operand)
+            beside = {operand for name in output.besides for operand in bound.nodes(name)}
+        for operand, element in _activations(bound, quantization):
+            if operand in beside:
+                self.groups[operand, node] = self._entering(operand, element)
+        if isinstance(output, Joined):
+            return self._joined(node, [operand for operand in operands if operand not in beside], output.element)
         if isinstance(output, Plain):
             return None
         if isinstance(output, SharedWith):
@@ -148,20 +167,30 @@ class _Annotator:
             known = [self._group_of(operand) for operand in bound.nodes(output.argument)[:1]]
             return known[0] if known and known[0].qparams is None else _Group()
         if isinstance(output, Usually):
-            return _Group(self.scheme.usual(output.qparams), output.qparams)
-        return _Group(fixed_spec(output), output) if isinstance(output, QParams) else _Group()
+            return _Group(self.scheme.usual(output.qparams), output.qparams, output.qparams.element)
+        if isinstance(output, QParams):
+            return _Group(fixed_spec(output), output, output.element)
+        assert output.element is not None  # of an output of its own
+        return _Group(element=output.element)
 
-    def _joined(self, node: Node, operands: list[Node]) -> _Group:
+    def _entering(self, operand: Node, element: Element | None) -> _Group:
+        """The group of an operand where a call reads it: its own, or beside it one of the element that is wanted."""
+        group = self._group_of(operand, element)
+        if element is None or group.element == element:
+            return group
+        return self.others.setdefault((operand, element), _Group(element=element))
+
+    def _joined(self, node: Node, operands: list[Node], element: Element) -> _Group:
         """Every operand keeps its group and enters in the output's parameters, unless all have the same fixed ones."""
-        groups = [self._group_of(operand) for operand in operands]
+        groups = [self._entering(operand, element) for operand in operands]
         alike = all(group.qparams == groups[0].qparams for group in groups)
-        output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group()
+        output = next((group for group in groups if group.fixed), groups[0]) if alike else _Group(element=element)
         if len(groups) == 1 or (alike and all(group.fixed for group in groups)):
             for operand, group in zip(operands, groups, strict=True):
                 self.groups[operand, node] = group
             return output
         output = replace(output)
-        entrance = output if self.scheme.entrance is None else _Group(self.scheme.entrance)
+        entrance = output if self.scheme.entrance is None else _Group(self.scheme.entrance(element), element=element)
         for operand in operands:
             self.observe_input(operand)
             self.groups[operand, node] = entrance
@@ -174,8 +203,11 @@ class _Annotator:
             self.inputs[operand] = {}
             self.outputs.add(operand)
 
-    def _group_of(self, operand: Node) -> _Group:
-        return self.groups[operand] if operand in self.groups else self.sources.setdefault(operand, _Group())
+    def _group_of(self, operand: Node, element: Element | None = None) -> _Group:
+        """Of a tensor that no call makes, with the element that its first reader wants."""
+        if operand in self.groups:
+            return self.groups[operand]
+        return self.sources.setdefault(operand, _Group(element=element or INT8))
 
     def write(self, graph: Graph) -> None:
         """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""
@@ -194,8 +226,14 @@ class _Annotator:
         root = roots.setdefault(id(group), place)
         if root is not place:
             return SharedQuantizationSpec(root)
-        return self.scheme.activation if group.spec is None else group.spec
+        return self.scheme.activation(group.element) if group.spec is None else group.spec
 
 
-def _first(bound: Bound, quantization: Quantization, role: Role) -> Any:
-    return next(bound[name] for name, other in quantization.inputs.items() if other is role)
+def _first(bound: Bound, quantization: Quantization, kind: type[Role]) -> Any:
+    return next(bound[name] for name, role in quantization.inputs.items() if isinstance(role, kind))
+
+
+def _activations(bound: Bound, quantization: Quantization) -> list[tuple[Node, Element | None]]:
+    """The operands that are activations, each with the element in which it is read."""
+    roles = [(name, role) for name, role in quantization.inputs.items() if isinstance(role, Activation)]
+    return [(operand, role.element) for name, role in roles for operand in bound.nodes(name)]

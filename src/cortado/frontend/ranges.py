@@ -1,4 +1,4 @@
-"""The range of values that the 256 codes of a tensor stand for, chosen from what calibration samples had in it."""
+"""The range of values that the codes of a tensor stand for, chosen from what calibration samples had in it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8, Element
 from cortado.options import CalibrationMethod
 
 BINS = 512  # of one sample's histogram
 ALL_BINS = 1024  # of the histogram of all samples
 MOST_VALUES = 1 << 16  # of one sample's tensor that are looked at; of a larger one, values at equal distances
-CODES = 255  # steps between the smallest and the largest code
 PERCENTILE = 99.99
 ODD = 2.5  # times the range that nine of ten samples stay within
 TYPICAL = 0.9
@@ -109,7 +109,7 @@ def used_codes(seen: Sequence[Seen], scale: float) -> int | None:
     return span if len(values) >= FEWEST_CODES else None
 
 
-def choose_range(seen: Sequence[Seen], method: CalibrationMethod) -> tuple[float, float]:
+def choose_range(seen: Sequence[Seen], method: CalibrationMethod, element: Element = INT8) -> tuple[float, float]:
     """The ends of the range; zero lies within it."""
     low, high = min(0.0, *(one.low for one in seen)), max(0.0, *(one.high for one in seen))
     if method is CalibrationMethod.MINMAX or low == high:
@@ -117,7 +117,7 @@ def choose_range(seen: Sequence[Seen], method: CalibrationMethod) -> tuple[float
     centers, counts = _histogram(seen, low, high)
     if method is CalibrationMethod.PERCENTILE:
         return _percentiles(centers, counts)
-    return _least_error(centers, counts, low, high)
+    return _least_error(centers, counts, low, high, element.steps)
 
 
 def _histogram(seen: Sequence[Seen], low: float, high: float) -> tuple[ArrayType, ArrayType]:
@@ -136,23 +136,23 @@ def _percentiles(centers: ArrayType, counts: ArrayType) -> tuple[float, float]:
     return min(0.0, float(low)), max(0.0, float(high))
 
 
-def _least_error(centers: ArrayType, counts: ArrayType, low: float, high: float) -> tuple[float, float]:
+def _least_error(centers: ArrayType, counts: ArrayType, low: float, high: float, codes: int) -> tuple[float, float]:
     """The ends that give the least squared error: a narrower range has finer steps and saturates more values.
 
     Both ends move together first, then each alone.
     """
     filled = counts > 0
     values, weights = centers[filled], counts[filled]
-    best = _best(values, weights, [(low * shrink, high * shrink) for shrink in SHRINKS])
-    best = _best(values, weights, [best, *((best[0], high * shrink) for shrink in SHRINKS)])
-    return _best(values, weights, [best, *((low * shrink, best[1]) for shrink in SHRINKS)])
+    best = _best(values, weights, codes, [(low * shrink, high * shrink) for shrink in SHRINKS])
+    best = _best(values, weights, codes, [best, *((best[0], high * shrink) for shrink in SHRINKS)])
+    return _best(values, weights, codes, [best, *((low * shrink, best[1]) for shrink in SHRINKS)])
 
 
-def _best(values: ArrayType, weights: ArrayType, ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def _best(values: ArrayType, weights: ArrayType, most: int, ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
     lows, highs = np.array(ends).T[:, :, None]
-    steps = (highs - lows) / CODES
+    steps = (highs - lows) / most
     zeros = np.round(-lows / steps)
-    codes = np.clip(np.round(values / steps) + zeros, 0, CODES)
+    codes = np.clip(np.round(values / steps) + zeros, 0, most)
     errors = (((codes - zeros) * steps - values) ** 2 * weights).sum(axis=1)
     low, high = ends[int(errors.argmin())]
     return float(low), float(high)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch.fx import GraphModule, Node
 
+from cortado.base.element import INT8, INT32, weight_limit
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, QParams
+from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize, inline_contexts
 from cortado.frontend.observers import BIAS_BITS, SMALLEST_SCALE, WEIGHT_MAX, RangeObserver
 from cortado.frontend.quantized import (
@@ -27,7 +28,7 @@ from cortado.frontend.quantized import (
 from cortado.frontend.quantizer import CortexMQuantizer, fused_clamp
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
-from cortado.ir.op import Joined, Match, Role, SharedWith, Usually, find
+from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops.pointwise import FUNCTIONS, POINTWISE, is_clamp
 
@@ -35,7 +36,7 @@ Tensor = torch.Tensor
 
 KEEPS = (SharedWith, Joined)  # outputs of which every code is an operand's
 ON_GRID = 1e-3  # how far a code may be from a whole number: float32 rounds codes times scales
-INT8_SPAN = INT8_MAX - INT8_MIN - 1  # steps between the codes of weights: -127 to 127 at least
+INT8_SPAN = 2 * weight_limit(8)  # steps between the codes of weights: -127 to 127 at least
 
 
 def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
@@ -88,7 +89,7 @@ class _Scales:
                 self._between(operand, node, self._of_constant(constant_data(operand)))
             elif not is_call(operand, DEQUANTIZE):
                 raise _missing(node, operand)
-        if Role.WEIGHT in match.quantization.inputs.values():
+        if any(isinstance(role, Weight) for role in match.quantization.inputs.values()):
             self._weights(node, match)
         self._output(node, match)
 
@@ -160,15 +161,15 @@ class _Scales:
                 codes = data.to(torch.float64) / grid.scales + grid.zero_points
                 if _fits(codes, grid.quant_min, grid.quant_max):
                     return QParams(float(grid.scales), int(grid.zero_points))
-        observer = RangeObserver(dtype=torch.int8, quant_min=INT8_MIN, quant_max=INT8_MAX, eps=SMALLEST_SCALE)
+        observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)
         observer(data)
         scale, zero_point = observer.calculate_qparams()
         return QParams(float(scale), int(zero_point))
 
     def _weights(self, node: Node, match: Match) -> None:
         bound, inputs = bind(node), match.quantization.inputs
-        weight: Node = next(bound[name] for name, role in inputs.items() if role is Role.WEIGHT)
-        bias: Node | None = next((bound[name] for name, role in inputs.items() if role is Role.BIAS), None)
+        weight: Node = next(bound[name] for name, role in inputs.items() if isinstance(role, Weight))
+        bias: Node | None = next((bound[name] for name, role in inputs.items() if isinstance(role, Bias)), None)
         activation = qparams_of(_activations(bound, match)[0])
         axis = match.quantization.weight_axis
         scales = self._weight_scales(node, constant_data(weight), axis)
@@ -177,8 +178,8 @@ class _Scales:
             # As for a model that Cortado quantizes itself: a bias that would not fit 32 bits coarsens its channel.
             least = constant_data(bias).abs().to(torch.float64) / (activation.scale * 2**BIAS_BITS)
             scales = torch.maximum(scales, least.to(torch.float32))
-            self._per_channel(node, bias, step * scales, (0, INT32_MIN, INT32_MAX, torch.int32))
-        self._per_channel(node, weight, scales, (axis, INT8_MIN, INT8_MAX, torch.int8))
+            self._per_channel(node, bias, step * scales, (0, INT32.low, INT32.high, torch.int32))
+        self._per_channel(node, weight, scales, (axis, INT8.low, INT8.high, torch.int8))
 
     def _per_channel(self, node: Node, constant: Node, scales: Tensor, rest: tuple[object, ...]) -> None:
         with self.module.graph.inserting_before(node):
@@ -198,7 +199,7 @@ class _Scales:
             if len(grid.scales) in (1, count):
                 scales = grid.scales.expand(count)
                 codes = data.to(torch.float64) / scales.reshape(sizes)
-                if _fits(codes, INT8_MIN, INT8_MAX) and not bool(grid.zero_points.any()):
+                if _fits(codes, INT8.low, INT8.high) and not bool(grid.zero_points.any()):
                     _check_bits(node, grid)
                     return scales.to(torch.float32)
         for grid in near:
@@ -216,7 +217,7 @@ def _match(node: Node) -> Match | None:
 
 def _activations(bound: Bound, match: Match) -> list[Node]:
     inputs = match.quantization.inputs
-    return [node for name, role in inputs.items() if role is Role.ACTIVATION for node in bound.nodes(name)]
+    return [node for name, role in inputs.items() if isinstance(role, Activation) for node in bound.nodes(name)]
 
 
 def _behind(node: Node) -> list[QParams]:
@@ -228,7 +229,7 @@ def _has_code(value: float, qparams: QParams) -> bool:
     if abs(value) == float("inf"):
         return True
     code = value / qparams.scale + qparams.zero_point
-    return abs(code - round(code)) < ON_GRID and INT8_MIN <= round(code) <= INT8_MAX
+    return abs(code - round(code)) < ON_GRID and INT8.low <= round(code) <= INT8.high
 
 
 def _is_table(node: Node) -> bool:

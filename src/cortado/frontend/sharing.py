@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
-from cortado.frontend.observers import CODES, EdgeObserver, RangeObserver
+from cortado.base.element import element_of
+from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import choose_range, odd_samples
 from cortado.options import CalibrationMethod
 
@@ -139,13 +140,14 @@ def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dic
 def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
     """The range that a tensor has by itself."""
     if isinstance(observer, FixedQParamsObserver):
-        low, high = ((code - float(observer.zero_point)) * float(observer.scale) for code in CODES)
+        codes = element_of(observer.dtype).codes
+        low, high = ((code - float(observer.zero_point)) * float(observer.scale) for code in codes)
         return _Range(low, high)
     assert isinstance(observer, RangeObserver)
     if not observer.seen:
         return _seen(observer)
     odd = {} if method is CalibrationMethod.MINMAX else odd_samples(observer.seen)
-    return _Range(*choose_range([one for one in observer.seen if one.sample not in odd], method))
+    return _Range(*choose_range([one for one in observer.seen if one.sample not in odd], method, observer.element))
 
 
 def _seen(observer: RangeObserver) -> _Range:

@@ -12,10 +12,11 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.multiprocessing.reductions import StorageWeakRef
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
+from cortado.base.element import INT32, element_of
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import INT32_MAX, QParams
+from cortado.base.numerics import QParams
 from cortado.frontend.canonical import inline_contexts
-from cortado.frontend.observers import CODES, RangeObserver
+from cortado.frontend.observers import RangeObserver
 from cortado.frontend.quantized import QUANTIZE, is_dequantize, qparams_of
 from cortado.frontend.writes import written
 from cortado.ir.facts import QPARAMS, STATE, TORCH_FN, VALUE, Lasting, dtype, is_whole
@@ -212,7 +213,7 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
             "next call, expected float32, which is kept as int8 codes, or int32, int64 or bool, which are kept as they "
             "are; register it as torch.int32"
         )
-    if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32_MAX:
+    if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32.high:
         raise CortadoError(
             f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected whole numbers of 32 bits: "
             "that many are kept"
@@ -299,7 +300,8 @@ def _chain(observer: ObserverBase) -> list[ObserverBase]:
 
 def _covers(root: ObserverBase, other: RangeObserver) -> bool:
     if isinstance(root, FixedQParamsObserver):
-        low, high = ((code - float(root.zero_point)) * float(root.scale) for code in CODES)
+        codes = element_of(root.dtype).codes
+        low, high = ((code - float(root.zero_point)) * float(root.scale) for code in codes)
     elif isinstance(root, RangeObserver):
         low, high = float(root.min_val), float(root.max_val)
     else:
@@ -335,7 +337,8 @@ def _take_codes(holder: Node) -> QParams:
     quantizes = [user for user in holder.users if is_call(user, QUANTIZE)]
     assert len(quantizes) == len(holder.users) > 0  # the quantizer observes all state
     qparams, lasting = qparams_of(quantizes[0]), STATE.must(holder)
-    codes = QUANTIZE(lasting.initial, qparams.scale, qparams.zero_point, *CODES, torch.int8)
+    kind = qparams.element
+    codes = QUANTIZE(lasting.initial, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
     for quantize in quantizes:
         quantize.replace_all_uses_with(holder)
         holder.graph.erase_node(quantize)
@@ -343,7 +346,7 @@ def _take_codes(holder: Node) -> QParams:
     QPARAMS.note(holder, qparams)
     value = VALUE.must(holder)
     with value.fake_mode:
-        VALUE.note(holder, torch.empty(value.shape, dtype=torch.int8))
+        VALUE.note(holder, torch.empty(value.shape, dtype=kind.torch_dtype))
     return qparams
 
 
@@ -353,5 +356,6 @@ def _give_codes(result: Node, qparams: QParams | None, output: Node) -> Node:
     if is_dequantize(result) and qparams_of(result) == qparams:
         return result.all_input_nodes[0]
     with output.graph.inserting_before(output):
-        arguments = (result, qparams.scale, qparams.zero_point, *CODES, torch.int8)
+        kind = qparams.element
+        arguments = (result, qparams.scale, qparams.zero_point, *kind.codes, kind.torch_dtype)
         return output.graph.call_function(QUANTIZE, arguments)

@@ -12,10 +12,11 @@ from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
 from torchao.quantization.pt2e.quantizer import QuantizationSpec
 
-from cortado.frontend.observers import SCALE_OF_ZEROS, SMALLEST_SCALE, WEIGHT_MAX, Scheme, fixed_spec
+from cortado.base.element import INT8, Element, weight_limit
+from cortado.frontend.observers import SCALE_OF_ZEROS, SMALLEST_SCALE, Scheme, fixed_spec, scheme_of
 from cortado.ir.facts import TRAINED
 from cortado.ir.graph import bind, is_call, shape
-from cortado.ir.op import Match, Role, find
+from cortado.ir.op import Activation, Match, find
 from cortado.ops._float import constant_data, is_constant
 
 Tensor = torch.Tensor
@@ -38,26 +39,28 @@ class PerChannelFakeQuantize(FakeQuantize):
     """Weights: their scales follow them at every step, in evaluation too."""
 
 
-ACTIVATION = QuantizationSpec(
-    dtype=torch.int8,
-    observer_or_fake_quant_ctr=FakeQuantize.with_args(
-        observer=MovingRange, averaging_constant=AVERAGING, eps=SMALLEST_SCALE
-    ),
-    quant_min=-128,
-    quant_max=127,
-    qscheme=torch.per_tensor_affine,
-)
+@functools.cache
+def activation_spec(element: Element) -> QuantizationSpec:
+    return QuantizationSpec(
+        dtype=element.torch_dtype,
+        observer_or_fake_quant_ctr=FakeQuantize.with_args(
+            observer=MovingRange, averaging_constant=AVERAGING, eps=SMALLEST_SCALE
+        ),
+        quant_min=element.low,
+        quant_max=element.high,
+        qscheme=scheme_of(element),
+    )
 
 
 @functools.cache
-def weight_spec(axis: int) -> QuantizationSpec:
+def weight_spec(axis: int, bits: int) -> QuantizationSpec:
     return QuantizationSpec(
-        dtype=torch.int8,
+        dtype=INT8.torch_dtype,
         observer_or_fake_quant_ctr=PerChannelFakeQuantize.with_args(
             observer=MovingAveragePerChannelMinMaxObserver, averaging_constant=1.0, eps=SMALLEST_SCALE
         ),
-        quant_min=-WEIGHT_MAX,
-        quant_max=WEIGHT_MAX,
+        quant_min=-weight_limit(bits),
+        quant_max=weight_limit(bits),
         qscheme=torch.per_channel_symmetric,
         ch_axis=axis,
     )
@@ -110,7 +113,7 @@ def _make_parameters(module: GraphModule) -> None:
         match = find(node)
         for name, role in match.quantization.inputs.items() if isinstance(match, Match) else ():
             operand = bind(node)[name]
-            if role is not Role.ACTIVATION and is_constant(operand) and not _is_parameter(module, operand):
+            if not isinstance(role, Activation) and is_constant(operand) and not _is_parameter(module, operand):
                 owner, _, attribute = str(operand.target).rpartition(".")
                 holder, data = module.get_submodule(owner), constant_data(operand)
                 delattr(holder, attribute)
@@ -127,4 +130,4 @@ def _free_batch(module: GraphModule, batch: int) -> None:
                 node.args = (node.args[0], [-1, *sizes[1:]])
 
 
-TRAINING = Scheme(ACTIVATION, weight_spec, fixed_spec, None, as_deployed, make_trainable)
+TRAINING = Scheme(activation_spec, weight_spec, fixed_spec, None, as_deployed, make_trainable)

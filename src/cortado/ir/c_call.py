@@ -1,7 +1,10 @@
 """A call of a C function as data: a kernel and what stands between its parentheses. emit/c prints it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+
+from cortado.base.element import Element
 
 
 class Operand(Enum):
@@ -17,23 +20,24 @@ class Operand(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """One of the input rows: what a pixelwise kernel reads of an operand."""
+    """One of the input rows: what a pixelwise kernel reads of an operand, in the C type of the operand's element."""
 
     index: int
 
 
 @dataclass(frozen=True)
-class Floats:
-    """A row whose bytes are float32 values."""
+class Bytes:
+    """A row for a function that takes bytes, whatever their element: it moves them."""
 
     row: Row | Operand
 
 
 @dataclass(frozen=True)
-class Words:
-    """A row whose bytes are int32 values."""
+class Typed:
+    """A row as values of a C type; rows are handed over as bytes. Operators don't say this: see CCall.typed."""
 
     row: Row | Operand
+    c_type: str
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Member:
 class Offset:
     """A pointer, so many elements further on."""
 
-    pointer: Row | Operand
+    pointer: Bytes | Operand
     by: Member
 
 
@@ -59,7 +63,7 @@ class Function:
     name: str
 
 
-Argument = Operand | Row | Floats | Words | Member | Offset | Function | int
+Argument = Operand | Row | Bytes | Typed | Member | Offset | Function | int
 
 
 @dataclass(frozen=True)
@@ -68,3 +72,14 @@ class CCall:
 
     function: str
     arguments: tuple[Argument, ...]
+
+    def typed(self, rows: Sequence[Element], out: Element) -> "CCall":
+        """The same call with rows in the C types of their elements. Those of one byte are all passed as int8_t."""
+
+        def typed(argument: Argument) -> Argument:
+            if not isinstance(argument, Row) and argument is not Operand.OUT:
+                return argument
+            element = rows[argument.index] if isinstance(argument, Row) else out
+            return argument if element.bytes == 1 else Typed(argument, element.c_type)
+
+        return replace(self, arguments=tuple(map(typed, self.arguments)))

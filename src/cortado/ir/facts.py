@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, Element, element_of
 from cortado.base.numerics import ChannelQParams, QParams
 
 T = TypeVar("T")
@@ -61,6 +62,7 @@ NOT_ATEN: Fact[bool] = Fact("cortado_not_aten")  # of a call, and what it was lo
 CONSTANT: Fact[str] = Fact("cortado_constant")  # of a placeholder: its name in the state dict
 TRAINED: Fact[bool] = Fact("cortado_trained")  # of a call: it has parameters of the user's model
 USER_INPUT: Fact[bool] = Fact("cortado_input")  # of a placeholder: an input of the model, not a constant
+WANTED: Fact[Element] = Fact("cortado_element")  # of a call: the element of its real numbers, where it is not int8
 STATE: Fact[Lasting] = Fact("cortado_state")  # of a placeholder: what the last run of the graph left behind
 
 # ---- torch's -------------------------------------------------------------------------------------------------
@@ -85,6 +87,23 @@ def is_whole(node: Node) -> bool:
     """Whether a tensor holds whole numbers or truth values, not codes that stand for real numbers."""
     value = VALUE.of(node)
     return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(node)
+
+
+def note_element(node: Node, wanted: Element) -> None:
+    """Which element a call's real numbers are to have."""
+    if wanted != INT8:
+        WANTED.note(node, wanted)
+
+
+def wanted_element(node: Node) -> Element:
+    """For a pattern that has a choice; others take int8."""
+    return WANTED.of(node) or INT8
+
+
+def element(node: Node) -> Element:
+    """Of the one tensor that a node gives; integers without a scale are no codes."""
+    found = element_of(dtype(node))
+    return found if QPARAMS.known(node) else found.whole
 
 
 def dtype(node: Node) -> torch.dtype:

@@ -6,8 +6,8 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import cache
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
@@ -31,12 +32,26 @@ Tensor = torch.Tensor
 # ---- quantization: what a pattern asks of the quantizer ------------------------------------------------------
 
 
-class Role(Enum):
-    """How one tensor of a pattern is quantized."""
+@dataclass(frozen=True)
+class Activation:
+    """Real numbers, all of one scale, as codes of an element; None: of whichever element the tensor has."""
 
-    ACTIVATION = "int8, affine, per tensor"
-    WEIGHT = "int8, symmetric, per output channel, never -128"
-    BIAS = "int32, scale = input scale x weight scale"
+    element: Element | None = INT8
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits."""
+
+    bits: int = 8
+
+
+@dataclass(frozen=True)
+class Bias:
+    """int32, scale = input scale x weight scale."""
+
+
+Role = Activation | Weight | Bias  # how one tensor of a pattern is quantized
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,7 @@ class Joined:
     may have others before; `lower` brings it to these. Those in `besides` keep their own."""
 
     besides: tuple[str, ...] = ()
+    element: Element = INT8
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class Quantization:
     """The roles of a pattern's arguments and output."""
 
     inputs: Mapping[str, Role]
-    output: Role | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Role.ACTIVATION
+    output: Activation | SharedWith | Joined | ObservedWith | Usually | Plain | QParams = Activation()
     weight_axis: int = 0  # of the output channels in the weights
     channel_axis: int = 1  # of the output channels in the output
 
@@ -100,6 +116,7 @@ class Lowering(Protocol):
     def data(self, name: str) -> Tensor | None: ...
     def weight_scales(self, name: str) -> Tensor: ...
     def node(self, name: str) -> Node: ...
+    def constant_of(self, node: Node) -> Tensor | None: ...
     def call(self, operator: "Operator", /, **arguments: Any) -> Node: ...
     def constant(self, name: str, data: Tensor) -> Node: ...
     def view(self, node: Node, shape: tuple[int, ...]) -> Node: ...
@@ -180,6 +197,11 @@ class Kernel:
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
     tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
 
+    def typed(self, rows: Sequence[Element], out: Element) -> "Kernel":
+        """The same kernel, called with rows in the C types of these elements."""
+        lean = None if self.lean is None else self.lean.typed(rows, out)
+        return replace(self, call=self.call.typed(rows, out), lean=lean)
+
     def __post_init__(self) -> None:
         if self.scratch and (self.scratch_check is None or self.struct is None):
             raise CortadoError(
@@ -242,6 +264,8 @@ class Call:
     operator: "Operator"
     arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
     out_shape: tuple[int, ...]
+    element: Element = INT8  # of the output
+    elements: Mapping[str, Element] = field(default_factory=dict)  # of tensors by argument; of a list, of its first
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -252,6 +276,9 @@ class Call:
     def shapes(self, name: str) -> list[tuple[int, ...]]:
         """Of the tensors in a list."""
         return [_sizes(value) for value in self.arguments[name]]
+
+    def element_of(self, name: str) -> Element:
+        return self.elements.get(name, INT8)
 
     def array(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         value = self.arguments[name]
@@ -272,6 +299,13 @@ def _shapes(value: Any) -> Any:
 
 
 # ---- the record ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ElementOf:
+    """The output has the element of the first tensor among these arguments: what moves values moves any."""
+
+    arguments: tuple[str, ...]
 
 
 class Place(Enum):
@@ -297,8 +331,7 @@ class Operator:
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
-    dtype: torch.dtype = torch.int8
-    keeps_dtype: bool = False  # the output has the type of the operand, whatever it is; `dtype` for codes
+    element: Element | ElementOf = INT8  # of the output
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     permutes: bool = False  # the output holds the input's values, each once, in another order
     identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
@@ -440,7 +473,7 @@ def find(node: Node) -> Match | Reject:
 
 def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     """Indices and masks have no scale: only real numbers, and codes that stand for them, can be quantized."""
-    activations = [name for name, role in quantization.inputs.items() if role is Role.ACTIVATION]
+    activations = [name for name, role in quantization.inputs.items() if isinstance(role, Activation)]
     for argument, operand in [(name, node) for name in activations for node in bound.nodes(name)]:
         if is_whole(operand):
             kind = str(dtype(operand)).removeprefix("torch.")
@@ -487,9 +520,19 @@ def _meta(operator: Operator) -> Callable[..., Tensor]:
     def meta(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
         named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
         sizes = operator.shape(Call(operator, {name: value(item) for name, item in named.items()}, ()))
-        return torch.empty(sizes, dtype=operator.dtype, device="meta") if out is None else out
+        kind = result_element(operator, named).torch_dtype
+        return torch.empty(sizes, dtype=kind, device="meta") if out is None else out
 
     return meta
+
+
+def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
+    """Of a call's output, by its arguments: tensors, or the nodes that give them."""
+    if isinstance(operator.element, Element):
+        return operator.element
+    given = [arguments[name] for name in operator.element.arguments]
+    tensors = [item for value in given for item in (value if isinstance(value, list | tuple) else [value])]
+    return element_of(dtype(tensors[0]) if isinstance(tensors[0], Node) else tensors[0].dtype)
 
 
 def _existing_schema(namespace: str, name: str) -> Any:

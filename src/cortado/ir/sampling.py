@@ -8,13 +8,16 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
+from cortado.base.element import INT8, INT16, INT32, UINT8, Element, weight_limit
+
 Tensor = torch.Tensor
 Strategy = st.SearchStrategy[Any]
 
 SEEDS = st.integers(0, 2**32 - 1)
 # Sizes at and around the tiles of the kernels: 1, 2, 3, 4 +- 1, 8 +- 1, 16 +- 1, 32 + 1.
 CHANNELS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33])
-ZERO_POINTS = st.one_of(st.sampled_from([-128, -1, 0, 1, 127]), st.integers(-128, 127))
+WEIGHTS = (-weight_limit(8), weight_limit(8))
+ZERO_POINTS = st.one_of(st.sampled_from([INT8.low, -1, 0, 1, INT8.high]), st.integers(*INT8.codes))
 
 
 def generator(seed: int) -> torch.Generator:
@@ -22,13 +25,19 @@ def generator(seed: int) -> torch.Generator:
 
 
 def codes(
-    seed: int, shape: tuple[int, ...], low: int = -128, high: int = 127, dtype: torch.dtype = torch.int8
+    seed: int, shape: tuple[int, ...], low: int = INT8.low, high: int = INT8.high, dtype: torch.dtype = torch.int8
 ) -> Tensor:
     """Uniform integers; every fourth draw only extremes."""
     if seed % 4 == 0:
         picks = torch.tensor([low, high, 0, -1, 1], dtype=torch.int64).clamp(low, high)
         return picks[torch.randint(0, len(picks), shape, generator=generator(seed))].to(dtype)
     return torch.randint(low, high + 1, shape, generator=generator(seed), dtype=torch.int64).to(dtype)
+
+
+def values(draw: Any, shape: tuple[int, ...], *, element: Element | None = None) -> Tensor:
+    """Of any element that is moved; most often int8."""
+    kind = element or draw(st.sampled_from([INT8, INT8, INT8, INT16, INT32, UINT8]))
+    return codes(draw(SEEDS), shape, *kind.codes, kind.torch_dtype)
 
 
 def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:
@@ -42,6 +51,6 @@ def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[
 @st.composite
 def activation_bounds(draw: Any) -> tuple[int, int]:
     """No clamp, a relu-like one, or any."""
-    low = draw(st.sampled_from([-128, -128, -5, 0]))
-    high = draw(st.sampled_from([127, 127, 3, 100]))
-    return (low, high) if low <= high else (-128, 127)
+    low = draw(st.sampled_from([INT8.low, INT8.low, -5, 0]))
+    high = draw(st.sampled_from([INT8.high, INT8.high, 3, 100]))
+    return (low, high) if low <= high else INT8.codes

@@ -15,7 +15,19 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rewrite,
+    Rows,
+)
 from cortado.ops.pointwise import uniform_value
 
 # ruff: noqa: N999  (the file's name)
@@ -66,15 +78,16 @@ def match(bound: Bound) -> Quantization | Reject:
     Called before quantization and again when lowering, so it may look at shapes, arguments and constants, not at
     scales. The reason inside Reject is the sentence the user reads: what was found and what is supported.
 
-    Role.ACTIVATION is int8 with a calibrated scale, Role.WEIGHT int8 per channel, Role.BIAS int32 of scale input times
-    weight. The output may also be SharedWith("self") (data movement: the output has that operand's scale), Joined()
-    (concatenation: the operands come in the output's scale), fixed QParams (softmax) or Usually(QParams) (sigmoid).
+    Activation() is int8 with a calibrated scale (Activation(INT16): of another element), Weight() int8 per channel,
+    Bias() int32 of scale input times weight. The output may also be SharedWith("self") (data movement: the output has
+    that operand's scale), Joined() (concatenation: the operands come in the output's scale), fixed QParams (softmax) or
+    Usually(QParams) (sigmoid).
     """
     if shape(bound["self"]) != shape(bound["end"]):
         return Reject(f"lerp between shapes {shape(bound['self'])} and {shape(bound['end'])}; expand one of them first")
     if not 0.0 < float(bound["weight"]) < 1.0:
         return Reject(f"lerp with weight {bound['weight']}; supported are weights between 0 and 1")
-    return Quantization({"self": Role.ACTIVATION, "end": Role.ACTIVATION})
+    return Quantization({"self": Activation(), "end": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

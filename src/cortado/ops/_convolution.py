@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT32
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Array, Call, Lowering, Role
+from cortado.ir.op import Activation, Array, Bias, Call, Lowering, Role, Weight
 from cortado.ops._float import pair
 
 
@@ -49,7 +50,7 @@ def macs(call: Call) -> int:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 
-WEIGHTED = {"input": Role.ACTIVATION, "weight": Role.WEIGHT, "bias": Role.BIAS}
+WEIGHTED: dict[str, Role] = {"input": Activation(), "weight": Weight(), "bias": Bias()}
 
 
 def check_constants(bound: Bound) -> Reject | None:
@@ -74,14 +75,14 @@ def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int) -> tuple[Tensor
     flat = weight.reshape(weight.shape[0], -1)
     above = flat.clamp(min=0).sum(1, dtype=torch.int64)
     below = flat.clamp(max=0).sum(1, dtype=torch.int64)
-    least, largest = INT8_MIN + offset, INT8_MAX + offset  # of x - zero_point; 0 lies between them
+    least, largest = INT8.low + offset, INT8.high + offset  # of x - zero_point; 0 lies between them
     start = torch.zeros_like(above) if bias is None else bias.to(torch.int64)
     return start + above * least + below * largest, start + above * largest + below * least
 
 
 def check_sums(node: Node, low: Tensor, high: Tensor, shifts: Tensor) -> None:
     """Refuses a layer whose 32-bit accumulator could overflow, before or after the left shift of its rescaling."""
-    room = INT32_MAX >> shifts.clamp(min=0).to(torch.int64)
+    room = INT32.high >> shifts.clamp(min=0).to(torch.int64)
     most = torch.maximum(high, -low)
     if bool((most > room).any()):
         channel = int((most > room).nonzero()[0])
@@ -143,7 +144,7 @@ def fold_offset(call: Call, weight_sums: np.ndarray[Any, Any]) -> tuple[int, Arr
     """(in_offset, bias) with the input offset folded into the bias, where that fits 32 bits."""
     bias = None if call["bias"] is None else call.array("bias").astype(np.int64)
     folded = weight_sums.astype(np.int64) * call["input_offset"] + (0 if bias is None else bias)
-    if folded.min() >= INT32_MIN and folded.max() <= INT32_MAX:
+    if folded.min() >= INT32.low and folded.max() <= INT32.high:
         return 0, Array(folded.astype(np.int32))
     return call["input_offset"], None if bias is None else Array(bias.astype(np.int32))
 
@@ -266,7 +267,7 @@ def weighted_case(
     bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
     return {
         "input": sampling.codes(seed + 2, (batch, *sizes, channels[0])),
-        "weight": sampling.codes(seed + 3, weight_shape, -127, 127),
+        "weight": sampling.codes(seed + 3, weight_shape, *sampling.WEIGHTS),
         "bias": bias if draw(st.booleans()) else None,
         **window,
         "input_offset": -draw(sampling.ZERO_POINTS),

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Lowering, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Lowering, Quantization, Rows
 from cortado.ops._float import add_permute, add_view
 
 WIDE = 62
@@ -89,7 +90,7 @@ def rows(operands: int) -> Rows:
 
 
 def match_pair(bound: Bound, most: int) -> Quantization | Reject:
-    return check_length(bound, most) or Quantization({"input": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return check_length(bound, most) or Quantization({"input": Activation(), "other": Activation()})
 
 
 def draw_pair(draw: Any) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def draw_pair(draw: Any) -> dict[str, Any]:
     from cortado.ir import sampling
 
     sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-    ends = draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)]))
+    ends = draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)]))
     seed = draw(sampling.SEEDS)
     return {
         "input": sampling.codes(seed, sizes, *ends),

@@ -3,19 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cortado.base.element import Element
 from cortado.base.errors import Reject
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Kernel, Quantization, Role, SharedWith
+from cortado.ir.op import Activation, Kernel, Plain, Quantization, SharedWith
 
 MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
 
 
 def shared(bound: Bound, argument: str = "self") -> Quantization | Reject:
-    """The output holds the input's codes, so it has the input's scale and zero point."""
+    """The output holds the input's values, whatever their element: codes with their scale and zero point, integers."""
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    return Quantization({argument: Role.ACTIVATION}, SharedWith(argument))
+    if is_whole(bound[argument]):
+        return Quantization({}, Plain())
+    return Quantization({argument: Activation(element=None)}, SharedWith(argument))
 
 
 # ---- strided reads in C --------------------------------------------------------------------------------------
@@ -44,12 +48,16 @@ def loops(sizes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list
     return [size for size, _ in found], [stride for _, stride in found]
 
 
-def strided_kernel(sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Kernel:
+def strided_kernel(element: Element, sizes: Sequence[int], strides: Sequence[int], offset: int = 0) -> Kernel:
     """out[i0][i1]... = in[offset + i0 * strides[0] + ...]; `sizes` are the output's."""
     turns, steps = loops(sizes, strides)
+    operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
+    call, source = CCall("cortado_transpose_s8", operands), "transpose_s8.c"
+    if element.bytes > 1:
+        call, source = CCall("cortado_transpose_wide", (*operands, element.bytes)), "transpose_wide.c"
     return Kernel(
-        call=CCall("cortado_transpose_s8", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=("transpose_s8.c",),
+        call=call,
+        sources=(source,),
         struct="cortado_transpose_t",
         fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
     )

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role
+from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role, Weight
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, sum_bounds
 from cortado.ops.conv2d import LINEAR_GROUP
@@ -160,7 +161,12 @@ def match(bound: Bound) -> Quantization | Reject:
         operand = bound[name]
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
-    roles = {"input": Role.ACTIVATION, "weight_ih": Role.WEIGHT, "weight_hh": Role.WEIGHT, "start": Role.ACTIVATION}
+    roles: dict[str, Role] = {
+        "input": Activation(),
+        "weight_ih": Weight(),
+        "weight_hh": Weight(),
+        "start": Activation(),
+    }
     return Quantization(roles, ObservedWith("start"))
 
 
@@ -169,7 +175,7 @@ def match_with_cells(bound: Bound) -> Quantization | Reject:
     found = match(bound)
     if isinstance(found, Reject):
         return found
-    return Quantization({**found.inputs, "cells": Role.ACTIVATION}, found.output)
+    return Quantization({**found.inputs, "cells": Activation()}, found.output)
 
 
 def match_cells(bound: Bound) -> Quantization | Reject:
@@ -255,7 +261,7 @@ def start_q(lowering: Lowering) -> list[QParams]:
 
 def largest(q: QParams) -> float:
     """The largest magnitude that has a code."""
-    return q.scale * max(q.zero_point - INT8_MIN, INT8_MAX - q.zero_point)
+    return q.scale * max(q.zero_point - INT8.low, INT8.high - q.zero_point)
 
 
 def start_bits(start: QParams) -> int:
@@ -353,7 +359,7 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
         rows = gates * units
         multiplier, shift = sampling.fixed_points(seed + index, rows, -9, draw(st.sampled_from([-3, -3, 1])))
         arguments |= {
-            f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), -127, 127),
+            f"weight_{name}": sampling.codes(seed + 3 + index, (rows, width), *sampling.WEIGHTS),
             f"bias_{name}": sampling.codes(seed + 5 + index, (rows,), -(2**15), 2**15, torch.int32),
             f"multiplier_{name}": multiplier,
             f"shift_{name}": shift,

@@ -12,14 +12,16 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
+from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.facts import QPARAMS, TABLE, dtype, is_whole
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Array,
     Call,
     Kernel,
@@ -29,7 +31,6 @@ from cortado.ir.op import (
     Priority,
     Quantization,
     Rewrite,
-    Role,
     Rows,
     Usually,
 )
@@ -52,7 +53,7 @@ aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 TRUTH = QParams(1.0, 0)  # truth values: 0 and 1
-UNIT_INTERVAL = QParams(1 / 256, -128)  # [0, 1): sigmoid, hardsigmoid, softmax
+UNIT_INTERVAL = QParams(1 / 256, INT8.low)  # [0, 1): sigmoid, hardsigmoid, softmax
 PLUS_MINUS_ONE = QParams(1 / 128, 0)  # [-1, 1): tanh
 USUAL_OUTPUT = {
     aten.sigmoid.default: UNIT_INTERVAL,
@@ -75,10 +76,10 @@ def match(bound: Bound) -> Quantization | Reject:
     if is_whole(source):
         return match_bytes(bound, source)
     if gives_truth(bound.node):
-        return Quantization({operand_name(bound.node): Role.ACTIVATION}, TRUTH)
+        return Quantization({operand_name(bound.node): Activation()}, TRUTH)
     usual = USUAL_OUTPUT.get(last_call(bound.node))
-    output = Role.ACTIVATION if usual is None else Usually(usual)
-    return Quantization({operand_name(bound.node): Role.ACTIVATION}, output)
+    output = Activation() if usual is None else Usually(usual)
+    return Quantization({operand_name(bound.node): Activation()}, output)
 
 
 def refuse(bound: Bound) -> Reject:
@@ -109,12 +110,13 @@ def table(lowering: Lowering, source: Node, codes: Tensor) -> Node:
 def entries(values: Tensor, out: QParams) -> Tensor:
     """256 real numbers as codes, saturating."""
     finite = torch.nan_to_num(values.to(torch.float32), nan=0.0, posinf=math.inf, neginf=-math.inf)
-    codes: Tensor = _quantize(finite, out.scale, out.zero_point, INT8_MIN, INT8_MAX, torch.int8)
+    kind = out.element
+    codes: Tensor = _quantize(finite, out.scale, out.zero_point, *kind.codes, kind.torch_dtype)
     return codes
 
 
 def all_codes() -> Tensor:
-    return torch.arange(INT8_MIN, INT8_MAX + 1, dtype=torch.int32)
+    return torch.arange(INT8.low, INT8.high + 1, dtype=torch.int32)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -145,7 +147,7 @@ def lower_bytes(lowering: Lowering, source: Node) -> Node:
 def match_rescale(bound: Bound) -> Quantization | Reject:
     if not QPARAMS.known(bound["input"]):
         return Reject("a float tensor")
-    return Quantization({"input": Role.ACTIVATION})
+    return Quantization({"input": Activation()})
 
 
 def lower_rescale(lowering: Lowering) -> Node:
@@ -160,7 +162,7 @@ def clamped(lowering: Lowering, node: Node) -> Node:
     good as the last code, being one rounding away from it.
     """
     low, high = lowering.bounds()
-    if low <= INT8_MIN + 1 and high >= INT8_MAX - 1:
+    if low <= INT8.low + 1 and high >= INT8.high - 1:
         return node
     return table(lowering, node, all_codes().clamp(low, high).to(torch.int8))
 

@@ -15,7 +15,7 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary, packing
 
 aten = torch.ops.aten
@@ -51,7 +51,7 @@ def reference(
 def match(bound: Bound) -> Quantization | Reject:
     if bound.get("alpha", 1) == 0:
         return Reject("alpha = 0 leaves one operand without a meaning; drop the addition")
-    return _binary.check(bound, by_channel=True) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return _binary.check(bound, by_channel=True) or Quantization({"self": Activation(), "other": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:

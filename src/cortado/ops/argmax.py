@@ -10,12 +10,25 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Plain,
+    Quantization,
+    Rows,
+)
 
 aten = torch.ops.aten
 
@@ -28,7 +41,7 @@ def reference(*, input: Tensor, largest: bool) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, Plain())
+    return Quantization({"self": Activation()}, Plain())
 
 
 def last(lowering: Lowering, node: Node, dim: int) -> Node:
@@ -50,7 +63,7 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Row(0), Words(Operand.OUT), Operand.N, call.shape("input")[-1], int(call["largest"]))
+    arguments = (Row(0), Operand.OUT, Operand.N, call.shape("input")[-1], int(call["largest"]))
     return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",))
 
 
@@ -75,7 +88,7 @@ ARGMAX = Operator(
     shape=lambda call: (*call.shape("input")[:-1], 1),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    dtype=torch.int32,
+    element=INT32,
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

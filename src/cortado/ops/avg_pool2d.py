@@ -15,20 +15,21 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, divide_round_away, requant
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_round_away, requant
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Call,
     Kernel,
     Lowering,
     Operator,
     Pattern,
     Quantization,
-    Role,
     RowRule,
     Rows,
     Running,
@@ -85,7 +86,7 @@ def match(bound: Bound) -> Quantization | Reject:
     """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Role.ACTIVATION}, Role.ACTIVATION if is_mean(bound) else SharedWith("self"))
+    return Quantization({"self": Activation()}, Activation() if is_mean(bound) else SharedWith("self"))
 
 
 MOST_PIXELS = 4096
@@ -199,8 +200,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         "stride_w": call["stride"][1],
         "pad_left": call["padding"][1],
         "dilation_w": 1,
-        "act_min": INT8_MIN,
-        "act_max": INT8_MAX,
+        "act_min": INT8.low,
+        "act_max": INT8.high,
     }
     if is_one_window(call):
         sum_rows, means, sources = _one_window(call, core)
@@ -292,8 +293,8 @@ def mean_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: 
         "padding": [0, 0],
         "dilation": [1, 1],
         **numbers,
-        "activation_min": INT8_MIN,
-        "activation_max": INT8_MAX,
+        "activation_min": INT8.low,
+        "activation_max": INT8.high,
     }
     return add(VIEW, self=conv2d.in_pte(convolution, add, target), size=[1, 1, 1, channels])
 

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
 
@@ -132,7 +133,7 @@ def computed_linear(bound: Bound) -> Node | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION, "mat2": Role.ACTIVATION})
+    return Quantization({"self": Activation(), "mat2": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:
@@ -160,7 +161,7 @@ def lower(lowering: Lowering) -> Node:
 
 def _reach(zero_point: int) -> int:
     """The largest magnitude of a code without its zero point."""
-    return max(INT8_MAX - zero_point, zero_point - INT8_MIN)
+    return max(INT8.high - zero_point, zero_point - INT8.low)
 
 
 # ---- the .pte and the C kernel -------------------------------------------------------------------------------
@@ -186,8 +187,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         "out_zero": call["output_zero_point"],
         "multiplier": call["output_multiplier"],
         "shift": call["output_shift"],
-        "act_min": INT8_MIN,
-        "act_max": INT8_MAX,
+        "act_min": INT8.low,
+        "act_max": INT8.high,
     }
     return Kernel(
         call=CCall("cortado_batch_matmul_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
+from cortado.base.element import INT32
+from cortado.base.errors import Reject
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
-from cortado.ir.graph import Bound, describe, shape
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.widen import as_words
 
@@ -82,15 +83,7 @@ def refused_shapes(*operands: tuple[int, ...], out: tuple[int, ...]) -> Reject |
 
 def words(lowering: Lowering, name: str) -> Node:
     """An operand as int32, a constant too."""
-    data = lowering.data(name)
-    if data is None:
-        return as_words(lowering, lowering.bound.nodes(name)[0])
-    if int(data.min()) < INT32_MIN or int(data.max()) > INT32_MAX:
-        largest = int(data.abs().max())
-        raise CortadoError(
-            f"{describe(lowering.bound.node)} calculates with {largest}, expected whole numbers of 32 bits"
-        )
-    return lowering.constant(name, data.to(torch.int32))
+    return as_words(lowering, lowering.bound.nodes(name)[0], name)
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -108,7 +101,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     operands = (call.shape("self"), call.shape("other"))
     out = output_shape(call)
     first, second = steps_of(*operands, out=out)
-    arguments = (Words(Row(0)), Words(Row(1)), Words(Operand.OUT), math.prod(out), first, second, int(call["how"]))
+    arguments = (Row(0), Row(1), Operand.OUT, math.prod(out), first, second, int(call["how"]))
     return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",))
 
 
@@ -126,7 +119,7 @@ def samples() -> Any:
         seed, how = draw(sampling.SEEDS), draw(st.sampled_from(list(How)))
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
         single = draw(st.sampled_from([None, "self", "other"]))
-        most = draw(st.sampled_from([4, INT32_MAX]))
+        most = draw(st.sampled_from([4, INT32.high]))
         given = {
             name: sampling.codes(seed + number, (1,) if single == name else sizes, -most - 1, most, torch.int32)
             for number, name in enumerate(("self", "other"))
@@ -143,7 +136,7 @@ CALCULATE_INT = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
-    dtype=torch.int32,
+    element=INT32,
     tensors=("self", "other"),
     places=frozenset({Place.C}),
     constraints="equal shapes, or one number; modulo 2^32; C bundle only: a .pte takes real numbers",

@@ -11,28 +11,32 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16, INT32, INT64
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Function, Operand
-from cortado.ir.facts import TABLE
+from cortado.ir.c_call import Bytes, CCall, Function, Operand
+from cortado.ir.facts import TABLE, element, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Array,
     Call,
+    ElementOf,
     Joined,
     Kernel,
     Lowering,
     Operator,
     Pattern,
+    Plain,
     Quantization,
     Rewrite,
-    Role,
     Rows,
 )
 from cortado.ops._movement import relayout_dim
 from cortado.ops.activation import ACTIVATION, lookup
+from cortado.ops.widen import as_words
 
 aten = torch.ops.aten
 MAX_INPUTS = 4  # operands of one step of the C bundle
@@ -77,7 +81,14 @@ def without_empty(bound: Bound) -> Node | None:
 def match(bound: Bound) -> Quantization | Reject:
     if 0 in shape(bound.node):
         return Reject(f"gives an empty tensor of shape {list(shape(bound.node))}")
-    return Quantization({"tensors": Role.ACTIVATION}, Joined())
+    parts = bound.nodes("tensors")
+    if not any(is_whole(part) for part in parts):
+        kind = wanted_element(bound.node)
+        return Quantization({"tensors": Activation(kind)}, Joined(element=kind))
+    kinds = {element(part) for part in parts}
+    if kinds <= {INT32, INT64} or len(kinds) == 1:
+        return Quantization({}, Plain())
+    return Reject(f"joins {' and '.join(sorted(kind.name for kind in kinds))} tensors; convert them to one type")
 
 
 @dataclass(frozen=True)
@@ -93,10 +104,13 @@ class Part:
 
 def operands(lowering: Lowering) -> list[Part]:
     """The inputs, all in the output's scale. A table over a tensor that others read too is looked up by the call."""
-    return [_part(node) for node in lowering.bound.nodes("tensors")]
+    nodes = lowering.bound.nodes("tensors")
+    return [_part(lowering, node, f"tensor{number}") for number, node in enumerate(nodes)]
 
 
-def _part(node: Node) -> Part:
+def _part(lowering: Lowering, node: Node, name: str) -> Part:
+    if is_whole(node):
+        return Part(as_words(lowering, node, name) if element(node) == INT64 else node)
     source = node.kwargs["input"] if TABLE.known(node) else None
     if not isinstance(source, Node) or sole_user(node) is None or sole_user(source) is not None:
         return Part(node)
@@ -162,11 +176,11 @@ def rows(call: Call) -> Rows | None:
 
 def kernel(call: Call, core: Core) -> Kernel:
     dim = call["dim"]
-    widths = [math.prod(part[dim:]) for part in shapes(call)]
+    widths = [math.prod(part[dim:]) * call.element.bytes for part in shapes(call)]
     rule = rows(call)
     outer = math.prod(call.out_shape[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
     return Kernel(
-        call=CCall("cortado_cat_s8", (Operand.LAYER, Operand.ROWS, Operand.OUT, outer)),
+        call=CCall("cortado_cat_s8", (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), outer)),
         sources=("cat_s8.c",),
         struct="cortado_cat_t",
         fields={"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])},
@@ -193,7 +207,7 @@ def rescaled_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], targ
     return add(CAT, tensors=parts, dim=arguments["dim"])
 
 
-def samples() -> Any:
+def samples(*, any_element: bool = True) -> Any:
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
@@ -203,10 +217,11 @@ def samples() -> Any:
         rank = draw(st.sampled_from([1, 2, 3, 4, 4, 4, 5]))
         sizes = [draw(st.integers(1, 6)) for _ in range(rank)]
         dim = draw(st.integers(0, rank - 1))
+        kind = draw(st.sampled_from([INT8, INT8, INT16, INT32])) if any_element else INT8
         parts = []
         for _ in range(draw(st.integers(2, MAX_INPUTS))):
             sizes[dim] = draw(st.integers(1, 9))
-            parts.append(sampling.codes(draw(sampling.SEEDS), tuple(sizes)))
+            parts.append(sampling.values(draw, tuple(sizes), element=kind))
         return {"tensors": parts, "dim": dim}
 
     return draw_case()
@@ -219,7 +234,7 @@ def rescaled_samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        arguments = draw(samples())
+        arguments = draw(samples(any_element=False))
         drawn = [draw(st.booleans()) and i < len(arguments["tensors"]) for i in range(MAX_INPUTS)]
         tables = [sampling.codes(draw(sampling.SEEDS), (256,)) if wanted else None for wanted in drawn]
         return {"tensors": arguments["tensors"], **dict(zip(TABLES, tables, strict=True)), "dim": arguments["dim"]}
@@ -235,6 +250,7 @@ CAT = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    element=ElementOf(("tensors",)),
     tensors=("tensors",),
     relayout=relayout_dim,
     samples=samples,

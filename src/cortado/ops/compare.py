@@ -1,8 +1,9 @@
 """out = 1 where requant((a - a_zp) << 20) is below, equal to or above requant((b - b_zp) << 20), as asked, else 0.
 
-Codes of one scale and zero point are compared as they are. Real numbers that differ by less than a step have equal
-codes, and are equal here. Truth values are real numbers, 0 and 1, of scale 1 and zero point 0: they are moved,
-multiplied, joined as any tensor; only an output of the model is made boolean (truth.py).
+Codes of one scale and zero point are compared as they are, and so are integers, of which one side may be a single
+number. Real numbers that differ by less than a step have equal codes, and are equal here. Truth values are real
+numbers, 0 and 1, of scale 1 and zero point 0: they are moved, multiplied, joined as any tensor; only an output of the
+model is made boolean (truth.py).
 """
 
 from typing import Any
@@ -10,14 +11,28 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    RowRule,
+    Rows,
+)
 from cortado.ops._binary import viewed
 from cortado.ops.activation import TRUTH
+from cortado.ops.calculate_int import refused_shapes, steps_of, words
 
 BELOW, EQUAL, ABOVE = 1, 2, 4  # CORTADO_BELOW and so on
 ACCEPTED = {
@@ -53,8 +68,10 @@ def reference(
     other_shift: int,
     accepts: int,
 ) -> Tensor:
-    left = requant((self.to(torch.int64) - self_zero_point) << 20, self_multiplier, self_shift)
-    right = requant((other.to(torch.int64) - other_zero_point) << 20, other_multiplier, other_shift)
+    left, right = self.to(torch.int64), other.to(torch.int64)
+    if (self_zero_point, self_multiplier, self_shift) != (other_zero_point, other_multiplier, other_shift):
+        left = requant((left - self_zero_point) << 20, self_multiplier, self_shift)
+        right = requant((right - other_zero_point) << 20, other_multiplier, other_shift)
     return accepted(left, right, accepts).to(torch.int8).contiguous()
 
 
@@ -74,9 +91,25 @@ _LIBRARY.impl(
 )
 COMPARED = torch.ops.cortado.compared.default
 
+_LIBRARY.define("compared_ids(Tensor self, Tensor[] other, int number, int accepts) -> Tensor")
+
+
+def _compared_ids(self: Tensor, other: list[Tensor], number: int, accepts: int) -> Tensor:
+    return accepted(self, other[0] if other else number, accepts).to(torch.float32)
+
+
+def _meta_ids(self: Tensor, other: list[Tensor], number: int, accepts: int) -> Tensor:
+    sizes = torch.broadcast_shapes(self.shape, *(operand.shape for operand in other))
+    return self.new_empty(sizes, dtype=torch.float32)
+
+
+_LIBRARY.impl("compared_ids", _compared_ids, "CompositeExplicitAutograd")
+_LIBRARY.impl("compared_ids", _meta_ids, "Meta")
+COMPARED_IDS = torch.ops.cortado.compared_ids.default
+
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, TRUTH)
+    return Quantization({"self": Activation(), "other": Activation()}, TRUTH)
 
 
 def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:
@@ -103,10 +136,53 @@ def lower(lowering: Lowering) -> Node:
     )
 
 
+def match_ids(bound: Bound) -> Quantization | Reject:
+    operands = (bound["self"], *bound.nodes("other"))
+    refused = refused_shapes(*(shape(operand) for operand in operands), out=shape(bound.node))
+    return refused or Quantization({}, TRUTH)
+
+
+def lower_ids(lowering: Lowering) -> Node:
+    """Integers have one unit; a number is a constant of one."""
+    bound, unit = lowering.bound, Fixed.of(0.5)
+    if bound.nodes("other"):
+        other = words(lowering, "other")
+    else:
+        number = INT32.clamped(int(bound["number"]))
+        other = lowering.constant("number", torch.full((1,) * len(shape(bound.node)), number, dtype=torch.int32))
+    made = lowering.call(
+        COMPARE,
+        self=words(lowering, "self"),
+        self_zero_point=0,
+        self_multiplier=unit.multiplier,
+        self_shift=unit.shift,
+        other=other,
+        other_zero_point=0,
+        other_multiplier=unit.multiplier,
+        other_shift=unit.shift,
+        accepts=int(bound["accepts"]),
+    )
+    return lowering.view(made, shape(bound.node))
+
+
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
+def output_shape(call: Call) -> tuple[int, ...]:
+    return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
+
+
+def rows(call: Call) -> Rows:
+    steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
+    first, second = (ONE_ROW if step else RowRule(stride=0) for step in steps)
+    return Rows((first, second), pixelwise=True, elementwise=True)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
+    if call.element_of("self").bytes == INT32.bytes:
+        steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
+        operands = (Row(0), Row(1), Operand.OUT, Operand.N, *steps, call["accepts"])
+        return Kernel(call=CCall("cortado_compare_s32", operands), sources=("compare_s32.c",))
     return Kernel(
         call=CCall("cortado_compare_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
         sources=("compare_s8.c",),
@@ -132,6 +208,8 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         seed = draw(sampling.SEEDS)
         sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        if draw(st.integers(0, 2)) == 0:
+            return _integers(draw, sizes)
         scale = draw(st.sampled_from([1.0, 1.0, 0.37, 2.5, 1e-3]))
         first, second = factors(QParams(1.0, 0), QParams(scale, 0))
         return {
@@ -149,17 +227,32 @@ def samples() -> Any:
     return draw_case()
 
 
+def _integers(draw: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    single, unit = draw(st.sampled_from([None, "self", "other"])), Fixed.of(0.5)
+    case: dict[str, Any] = {"accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values()))))}
+    for name in ("self", "other"):
+        shape = (1,) * len(sizes) if single == name else sizes
+        low, high = draw(st.sampled_from([(-4, 4), INT32.codes]))
+        case[name] = sampling.codes(draw(sampling.SEEDS), shape, low, high, torch.int32)
+        case |= {f"{name}_zero_point": 0, f"{name}_multiplier": unit.multiplier, f"{name}_shift": unit.shift}
+    return case
+
+
 COMPARE = Operator(
     name="cortado::compare",
-    summary="comparisons of two tensors: truth values as 0 and 1",
+    summary="comparisons of two tensors, or of integers with one number: truth values as 0 and 1",
     arguments=(
         "Tensor self, int self_zero_point, int self_multiplier, int self_shift, Tensor other, int other_zero_point, "
         "int other_multiplier, int other_shift, int accepts"
     ),
     reference=reference,
-    shape=lambda call: call.shape("self"),
+    shape=output_shape,
     kernel=kernel,
-    rows=lambda call: Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True),
+    rows=rows,
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     places=frozenset({Place.C}),
@@ -168,3 +261,4 @@ COMPARE = Operator(
 )
 
 COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower)
+COMPARED_IDS_PATTERN = Pattern(aten=(COMPARED_IDS,), match=match_ids, lower=lower_ids)

@@ -10,8 +10,9 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8, divide_round_away, requant
+from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
@@ -79,7 +80,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def lower(lowering: Lowering) -> Node:
     least = {
-        f"{name}_least": min(max(1, round((lowering.bound["eps"] / lowering.q(name).scale) ** 2)), INT32_MAX)
+        f"{name}_least": min(max(1, round((lowering.bound["eps"] / lowering.q(name).scale) ** 2)), INT32.high)
         for name in ("input", "other")
     }
     return lowering.call(
@@ -122,7 +123,7 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        least = st.sampled_from([1, 1, 1000, INT32_MAX])
+        least = st.sampled_from([1, 1, 1000, INT32.high])
         return {
             **_measures.draw_pair(draw),
             "input_least": draw(least),

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
 
 aten = torch.ops.aten
 SUM_BITS = 30
@@ -41,7 +42,7 @@ LARGEST_ROW = 2 ** (SUM_BITS - 16)  # sums have room for eight bits more
 
 def _room(length: int) -> int:
     """Bits that the sums of a row leave."""
-    return SUM_BITS - (255 * length).bit_length()
+    return SUM_BITS - (INT8.steps * length).bit_length()
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -51,7 +52,7 @@ def match(bound: Bound) -> Quantization | Reject:
     length = sizes[bound["dim"]]
     if length > LARGEST_ROW:
         return Reject(f"a running sum of {length} values; expected at most {LARGEST_ROW}, so that it fits 32 bits")
-    return Quantization({"self": Role.ACTIVATION})
+    return Quantization({"self": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:
@@ -61,7 +62,7 @@ def lower(lowering: Lowering) -> Node:
     order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
     room = _room(sizes[dim])
     # Where the output is much finer than its input all but the smallest sums saturate: then they may do so earlier.
-    fixed = Fixed.of(min(q.scale / out.scale, 255.0) / 2**room)
+    fixed = Fixed.of(min(q.scale / out.scale, INT8.steps) / 2**room)
     result = lowering.call(
         CUMSUM,
         input=_moved(lowering, source, order),

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import FLOAT32
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
+from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
 from cortado.ops import quantize_per_tensor
 
@@ -25,7 +26,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     scale = float(np.float32(call["scale"]))
-    operands = (Row(0), Floats(Operand.OUT), Operand.N, Member("scale"), Member("zero_point"))
+    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
         call=CCall("cortado_dequantize_s8_f32", operands),
         sources=("dequantize_s8_f32.c",),
@@ -56,7 +57,7 @@ DEQUANTIZE = Operator(
     shape=lambda call: call.shape("input"),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
-    dtype=torch.float32,
+    element=FLOAT32,
     samples=samples,
 )
 

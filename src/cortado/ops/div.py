@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
+from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops.activation import clamped
@@ -44,7 +45,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _binary.check(bound, by_channel=False) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return _binary.check(bound, by_channel=False) or Quantization({"self": Activation(), "other": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:
@@ -88,8 +89,8 @@ def kernel(call: Call, core: Core) -> Kernel:
             "b_zero": call["other_zero_point"],
             "out_zero": call["output_zero_point"],
             "factor": float(np.float32(call["output_scale"])),
-            "act_min": INT8_MIN,
-            "act_max": INT8_MAX,
+            "act_min": INT8.low,
+            "act_max": INT8.high,
         },
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
+from cortado.base.element import INT8
+from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.op import ONE_ROW, Call, Kernel, Operator, Place, Rows
@@ -23,7 +24,7 @@ _C_ONLY = "C bundle only: a .pte takes real numbers"
 
 
 def flipped(codes: Tensor) -> Tensor:
-    return codes ^ torch.tensor(INT8_MIN, dtype=torch.int8)
+    return codes ^ torch.tensor(INT8.low, dtype=torch.int8)
 
 
 def reference(*, input: Tensor) -> Tensor:
@@ -35,7 +36,7 @@ def reference(*, input: Tensor) -> Tensor:
 
 def byte_values(kind: torch.dtype) -> Tensor:
     """What each of the bytes -128 ... 127 means in an input of this type."""
-    found = torch.arange(INT8_MIN, INT8_MAX + 1, dtype=torch.int32).to(torch.int8)
+    found = torch.arange(INT8.low, INT8.high + 1, dtype=torch.int32).to(torch.int8)
     return found if kind == torch.int8 else found.view(torch.uint8).to(kind)
 
 
@@ -55,21 +56,21 @@ def byte_qparams(values: Tensor, kind: torch.dtype) -> QParams:
 def _line(values: Tensor) -> QParams | None:
     """In the order of what the bytes mean, the values are (code - zero point) * scale, up or down; None otherwise."""
     first, last = float(values.min()), float(values.max())
-    scale = (last - first) / 255
+    scale = (last - first) / INT8.steps
     if not (math.isfinite(scale) and scale >= SMALLEST):
         return None
-    zero = INT8_MIN - first / scale
-    if abs(zero - round(zero)) > STRAIGHT or not INT8_MIN <= round(zero) <= INT8_MAX:
+    zero = INT8.low - first / scale
+    if abs(zero - round(zero)) > STRAIGHT or not INT8.holds(round(zero)):
         return None
     codes = values / scale + round(zero)
     return QParams(scale, round(zero)) if float((codes - codes.round()).abs().max()) <= STRAIGHT else None
 
 
 def _covering(low: float, high: float) -> QParams:
-    scale = max((high - low) / 255, SMALLEST)
+    scale = max((high - low) / INT8.steps, SMALLEST)
     if high == low:
         return QParams(1.0, 0)
-    return QParams(scale, max(INT8_MIN, min(INT8_MAX, round(INT8_MIN - low / scale))))
+    return QParams(scale, INT8.clamped(round(INT8.low - low / scale)))
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, is_whole
 from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ir.op import (
+    Activation,
     Array,
     Call,
     Kernel,
@@ -26,7 +27,6 @@ from cortado.ir.op import (
     Place,
     Quantization,
     Rewrite,
-    Role,
     SharedWith,
 )
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
@@ -93,7 +93,7 @@ def check(bound: Bound) -> Reject | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check(bound) or Quantization({"weight": Role.ACTIVATION}, SharedWith("weight"))
+    return check(bound) or Quantization({"weight": Activation()}, SharedWith("weight"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -107,7 +107,7 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     count, width = call.shape("weight")
     return Kernel(
-        call=CCall("cortado_embedding_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT)),
+        call=CCall("cortado_embedding_s8", (Operand.LAYER, Row(0), Operand.OUT)),
         sources=("embedding_s8.c",),
         struct="cortado_embedding_t",
         fields={

@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
 from cortado.ops.embedding import CONSTRAINTS, check, draw_ids, within
@@ -122,7 +123,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check(bound) or Quantization({"weight": Role.ACTIVATION})
+    return check(bound) or Quantization({"weight": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:
@@ -132,7 +133,7 @@ def lower(lowering: Lowering) -> Node:
     table, out = lowering.q("weight"), lowering.out
     divisors = [max(count, 1) if bound["mean"] else 1 for count in counts]
     fixed = [Fixed.of(table.scale / (divisor * out.scale)) for divisor in divisors]
-    most = 255 * size
+    most = INT8.steps * size
     largest = max(factor.shift for factor in fixed)
     check_sums(bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([largest]))
     return lowering.call(
@@ -156,7 +157,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     (bags, ids), (count, width) = call.shape("indices"), call.shape("weight")
     padding = call["padding_idx"]
     return Kernel(
-        call=CCall("cortado_embedding_bag_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT)),
+        call=CCall("cortado_embedding_bag_s8", (Operand.LAYER, Row(0), Operand.OUT)),
         sources=("embedding_bag_s8.c",),
         struct="cortado_embedding_bag_t",
         fields={

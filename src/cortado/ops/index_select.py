@@ -11,10 +11,10 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, int_list
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.ir.op import ONE_ROW, Array, Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 from cortado.ops._movement import relayout_dim, shared
 
 aten = torch.ops.aten
@@ -112,12 +112,12 @@ def rows(call: Call) -> Rows | None:
 
 def kernel(call: Call, core: Core) -> Kernel:
     sizes, dim = call.shape("self"), call["dim"]
-    inner = math.prod(sizes[dim + 1 :])
+    inner = math.prod(sizes[dim + 1 :]) * call.element.bytes
     rule = rows(call)
     outer = math.prod(sizes[:dim]) if rule is None else Operand.N if rule.pixelwise else 1
     index = call.array("index").astype(np.int32)
     return Kernel(
-        call=CCall("cortado_gather_s8", (Operand.LAYER, Row(0), Operand.OUT, outer)),
+        call=CCall("cortado_gather_s8", (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT), outer)),
         sources=("gather_s8.c",),
         struct="cortado_gather_t",
         fields={"count": len(index), "inner": inner, "in_bytes": sizes[dim] * inner, "index": Array(index)},
@@ -136,7 +136,7 @@ def samples() -> Any:
         dim = draw(st.integers(0, rank - 1))
         index = draw(st.lists(st.integers(0, shape[dim] - 1), min_size=1, max_size=9))
         return {
-            "self": sampling.codes(draw(sampling.SEEDS), shape),
+            "self": sampling.values(draw, shape),
             "dim": dim,
             "index": torch.tensor(index, dtype=torch.int64),
         }
@@ -152,6 +152,7 @@ INDEX_SELECT = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    element=ElementOf(("self",)),
     tensors=("self",),
     relayout=relayout_dim,
     constraints="constant positions",

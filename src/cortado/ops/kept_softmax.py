@@ -12,12 +12,13 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
+from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL
 from cortado.ops.masked_softmax import NEGLIGIBLE, draw_rows
@@ -66,7 +67,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization({"input": Role.ACTIVATION, "kept": Role.ACTIVATION}, UNIT_INTERVAL)
+    return Quantization({"input": Activation(), "kept": Activation()}, UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -74,12 +75,12 @@ def lower(lowering: Lowering) -> Node:
     _check_hidden(bound, lowering.q("input"))
     sizes, kept = shape(source), truth_codes(lowering, "kept")
     length = sizes[-1]
-    equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8_MAX)
+    equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8.high)
     result = lowering.call(
         KEPT_SOFTMAX,
         input=lowering.view(source, (math.prod(sizes[:-1]), length)),
         kept=lowering.view(kept, (math.prod(shape(kept)) // length, length)),
-        nothing=equal if math.isfinite(bound["fill"]) else INT8_MIN,
+        nothing=equal if math.isfinite(bound["fill"]) else INT8.low,
         **softmax.input_factor(lowering.q("input").scale * bound["factor"]),
     )
     return lowering.view(result, sizes)
@@ -87,7 +88,7 @@ def lower(lowering: Lowering) -> Node:
 
 def _check_hidden(bound: Bound, q: QParams) -> None:
     """What is not kept must not count beside the smallest score that may be all that is kept."""
-    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in (INT8_MIN, INT8_MAX))
+    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in (INT8.low, INT8.high))
     hidden = bound["fill"] + (most if bound["added"] else 0.0)
     if hidden > least - NEGLIGIBLE:
         what = f"adds {bound['fill']:g} to" if bound["added"] else f"puts {bound['fill']:g} among"
@@ -126,7 +127,7 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         drawn, kept, _ = draw_rows(draw)
-        return {**drawn, "kept": kept.to(torch.int8), "nothing": draw(st.integers(INT8_MIN, INT8_MAX))}
+        return {**drawn, "kept": kept.to(torch.int8), "nothing": draw(st.integers(INT8.low, INT8.high))}
 
     return draw_case()
 

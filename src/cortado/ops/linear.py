@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import weight_limit
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT8_MAX, Fixed, Tensor
+from cortado.base.numerics import Fixed, Tensor
 from cortado.base.target import Core, Isa
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
@@ -79,7 +80,8 @@ def one_scale(weight: Tensor, bias: Tensor | None, scales: Tensor) -> tuple[Tens
     """Weights and bias of channels with different scales under the largest of them."""
     largest = scales.max()
     ratio = scales / largest
-    codes = torch.round(weight.to(torch.float64) * ratio[:, None]).clamp(-INT8_MAX, INT8_MAX).to(torch.int8)
+    most = weight_limit(8)
+    codes = torch.round(weight.to(torch.float64) * ratio[:, None]).clamp(-most, most).to(torch.int8)
     start = None if bias is None else torch.round(bias.to(torch.float64) * ratio).to(torch.int32)
     return codes, start, float(largest)
 
@@ -151,7 +153,7 @@ def samples() -> Any:
         seed, in_c, out_c = draw(sampling.SEEDS), draw(sampling.CHANNELS), draw(sampling.CHANNELS)
         multipliers, shifts = sampling.fixed_points(seed, 1)
         low, high = draw(sampling.activation_bounds())
-        weights = sampling.codes(seed + 1, (out_c, in_c), -127, 127)
+        weights = sampling.codes(seed + 1, (out_c, in_c), *sampling.WEIGHTS)
         offset = -draw(sampling.ZERO_POINTS)
         with_bias, with_sum = draw(st.booleans()), draw(st.booleans())
         bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)

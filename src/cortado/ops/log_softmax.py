@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
 from cortado.ops import softmax
 
 aten = torch.ops.aten
@@ -62,7 +63,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return softmax.match_over(bound, Quantization({"self": Role.ACTIVATION}))
+    return softmax.match_over(bound, Quantization({"self": Activation()}))
 
 
 def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, int] | None:
@@ -70,7 +71,7 @@ def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, 
     per_step, per_bit = in_scale / out_scale, math.log(2) / out_scale
     if length == 1:  # the logarithm of 1, whatever the value and however small the scale that calibration found
         per_step = per_bit = 1.0
-    largest = max(255 * per_step, math.log2(max(length, 2)) * per_bit)
+    largest = max(INT8.steps * per_step, math.log2(max(length, 2)) * per_bit)
     bits = min(FRACTION_BITS, math.floor(math.log2(LARGEST / largest)))
     if bits < FEWEST_FRACTION_BITS:
         return None
@@ -113,8 +114,8 @@ def kernel(call: Call, core: Core) -> Kernel:
             "log_shift": call["log_shift"],
             "fraction_bits": call["fraction_bits"],
             "out_zero": call["output_zero_point"],
-            "act_min": INT8_MIN,
-            "act_max": INT8_MAX,
+            "act_min": INT8.low,
+            "act_max": INT8.high,
             "exp_table": softmax.exp_table(call),
         },
     )
@@ -132,7 +133,7 @@ def samples() -> Any:
         length = given["input"].shape[-1]
         in_scale = given["input_multiplier"] * 2.0 ** (given["input_shift"] - 31 - 26)
         ratio = draw(st.floats(0.25, 40.0))
-        factors = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / 255), length)
+        factors = output_factors(in_scale, max(in_scale / ratio, math.log(max(length, 2)) / INT8.steps), length)
         assert factors is not None
         return {**given, **factors, "output_zero_point": draw(sampling.ZERO_POINTS)}
 

@@ -12,6 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
@@ -19,6 +20,7 @@ from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Array,
     Call,
     Kernel,
@@ -27,7 +29,6 @@ from cortado.ir.op import (
     Pattern,
     Place,
     Quantization,
-    Role,
     Rows,
 )
 from cortado.ops import softmax
@@ -73,14 +74,14 @@ NEGLIGIBLE = math.log(2 * 256)  # e to the minus this is half a step of the outp
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization({"input": Role.ACTIVATION}, UNIT_INTERVAL)
+    return Quantization({"input": Activation()}, UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:
     bound, source, q = lowering.bound, lowering.node("input"), lowering.q("input")
     mask = lowering.data("mask")
     assert mask is not None
-    span = 255 * q.scale * bound["factor"]
+    span = INT8.steps * q.scale * bound["factor"]
     if bound["added"] and bound["fill"] + span > -NEGLIGIBLE:
         raise CortadoError(
             f"{describe(bound.node)}: the mask adds {bound['fill']:g} to scores that reach over {span:.4g}, so what is "

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, clamp_int8
+from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import (
+    Activation,
     Call,
     Kernel,
     Lowering,
@@ -20,7 +22,6 @@ from cortado.ir.op import (
     Pattern,
     Place,
     Quantization,
-    Role,
     RowRule,
     Rows,
     SharedWith,
@@ -58,7 +59,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+    return Quantization({"self": Activation()}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -83,8 +84,8 @@ def lower(lowering: Lowering) -> Node:
         ceil_mode=clipped,
         input_zero_point=lowering.q("self").zero_point,
         output_zero_point=lowering.out.zero_point,
-        activation_min=INT8_MIN,
-        activation_max=INT8_MAX,
+        activation_min=INT8.low,
+        activation_max=INT8.high,
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -102,7 +103,7 @@ def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], targe
     source = arguments["input"]
     numbers = (arguments[name] for name in ("kernel_size", "stride", "padding"))
     grow = [_missing(*axis) for axis in zip(shape(source)[1:3], *numbers, strict=True)]
-    border = {"input": source, "pre_pad": [0, 0, 0, 0], "post_pad": [0, *grow, 0], "pad_value": INT8_MIN}
+    border = {"input": source, "pre_pad": [0, 0, 0, 0], "post_pad": [0, *grow, 0], "pad_value": INT8.low}
     grown = pad.in_pte(border, add, target)
     return add(MAX_POOL2D, **{**arguments, "input": grown, "ceil_mode": False})
 

@@ -10,7 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, shape
-from cortado.ir.op import Call, Joined, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Joined, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import is_constant
 
@@ -22,7 +22,7 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    joined = Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION}, Joined())
+    joined = Quantization({"self": Activation(), "other": Activation()}, Joined())
     return _binary.check(bound, by_channel=False) or joined
 
 

@@ -5,12 +5,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary, packing
 from cortado.ops.activation import clamped
 
@@ -33,7 +34,7 @@ def reference(
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _binary.check(bound, by_channel=True) or Quantization({"self": Role.ACTIVATION, "other": Role.ACTIVATION})
+    return _binary.check(bound, by_channel=True) or Quantization({"self": Activation(), "other": Activation()})
 
 
 def lower(lowering: Lowering) -> Node:
@@ -78,8 +79,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         "out_zero": call["output_zero_point"],
         "out_multiplier": call["output_multiplier"],
         "out_shift": call["output_shift"],
-        "act_min": INT8_MIN,
-        "act_max": INT8_MAX,
+        "act_min": INT8.low,
+        "act_max": INT8.high,
     }
     channels = _binary.by_channel(call)
     if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):

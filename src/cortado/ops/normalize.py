@@ -16,13 +16,26 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT32
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import INT32_MAX, Tensor, clamp_int8
+from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rows,
+)
 
 aten = torch.ops.aten
 
@@ -132,7 +145,7 @@ def match(bound: Bound) -> Quantization | Reject:
     size = group_size(bound)
     if not 0 < size <= LARGEST_GROUP:
         return Reject(f"normalizes groups of {size} values; expected 1 to {LARGEST_GROUP}")
-    return Quantization({"input": Role.ACTIVATION})
+    return Quantization({"input": Activation()})
 
 
 @dataclass(frozen=True)
@@ -153,7 +166,7 @@ def constants(count: int, epsilon: float, steps: Steps) -> dict[str, Any] | None
     fixed = round(math.ldexp(epsilon, shift))
     least = max(fixed, 1 << max(shift, 0))
     by_spread = DEVIATION_BITS - 16 + shift // 2 - ((count - 1).bit_length() + 1) // 2
-    by_range = DEVIATION_BITS - (255 * count).bit_length() + ((least.bit_length() - 31) >> 1)
+    by_range = DEVIATION_BITS - (INT8.steps * count).bit_length() + ((least.bit_length() - 31) >> 1)
     exponent = max(by_spread, by_range)
     # out = high(d * f) * 2^-fraction_bits, where f holds weight * 2^power.
     beside = 17 + shift // 2 - exponent  # power - fraction_bits
@@ -162,7 +175,7 @@ def constants(count: int, epsilon: float, steps: Steps) -> dict[str, Any] | None
     fraction_bits = min(FRACTION_BITS, 30 - math.frexp(largest_bias)[1], *(power - beside for power in powers))
     if fraction_bits < FEWEST_FRACTION_BITS:
         return None
-    scale = torch.round(steps.weight * 2.0 ** (fraction_bits + beside)).clamp(-INT32_MAX, INT32_MAX)
+    scale = torch.round(steps.weight * 2.0 ** (fraction_bits + beside)).clamp(-INT32.high, INT32.high)
     offset = torch.round(steps.bias * 2.0**fraction_bits) + 2 ** (fraction_bits - 1)
     return {
         "epsilon": fixed,
@@ -272,7 +285,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "centered": int(call["centered"]),
             "in_zero": call["input_zero_point"],
             "epsilon_high": call["epsilon"] >> 31,
-            "epsilon_low": call["epsilon"] & INT32_MAX,
+            "epsilon_low": call["epsilon"] & INT32.high,
             "variance_shift": call["variance_shift"],
             "exponent": call["exponent"],
             "fraction_bits": call["fraction_bits"],
@@ -309,7 +322,7 @@ def samples() -> Any:
         given = constants(count, count**2 * eps, Steps(weight * step, bias * draw(st.sampled_from([0.0, 40.0, 500.0]))))
         assert given is not None
         low, high = draw(sampling.activation_bounds())
-        codes = sampling.codes(seed, sizes, *draw(st.sampled_from([(-128, 127), (-3, 3), (5, 6), (-128, -128)])))
+        codes = sampling.codes(seed, sizes, *draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)])))
         return {
             "input": codes,
             "dim": len(sizes) - 1 if behind else len(leading),

@@ -8,6 +8,7 @@ acc * 2^shift fits in 32 bits: that much the operators guarantee.
 import numpy as np
 from numpy.typing import NDArray
 
+from cortado.base.element import INT8
 from cortado.base.target import Core
 
 Int8 = NDArray[np.int8]
@@ -28,7 +29,7 @@ def _doubling_fits(weights: Int8, bias: Int32, shift: Int32, channel_axis: int) 
 
 def _no_minimum(weights: Int8) -> bool:
     """Two products of a byte and a weight fit 16 bits unless a weight is -128."""
-    return not np.any(weights == -128)
+    return not np.any(weights == INT8.low)
 
 
 def fits_conv_tile(weights: Int8, bias: Int32, shift: Int32, core: Core) -> bool:
@@ -79,7 +80,7 @@ def fits_depthwise3x3_dsp(
         and inside
         and weights.shape[2] < 1 << 16
         and out_w <= 1 << 15
-        and act == (-128, 127)
+        and act == INT8.codes
         and bool(np.all(shift < 0))
         and _doubling_fits(weights, bias, shift, 2)
     )
@@ -106,7 +107,7 @@ ADD_HALF = (1 << 30, 0)  # the factor of add's operand with the larger scale, wh
 
 def fits_add(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int], act: tuple[int, int]) -> bool:
     """Whether add `__scalar` (not on small cores) or `__dsp` takes a layer with these (multiplier, shift) pairs."""
-    return b == ADD_HALF and a[1] <= 0 and out[1] <= 0 and act == (-128, 127)
+    return b == ADD_HALF and a[1] <= 0 and out[1] <= 0 and act == INT8.codes
 
 
 def fits_add_mve(a: tuple[int, int], b: tuple[int, int], out: tuple[int, int]) -> bool:

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, Tensor, int_list
+from cortado.base.numerics import Tensor, int_list
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
 from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
@@ -80,7 +82,8 @@ def lower(lowering: Lowering) -> Node:
     for dim, (before, after) in enumerate(widths):
         size = shape(node)[dim]
         node = take(lowering, node, dim, max(0, -before), size + min(0, after))
-    value = lowering.out.quantize(float(bound["value"] or 0.0))
+    number = bound["value"] or 0.0
+    value = int(number) if is_whole(node) else lowering.out.quantize(float(number))
     return surround(lowering, node, [(max(0, before), max(0, after)) for before, after in widths], value)
 
 
@@ -169,9 +172,10 @@ def kernel(call: Call, core: Core) -> Kernel:
         size = dims.pop()[0]
         dims[-1] = (dims[-1][0] * size, dims[-1][1] * size, dims[-1][2] * size)
     sizes, before, after = zip(*dims, strict=True)
+    operands, item = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT)), call.element.bytes
     return Kernel(
-        call=CCall("cortado_pad_s8", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=("pad_s8.c",),
+        call=CCall("cortado_pad_s8", operands) if item == 1 else CCall("cortado_pad_wide", (*operands, item)),
+        sources=("pad_s8.c" if item == 1 else "pad_wide.c",),
         struct="cortado_pad_t",
         fields={
             "rank": len(sizes),
@@ -196,11 +200,12 @@ def samples() -> Any:
         before, after = ([draw(widths) for _ in range(rank)] for _ in range(2))
         if rank == 4 and draw(st.booleans()):
             before[0] = after[0] = 0
+        given = sampling.values(draw, shape)
         return {
-            "input": sampling.codes(draw(sampling.SEEDS), shape),
+            "input": given,
             "pre_pad": before,
             "post_pad": after,
-            "pad_value": draw(st.integers(INT8_MIN, INT8_MAX)),
+            "pad_value": draw(st.integers(*element_of(given.dtype).codes)),
         }
 
     return draw_case()
@@ -214,6 +219,7 @@ PAD = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    element=ElementOf(("input",)),
     relayout=relayout_lists("pre_pad", "post_pad"),
     pte=in_pte,
     pte_limit=pte_limit,

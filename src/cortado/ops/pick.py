@@ -9,9 +9,9 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, SharedWith
+from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, SharedWith
 
 aten = torch.ops.aten
 
@@ -28,7 +28,7 @@ def reference(*, input: Tensor, positions: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, SharedWith("self"))
+    return Quantization({"self": Activation()}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -37,7 +37,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     *outer, channels = call.shape("input")
-    arguments = (Row(0), Words(Row(1)), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
+    arguments = (Row(0), Row(1), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
     return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",))
 
 

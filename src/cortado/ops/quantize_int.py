@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT32
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, INT32_MAX, Fixed, QParams, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
@@ -31,11 +32,11 @@ def reference(*, input: Tensor, low: int, high: int, multiplier: int, shift: int
 def arguments(out: QParams) -> dict[str, int]:
     """What brings whole numbers into these parameters."""
     fixed = Fixed.of(1.0 / out.scale)
-    low = math.floor((INT8_MIN - 1 - out.zero_point) * out.scale)
-    high = math.ceil((INT8_MAX + 1 - out.zero_point) * out.scale)
+    low = math.floor((INT8.low - 1 - out.zero_point) * out.scale)
+    high = math.ceil((INT8.high + 1 - out.zero_point) * out.scale)
     return {
-        "low": max(low, -INT32_MAX),
-        "high": min(high, INT32_MAX),
+        "low": max(low, -INT32.high),
+        "high": min(high, INT32.high),
         "multiplier": fixed.multiplier,
         "shift": fixed.shift,
         "zero_point": out.zero_point,
@@ -55,7 +56,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
-        call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Words(Row(0)), Operand.OUT, Operand.N)),
+        call=CCall("cortado_quantize_s32_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
         sources=("quantize_s32_s8.c",),
         struct="cortado_quantize_int_t",
         fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
@@ -71,7 +72,7 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         scale = 2.0 ** draw(st.floats(-12, 24))
         sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
-        most = min(int(300 * scale) + 1, INT32_MAX)
+        most = min(int(300 * scale) + 1, INT32.high)
         given = sampling.codes(draw(sampling.SEEDS), sizes, -most, most, torch.int32)
         return {"input": given, **arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
 

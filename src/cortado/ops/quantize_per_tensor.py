@@ -7,10 +7,11 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from torch.fx import Node
 
+from cortado.base.element import element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor, clamp_int8
+from cortado.base.numerics import QParams, Tensor, clamp_int8
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
+from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
 
@@ -31,10 +32,15 @@ def arguments(qparams: QParams) -> dict[str, object]:
     return {
         "scale": qparams.scale,
         "zero_point": qparams.zero_point,
-        "quant_min": INT8_MIN,
-        "quant_max": INT8_MAX,
-        "dtype": torch.int8,
+        "quant_min": qparams.element.low,
+        "quant_max": qparams.element.high,
+        "dtype": qparams.element.torch_dtype,
     }
+
+
+def qparams_of(bound: Bound) -> QParams:
+    """Of a quantize or dequantize with numbers for parameters: the other way."""
+    return QParams(float(bound["scale"]), int(bound["zero_point"]), element_of(bound["dtype"]))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -43,7 +49,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     scale = float(np.float32(call["scale"]))
-    operands = (Floats(Row(0)), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
+    operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
         call=CCall("cortado_quantize_f32_s8", operands),
         sources=("quantize_f32_s8.c",),

@@ -9,7 +9,7 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern
 from cortado.ops._movement import MAX_LOOPS, loops, relayout_lists, shared, strided_kernel, strides_of
 
 aten = torch.ops.aten
@@ -85,7 +85,7 @@ def walk(sizes: tuple[int, ...], repeats: list[int]) -> tuple[list[int], list[in
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return strided_kernel(*walk(call.shape("self"), call["repeats"]))
+    return strided_kernel(call.element, *walk(call.shape("self"), call["repeats"]))
 
 
 def samples() -> Any:
@@ -99,7 +99,7 @@ def samples() -> Any:
         shape = tuple(draw(st.integers(1, 5)) for _ in range(rank))
         repeats = [draw(st.sampled_from([1, 1, 2, 3])) for _ in range(rank)]
         repeats = repeats if len(walk(shape, repeats)[0]) <= MAX_LOOPS else [1] * (rank - 1) + [2]
-        return {"self": sampling.codes(draw(sampling.SEEDS), shape), "repeats": repeats}
+        return {"self": sampling.values(draw, shape), "repeats": repeats}
 
     return draw_case()
 
@@ -111,6 +111,7 @@ REPEAT = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    element=ElementOf(("self",)),
     tensors=("self",),
     relayout=relayout_lists("repeats"),
     samples=samples,

@@ -3,11 +3,9 @@
 import torch
 from torch.fx import Node
 
-from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
-from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, add_call, is_call, shape
-from cortado.ir.op import Lowering, Operator, Pattern, Plain, Quantization, Rewrite
+from cortado.ir.op import ElementOf, Lowering, Operator, Pattern, Rewrite
 from cortado.ops._movement import shared
 
 aten = torch.ops.aten
@@ -16,11 +14,6 @@ VIEW_CALLS = (aten.reshape.default, aten.view.default)
 
 def reference(*, self: Tensor, size: list[int]) -> Tensor:
     return self.reshape(size)
-
-
-def match(bound: Bound) -> Quantization | Reject:
-    """Ids and positions may be reshaped too."""
-    return Quantization({}, Plain()) if is_whole(bound["self"]) else shared(bound)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -44,11 +37,11 @@ VIEW = Operator(
     shape=lambda call: tuple(call["size"]),
     kernel=None,
     view=True,
-    keeps_dtype=True,
+    element=ElementOf(("self",)),
     tensors=("self",),
 )
 
-RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=match, lower=lower, monotone=True)
+RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=shared, lower=lower, monotone=True)
 
 RESHAPE_REWRITE = Rewrite(
     aten=(

@@ -8,9 +8,9 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Member, Offset, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows, Running
+from cortado.ir.op import ONE_ROW, Call, ElementOf, Kernel, Lowering, Operator, Pattern, RowRule, Rows, Running
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
 
 aten = torch.ops.aten
@@ -83,17 +83,17 @@ def kernel(call: Call, core: Core) -> Kernel:
     if rule is None:
         outer, count = math.prod(sizes[:dim]), call.out_shape[dim]
         return strided_kernel(
-            [outer, count, inner], [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner
+            call.element, [outer, count, inner], [sizes[dim] * inner, call["step"] * inner, 1], call["start"] * inner
         )
-    by_row = not rule.pixelwise
+    by_row, item = not rule.pixelwise, call.element.bytes
     width = math.prod(call.out_shape[2:]) if by_row else call.out_shape[dim]
-    source = (Offset(Row(0), by=Member("offset")), Member("in_stride"))
-    target = (Operand.OUT, Member("width"), Member("width"), 1 if by_row else Operand.N)
+    source = (Offset(Bytes(Row(0)), by=Member("offset")), Member("in_stride"))
+    target = (Bytes(Operand.OUT), Member("width"), Member("width"), 1 if by_row else Operand.N)
     return Kernel(
         call=CCall("cortado_copy2d", (*source, *target)),
         sources=("copy2d.c",),
         struct="cortado_slice_t",
-        fields={"offset": call["start"] * inner, "in_stride": sizes[dim] * inner, "width": width},
+        fields={"offset": call["start"] * inner * item, "in_stride": sizes[dim] * inner * item, "width": width * item},
     )
 
 
@@ -102,9 +102,12 @@ def running(call: Call, core: Core) -> Running | None:
     sizes = call.shape("self")
     if len(sizes) != 4 or call["dim"] != 1 or call["step"] > LARGEST_STRIDE:
         return None
-    width = math.prod(sizes[2:])
+    width = math.prod(sizes[2:]) * call.element.bytes
     copy = Kernel(
-        call=CCall("cortado_copy2d", (Row(0), Member("in_stride"), Operand.OUT, Member("width"), Member("width"), 1)),
+        call=CCall(
+            "cortado_copy2d",
+            (Bytes(Row(0)), Member("in_stride"), Bytes(Operand.OUT), Member("width"), Member("width"), 1),
+        ),
         sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": 0, "in_stride": width, "width": width},
@@ -124,7 +127,7 @@ def samples() -> Any:
         dim = draw(st.integers(0, rank - 1))
         start = draw(st.sampled_from([0, draw(st.integers(0, shape[dim] - 1))]))
         return {
-            "self": sampling.codes(draw(sampling.SEEDS), shape),
+            "self": sampling.values(draw, shape),
             "dim": dim,
             "start": start,
             "end": draw(st.integers(start + 1, shape[dim])),
@@ -144,6 +147,7 @@ SLICE = Operator(
     kernel=kernel,
     rows=rows,
     running=running,
+    element=ElementOf(("self",)),
     tensors=("self",),
     relayout=relayout_dim,
     samples=samples,

@@ -13,12 +13,25 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT32
 from cortado.base.errors import Reject
-from cortado.base.numerics import INT8_MIN, INT32_MAX, INT32_MIN, Fixed, Tensor, clamp_int8, divide_by_power_of_two
+from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_by_power_of_two
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rows,
+)
 from cortado.ops.activation import UNIT_INTERVAL
 
 aten = torch.ops.aten
@@ -51,7 +64,7 @@ def _divided(value: int, exponent: int) -> int:
 def _exponential(value: int) -> int:
     """exp(value / 2^26) as Q31, for value <= 0: a polynomial around -1/8 within the last quarter, then the factors."""
     if value == 0:
-        return INT32_MAX
+        return INT32.high
     quarter = (value & 0xFFFFFF) - (1 << 24)
     x = (quarter << INTEGER_BITS) + (1 << 28)
     x2 = _mul_high(x, x)
@@ -68,7 +81,7 @@ def _exponential(value: int) -> int:
 @cache
 def exponentials(multiplier: int, shift: int, diff_min: int) -> Tensor:
     """exp of the differences 0, -1, -2, ... down to diff_min, at most 256 of them."""
-    count = min(-diff_min, 255) + 1
+    count = min(-diff_min, INT8.steps) + 1
     return torch.tensor(
         [_exponential(_mul_high(-difference << shift, multiplier)) for difference in range(count)], dtype=torch.int64
     )
@@ -82,7 +95,7 @@ def sum_of_exponentials(
     What is masked is further below the largest of the others than any code can be."""
     x = input.to(torch.int64)
     if masked is not None:
-        x = torch.where(masked, INT8_MIN - BEYOND, x)
+        x = torch.where(masked, INT8.low - BEYOND, x)
     below = (x.amax(-1, keepdim=True) - x).clamp(max=BEYOND)
     table = torch.zeros(BEYOND + 1, dtype=torch.int64)
     known = exponentials(multiplier, shift, diff_min)
@@ -97,7 +110,7 @@ def leading_zeros(value: Tensor) -> Tensor:
 
 
 def _saturate(value: Tensor) -> Tensor:
-    return value.clamp(INT32_MIN, INT32_MAX)
+    return value.clamp(INT32.low, INT32.high)
 
 
 def _reciprocal(value: Tensor) -> Tensor:
@@ -135,7 +148,7 @@ def match_over(bound: Bound, quantization: Quantization) -> Quantization | Rejec
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return match_over(bound, Quantization({"self": Role.ACTIVATION}, UNIT_INTERVAL))
+    return match_over(bound, Quantization({"self": Activation()}, UNIT_INTERVAL))
 
 
 def input_factor(scale: float) -> dict[str, int]:

@@ -10,14 +10,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Call,
     Kernel,
     Lowering,
@@ -27,7 +29,6 @@ from cortado.ir.op import (
     Plain,
     Quantization,
     Rewrite,
-    Role,
     Rows,
 )
 from cortado.ops._float import add_permute, replace_result
@@ -124,7 +125,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, Plain())
+    return Quantization({"self": Activation()}, Plain())
 
 
 def lower(lowering: Lowering) -> Node:
@@ -137,7 +138,7 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     largest, channels = int(call["largest"]), call.shape("input")[-1]
-    arguments = (Row(0), Words(Operand.OUT), Operand.N, channels, call["k"], largest)
+    arguments = (Row(0), Operand.OUT, Operand.N, channels, call["k"], largest)
     return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",))
 
 
@@ -167,7 +168,7 @@ TOPK = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
-    dtype=torch.int32,
+    element=INT32,
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

@@ -9,9 +9,8 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
 
@@ -44,8 +43,6 @@ def match(bound: Bound) -> Quantization | Reject:
     count = len(walk(shape(bound["self"]), permutation(bound))[0])
     if count > MAX_LOOPS:
         return Reject(f"transposes at most {MAX_LOOPS} groups of dimensions, got {count}")
-    if is_whole(bound["self"]) and (dtype(bound["self"]).itemsize == 1 or count == 1):
-        return Quantization({}, Plain())  # images as a camera gives them; what is only a view
     return shared(bound)
 
 
@@ -84,7 +81,7 @@ def pte_limit(call: Call) -> str | None:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return strided_kernel(*walk(call.shape("input"), call["perm"]))
+    return strided_kernel(call.element, *walk(call.shape("input"), call["perm"]))
 
 
 def samples() -> Any:
@@ -97,7 +94,7 @@ def samples() -> Any:
         rank = draw(st.integers(1, 6))
         shape = tuple(draw(st.integers(1, 9 if rank < 5 else 4)) for _ in range(rank))
         return {
-            "input": sampling.codes(draw(sampling.SEEDS), shape),
+            "input": sampling.values(draw, shape),
             "perm": draw(st.permutations(list(range(rank)))),
         }
 
@@ -116,7 +113,7 @@ TRANSPOSE = Operator(
     shape=lambda call: output_shape(call, "input", "perm"),
     kernel=kernel,
     permutes=True,
-    keeps_dtype=True,
+    element=ElementOf(("input",)),
     pte=pte,
     pte_limit=pte_limit,
     constraints="at most 6 groups of dimensions that stay together",
@@ -131,6 +128,7 @@ PERMUTE_COPY = Operator(
     shape=lambda call: output_shape(call, "self", "dims"),
     kernel=None,
     permutes=True,
+    element=ElementOf(("self",)),
     tensors=("self",),
     places=frozenset({Place.PTE}),
 )

@@ -330,7 +330,7 @@ def samples() -> Any:
         groups = draw(st.sampled_from([1, 1, 2, 3]))
         in_c, out_c = (groups * draw(st.integers(1, 6)) for _ in range(2))
         seed = draw(sampling.SEEDS)
-        weight = sampling.codes(seed, (out_c, *kernel, in_c), -127, 127)
+        weight = sampling.codes(seed, (out_c, *kernel, in_c), *sampling.WEIGHTS)
         weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
         multipliers, shifts = sampling.fixed_points(seed + 1, out_c)
         low, high = draw(sampling.activation_bounds())

@@ -3,10 +3,11 @@
 import torch
 from torch.fx import Node
 
+from cortado.base.element import BOOL
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound
-from cortado.ir.op import Lowering, Operator, Pattern, Place, Plain, Quantization, Role
+from cortado.ir.op import Activation, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.activation import TRUTH, all_codes, table
 from cortado.ops.widen import WIDEN
 
@@ -38,7 +39,7 @@ def reference(*, input: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Role.ACTIVATION}, Plain())
+    return Quantization({"self": Activation()}, Plain())
 
 
 def truth_codes(lowering: Lowering, name: str = "self") -> Node:
@@ -65,7 +66,7 @@ TRUTH_VIEW = Operator(
     shape=lambda call: call.shape("input"),
     kernel=None,
     view=True,
-    dtype=torch.bool,
+    element=BOOL,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte gives real numbers",
 )

@@ -15,8 +15,21 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import Array, Call, Field, Kernel, Lowering, Operator, Pattern, Place, Quantization, RowRule, Rows
-from cortado.ops._movement import shared
+from cortado.ir.op import (
+    Activation,
+    Array,
+    Call,
+    Field,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    RowRule,
+    Rows,
+    SharedWith,
+)
 
 aten = torch.ops.aten
 FRACTION_BITS = 11  # of a position: the product of two weights and a code then fits 32 bits
@@ -52,7 +65,8 @@ def _source(bound: Bound) -> str:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return shared(bound, _source(bound))
+    source = _source(bound)
+    return Quantization({source: Activation()}, SharedWith(source))
 
 
 _FACTORS = {1: ("scales",), 2: ("scales_h", "scales_w")}  # of a signal, of an image

@@ -8,9 +8,9 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, RowRule, Rows
 from cortado.ops._movement import shared
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
@@ -108,13 +108,13 @@ def rows(call: Call) -> Rows | None:
 def kernel(call: Call, core: Core) -> Kernel:
     n, h, w, c = call.shape("input")
     down, right = call["factors"]
-    operands = (Operand.LAYER, Row(0), Operand.OUT)
+    operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
     one, every = CCall("cortado_upsample_nearest_s8", operands), "cortado_upsample_nearest_rows_s8"
     return Kernel(
         call=one if _by_row(call) else CCall(every, (*operands, n * h)),
         sources=("upsample_nearest_s8.c",),
         struct="cortado_upsample_t",
-        fields={"in_w": w, "channels": c, "factor_h": down, "factor_w": right},
+        fields={"in_w": w, "channels": c * call.element.bytes, "factor_h": down, "factor_w": right},
     )
 
 
@@ -127,7 +127,7 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         shape = (draw(st.integers(1, 2)), draw(st.integers(1, 6)), draw(st.integers(1, 6)), draw(sampling.CHANNELS))
         return {
-            "input": sampling.codes(draw(sampling.SEEDS), shape),
+            "input": sampling.values(draw, shape),
             "factors": [draw(st.integers(1, 4)) for _ in range(2)],
         }
 
@@ -142,6 +142,7 @@ UPSAMPLE = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    element=ElementOf(("input",)),
     pte=pte,
     constraints="in the .pte a repeat between two views",
     samples=samples,

@@ -1,36 +1,43 @@
-"""out = a where mask is not 0, b elsewhere: codes of one scale and zero point, those of the output.
+"""out = a where mask is not 0, b elsewhere: integers, or codes of one scale and zero point, those of the output.
 
-One of the two may be a number: its code. The condition holds truth values as 0 and 1 (compare.py); a selection that is
-a function of one tensor is a table instead.
+One of the two may be a number, or of codes its code; either may have one value for all. The condition holds truth
+values as 0 and 1 (compare.py); a selection that is a function of one tensor is a table instead.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.facts import is_whole, wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
+    Activation,
     Call,
+    ElementOf,
     Joined,
     Kernel,
     Lowering,
     Operator,
     Pattern,
     Place,
+    Plain,
     Quantization,
-    Role,
+    RowRule,
     Rows,
 )
+from cortado.ops.calculate_int import refused_shapes, words
 
 
 def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: int) -> Tensor:
-    constant = torch.tensor(number, dtype=torch.int8)
+    constant = torch.tensor(number, dtype=(self or other)[0].dtype)
     first, second = self[0] if self else constant, other[0] if other else constant
     return torch.where(mask != 0, first, second).contiguous()
 
@@ -39,17 +46,35 @@ def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: 
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
 _LIBRARY.define("chosen(Tensor mask, Tensor self, Tensor other) -> Tensor")
-_LIBRARY.impl("chosen", lambda mask, self, other: torch.where(mask != 0, self, other), "CompositeExplicitAutograd")
-_LIBRARY.impl("chosen", lambda mask, self, other: torch.empty_like(mask), "Meta")
+
+
+def _chosen(mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    return torch.where(mask != 0, self, other)
+
+
+def _meta(mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    return torch.empty_like(mask, dtype=torch.promote_types(self.dtype, other.dtype))
+
+
+_LIBRARY.impl("chosen", _chosen, "CompositeExplicitAutograd")
+_LIBRARY.impl("chosen", _meta, "Meta")
 CHOSEN = torch.ops.cortado.chosen.default
+CHOSEN_IDS = CHOSEN  # of integers
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    roles = {name: Role.ACTIVATION for name in ("mask", "self", "other")}
-    return Quantization(roles, Joined(besides=("mask",)))
+    if is_whole(bound.node):
+        refused = refused_shapes(shape(bound["self"]), shape(bound["other"]), out=shape(bound["mask"]))
+        return refused or Quantization({"mask": Activation()}, Plain())
+    kind = wanted_element(bound.node)
+    roles = {"mask": Activation(), "self": Activation(kind), "other": Activation(kind)}
+    return Quantization(roles, Joined(besides=("mask",), element=kind))
 
 
 def lower(lowering: Lowering) -> Node:
+    if is_whole(lowering.bound.node):
+        sides = {name: [words(lowering, name)] for name in ("self", "other")}
+        return lowering.call(WHERE, mask=lowering.node("mask"), **sides, number=0)
     out, numbers, tensors = shape(lowering.bound.node), [0], dict[str, list[Node]]()
     for name in ("self", "other"):
         data = lowering.data(name)
@@ -64,7 +89,15 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
+def steps_of(call: Call, name: str) -> int:
+    """1 for an operand that has a value for each of the result's, 0 for one that has one for all, or none."""
+    return int(bool(call[name]) and math.prod(call.shapes(name)[0]) == math.prod(call.shape("mask")))
+
+
 def kernel(call: Call, core: Core) -> Kernel:
+    given = [name for name in ("self", "other") if call[name]]
+    if call.element.bytes > 1 or not all(steps_of(call, name) for name in given):
+        return _any_kernel(call, given)
     if call["self"] and call["other"]:
         arguments: tuple[Any, ...] = (Row(0), Row(1), Row(2), Operand.OUT, Operand.N)
         return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",))
@@ -73,8 +106,26 @@ def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",))
 
 
+def _any_kernel(call: Call, given: list[str]) -> Kernel:
+    """Values of any size, single ones among them."""
+    sides = [Bytes(Row(1 + given.index(name))) if name in given else 0 for name in ("self", "other")]
+    return Kernel(
+        call=CCall("cortado_where", (Operand.LAYER, Row(0), *sides, Bytes(Operand.OUT), Operand.N)),
+        sources=("where.c",),
+        struct="cortado_where_t",
+        fields={
+            "bytes": call.element.bytes,
+            "a_step": steps_of(call, "self"),
+            "b_step": steps_of(call, "other"),
+            "number": call["number"],
+        },
+    )
+
+
 def rows(call: Call) -> Rows:
-    return Rows((ONE_ROW,) * (1 + len(call["self"]) + len(call["other"])), pixelwise=True, elementwise=True)
+    given = [name for name in ("self", "other") if call[name]]
+    rules = [ONE_ROW if steps_of(call, name) else RowRule(stride=0) for name in given]
+    return Rows((ONE_ROW, *rules), pixelwise=True, elementwise=True)
 
 
 def samples() -> Any:
@@ -84,13 +135,17 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        seed, given = draw(sampling.SEEDS), draw(st.sampled_from([(1, 1), (1, 1), (1, 0), (0, 1)]))
+        given = draw(st.sampled_from([("self", "other"), ("self", "other"), ("self",), ("other",)]))
         sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(sampling.CHANNELS))
+        kind, single = draw(st.sampled_from([INT8, INT8, INT16, INT32])), draw(st.sampled_from([None, "self", "other"]))
+        sides = {
+            name: [sampling.values(draw, (1,) * len(sizes) if name == single else sizes, element=kind)]
+            for name in given
+        }
         return {
-            "mask": sampling.codes(seed, sizes, 0, 1),
-            "self": [sampling.codes(seed + 1, sizes)] * given[0],
-            "other": [sampling.codes(seed + 2, sizes)] * given[1],
-            "number": draw(st.integers(-128, 127)),
+            "mask": sampling.codes(draw(sampling.SEEDS), sizes, 0, 1),
+            **{name: sides.get(name, []) for name in ("self", "other")},
+            "number": draw(st.integers(*kind.codes)),
         }
 
     return draw_case()
@@ -103,11 +158,12 @@ WHERE = Operator(
     reference=reference,
     shape=lambda call: call.shape("mask"),
     kernel=kernel,
+    element=ElementOf(("self", "other")),
     rows=rows,
     tensors=("mask", "self", "other"),
     relayout=lambda arguments, perm: arguments,
     places=frozenset({Place.C}),
-    constraints="equal shapes, or a number; C bundle only: ExecuTorch has no int8 kernel",
+    constraints="equal shapes, or one value for all; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,
 )
 

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT32
+from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import dtype
-from cortado.ir.graph import Bound
+from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
@@ -37,16 +39,28 @@ def lower(lowering: Lowering) -> Node:
     return as_words(lowering, lowering.node("self"))
 
 
-def as_words(lowering: Lowering, node: Node) -> Node:
-    """Whole numbers of any type as int32."""
+def as_words(lowering: Lowering, node: Node, name: str = "words") -> Node:
+    """Integers of any type as int32, constants too."""
+    data = lowering.constant_of(node)
+    if data is not None:
+        return lowering.constant(name, _narrowed(lowering, data))
     if dtype(node) in (torch.int32, torch.int64):
         return node
     size, sign = _WIDTHS[dtype(node)]
     return lowering.call(WIDEN, input=node, bytes=size, sign=sign)
 
 
+def _narrowed(lowering: Lowering, data: Tensor) -> Tensor:
+    if not (INT32.holds(int(data.min())) and INT32.holds(int(data.max()))):
+        largest = int(data.abs().max())
+        raise CortadoError(
+            f"{describe(lowering.bound.node)} calculates with {largest}, expected whole numbers of 32 bits"
+        )
+    return data.to(torch.int32)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Row(0), Words(Operand.OUT), Operand.N, call["bytes"], call["sign"])
+    arguments = (Bytes(Row(0)), Operand.OUT, Operand.N, call["bytes"], call["sign"])
     return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",))
 
 
@@ -73,7 +87,7 @@ WIDEN = Operator(
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
-    dtype=torch.int32,
+    element=INT32,
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",
     samples=samples,

@@ -10,6 +10,7 @@ from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import QPARAMS
 from cortado.ir.graph import Bound, add_constant, bind, constant_value, is_call
 from cortado.ir.op import Match, find
+from cortado.ops.quantize_per_tensor import qparams_of
 from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
@@ -67,7 +68,7 @@ class FoldQParams(ContextPass):
             codes = _quantize_channels(data, scales, axis, bound)
             qparams: QParams | ChannelQParams = ChannelQParams(tuple(scales.tolist()), axis)
         else:
-            qparams = _qparams(bound)
+            qparams = qparams_of(bound)
             args = (qparams.scale, qparams.zero_point, bound["quant_min"], bound["quant_max"], bound["dtype"])
             codes = _QUANTIZE(data, *args)
         holder = add_constant(self.program, f"{bound['input'].name}_q", codes)
@@ -90,7 +91,7 @@ def _is_integer(node: Node) -> bool:
 def _fold_quantize(node: Node, integer: set[Node]) -> None:
     bound = bind(node)
     source: Node = bound["input"]
-    qparams = _qparams(bound)
+    qparams = qparams_of(bound)
     if not QPARAMS.known(source) and source in integer:
         QPARAMS.note(source, qparams)
     if QPARAMS.of(source) == qparams:
@@ -110,10 +111,6 @@ def _sink(node: Node) -> None:
 def _fold_dequantize(node: Node, integer: set[Node]) -> None:
     source: Node = bind(node)["input"]
     node.replace_all_uses_with(source, delete_user_cb=lambda user: user in integer or is_call(user, _QUANTIZE))
-
-
-def _qparams(bound: Bound) -> QParams:
-    return QParams(float(bound["scale"]), int(bound["zero_point"]))
 
 
 def _quantize_channels(data: torch.Tensor, scales: torch.Tensor, axis: int, bound: Bound) -> torch.Tensor:

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError, NotInteger, Reject
-from cortado.base.numerics import INT8_MAX, INT8_MIN, ChannelQParams, QParams
+from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TWIN, VALUE, dtype, qparams
 from cortado.ir.graph import (
     Bound,
@@ -26,7 +26,7 @@ from cortado.ir.graph import (
     shape,
     user_inputs,
 )
-from cortado.ir.op import Match, Operator, find, operator_of, overload, shaped_call
+from cortado.ir.op import Match, Operator, find, operator_of, overload, result_element, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_aten, is_float
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
@@ -245,9 +245,12 @@ class LoweringContext:
         """The clamp in output codes."""
         low, high = self.clamp
         return (
-            INT8_MIN if math.isinf(low) else self.out.quantize(low),
-            INT8_MAX if math.isinf(high) else self.out.quantize(high),
+            self.out.element.low if math.isinf(low) else self.out.quantize(low),
+            self.out.element.high if math.isinf(high) else self.out.quantize(high),
         )
+
+    def constant_of(self, node: Node) -> Tensor | None:
+        return constant_value(self.program, node)
 
     def constant(self, name: str, data: Tensor) -> Node:
         return add_constant(self.program, f"{self._node.name}_{name}", data)
@@ -266,11 +269,12 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     """A call with its arguments by name; shape and dtype come from the operator's record."""
     node = like.graph.call_function(overload(operator), (), arguments)
     sizes = operator.shape(shaped_call(operator, arguments))
-    operands = [value for value in arguments.values() if isinstance(value, Node)]
-    kind = dtype(operands[0]) if operator.keeps_dtype else operator.dtype
+    kind = result_element(operator, arguments)
     with mode:
-        VALUE.note(node, torch.empty(sizes, dtype=kind))
-    QPARAMS.take(node, like)
+        VALUE.note(node, torch.empty(sizes, dtype=kind.torch_dtype))
+    known = qparams(like)
+    if known is not None and known.element.name == kind.name:  # what is made on the way may be integers
+        QPARAMS.note(node, known)
     copy_origin(like, node)
     return node
 

@@ -5,10 +5,9 @@ from typing import ClassVar
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.base.numerics import QParams
 from cortado.ir.facts import QPARAMS, STATE, VALUE
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
-from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN
+from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN, qparams_of
 from cortado.passes.base import ContextPass
 from cortado.passes.verify import Level
 
@@ -49,8 +48,7 @@ def _take_nhwc(node: Node) -> None:
         quantized = is_call(user, *QUANTIZE_PATTERN.aten)
         if quantized:
             _permute_value(user)
-            bound = bind(user)
-            QPARAMS.note(user, QParams(float(bound["scale"]), int(bound["zero_point"])))
+            QPARAMS.note(user, qparams_of(bind(user)))
         source = user if quantized else node
         with node.graph.inserting_after(source):
             restored = add_call(source, aten.permute.default, source, list(TO_NCHW))

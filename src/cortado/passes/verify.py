@@ -10,9 +10,9 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from cortado.base.errors import CortadoError
-from cortado.ir.facts import VALUE
+from cortado.ir.facts import VALUE, dtype, qparams
 from cortado.ir.graph import constant_names, describe, output_node
-from cortado.ir.op import operator_of
+from cortado.ir.op import operator_of, result_element
 from cortado.ir.portable import is_float
 
 
@@ -85,10 +85,18 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
 def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
         operator, value = operator_of(node.target), VALUE.of(node)
-        if operator is None or operator.keeps_dtype or not isinstance(value, torch.Tensor):
+        if operator is None or not isinstance(value, torch.Tensor):
             continue
-        if value.dtype != operator.dtype:
-            yield f"{describe(node)}: {value.dtype}, expected {operator.dtype}"
+        expected = result_element(operator, node.kwargs).torch_dtype
+        if value.dtype != expected:
+            yield f"{describe(node)}: {value.dtype}, expected {expected}"
+
+
+def _other_codes(program: ExportedProgram) -> Iterator[str]:
+    for node in _integer_calls(program):
+        known = qparams(node)
+        if known is not None and known.element.torch_dtype != dtype(node):
+            yield f"{describe(node)}: {dtype(node)}, with the scale of {known.element.name} codes"
 
 
 def _no_output(program: ExportedProgram) -> Iterator[str]:
@@ -109,6 +117,7 @@ RULES = (
     Rule(LOWERED, "arguments are passed by name", _positional),
     Rule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
     Rule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),
+    Rule(LOWERED, "codes are of the element that their scale is for", _other_codes),
 )
 
 

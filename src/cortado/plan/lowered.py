@@ -14,10 +14,11 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from cortado.base.element import Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import is_node_name, printable
 from cortado.base.numerics import QParams
-from cortado.ir.facts import STATE, TWIN, VALUE, dtype, qparams
+from cortado.ir.facts import STATE, TWIN, VALUE, element, qparams
 from cortado.ir.graph import constant_names, module_path, outputs, shape, user_inputs
 from cortado.ir.op import Call, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
@@ -37,12 +38,16 @@ class Value:
     """What is known of a tensor without its data."""
 
     shape: tuple[int, ...]
-    dtype: torch.dtype
+    element: Element
     qparams: QParams | None = None
 
     @property
+    def dtype(self) -> torch.dtype:
+        return self.element.torch_dtype
+
+    @property
     def bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.shape) * self.element.bytes
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,17 @@ class LoweredGraph:
             return self.constants[ref.name] if ref.name in self.constants else self.values[ref.name].shape
 
         arguments = {name: _map(item, Ref, value) for name, item in call.arguments.items()}
-        return Call(registry().operators[call.operator], arguments, self.values[call.name].shape)
+        own = self.values[call.name]
+        return Call(registry().operators[call.operator], arguments, own.shape, own.element, self._elements(call))
+
+    def _elements(self, call: LoweredCall) -> dict[str, Element]:
+        """By argument, of the tensors of a call."""
+        first = {name: call.refs(name)[:1] for name in call.arguments}
+        return {name: self.element(found[0]) for name, found in first.items() if found}
+
+    def element(self, name: str) -> Element:
+        known = self.values.get(name)
+        return element_of(self.constants[name].dtype).whole if known is None else known.element
 
 
 def lowered_graph(program: ExportedProgram) -> LoweredGraph:
@@ -163,7 +178,7 @@ def lowered_graph(program: ExportedProgram) -> LoweredGraph:
 
 
 def _value(node: Node) -> Value:
-    return Value(shape(node), dtype(node), qparams(node))
+    return Value(shape(node), element(node), qparams(node))
 
 
 def _map(value: Any, kind: type, change: Any) -> Any:
@@ -180,7 +195,9 @@ def run_reference(
     `state` is what the last run left behind (`after`); None: there was none, and state has its initial values.
     """
     before = {one.name: one.initial for one in graph.state} if state is None else state
-    given = {name: _as_read(value, graph.values[name].dtype) for name, value in zip(graph.inputs, inputs, strict=True)}
+    given = {
+        name: _as_read(value, graph.values[name].element) for name, value in zip(graph.inputs, inputs, strict=True)
+    }
     values: dict[str, Any] = {**graph.constants, **before, **given}
     operators = registry().operators
     for call in graph.calls:
@@ -192,9 +209,9 @@ def run_reference(
     return values
 
 
-def _as_read(value: Tensor, dtype: torch.dtype) -> Tensor:
+def _as_read(value: Tensor, element: Element) -> Tensor:
     """An input of whole numbers in the type in which the network reads it: torch's are mostly of 64 bits."""
-    return value if value.is_floating_point() else value.to(dtype)
+    return value if value.is_floating_point() else value.to(element.torch_dtype)
 
 
 def after(graph: LoweredGraph, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -262,7 +279,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
     values = {
         name: {
             "shape": value.shape,
-            "dtype": str(value.dtype).removeprefix("torch."),
+            "dtype": value.element.name,
             "qparams": [value.qparams.scale, value.qparams.zero_point] if value.qparams else None,
         }
         for name, value in graph.values.items()
@@ -273,6 +290,13 @@ def to_bytes(graph: LoweredGraph) -> bytes:
         record["state"] = [{"buffer": one.buffer, "name": one.name, "source": one.source} for one in graph.state]
         arrays |= {f"state.{one.name}": one.initial.numpy() for one in graph.state}
     return npz_bytes({"graph": np.frombuffer(json.dumps(record).encode(), dtype=np.uint8), **arrays})
+
+
+def _stored_value(sizes: tuple[int, ...], kind: Element, numbers: Sequence[Any] | None) -> Value:
+    if numbers is None:
+        return Value(sizes, kind.whole)
+    scale, zero_point = numbers
+    return Value(sizes, kind, QParams(scale, zero_point, kind))
 
 
 def from_bytes(data: bytes) -> LoweredGraph:
@@ -293,11 +317,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
         for call in record["calls"]
     ]
     values = {
-        name: Value(
-            shape=tuple(value["shape"]),
-            dtype=_dtype(value["dtype"]),
-            qparams=QParams(*value["qparams"]) if value["qparams"] else None,
-        )
+        name: _stored_value(tuple(value["shape"]), element_of(_dtype(value["dtype"])), value["qparams"])
         for name, value in record["values"].items()
     }
     state = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
+from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
@@ -49,6 +50,7 @@ class Port:
     height: int  # rows of one image
     row_bytes: int
     rule: RowRule = ONE_ROW
+    element: Element = INT8
 
     @property
     def image_bytes(self) -> int:
@@ -81,6 +83,7 @@ class Step:
     kind: Walk
     macs: int = 0
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
+    element: Element = INT8  # of its output
 
     @cached_property
     def scratch(self) -> int:
@@ -137,9 +140,18 @@ class Tensor:
     node: str
     buffer: str
     shape: tuple[int, ...]
-    dtype: str
+    element: Element
     qparams: QParams | None
     layout: tuple[int, ...]  # the model's dimensions in the order in which they lie here: (0, 2, 3, 1) is NHWC
+
+    @property
+    def dtype(self) -> str:
+        """As NumPy calls it."""
+        return self.element.name
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.element.bytes
 
 
 @dataclass(frozen=True)
@@ -269,7 +281,7 @@ class _Builder:
         last = name
         while self.border is Border.INT8 and last not in self.graph.results:
             users = self.graph.users.get(last, [])
-            wanted = TRANSPOSE if chain or not self.graph.values[name].dtype.is_floating_point else QUANTIZE
+            wanted = TRANSPOSE if chain or not self.graph.values[name].element.floating else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
                 break
             chain.append(users[0])
@@ -298,8 +310,7 @@ class _Builder:
         if not isinstance(place, str):
             raise CortadoError(f"'{name}' is a constant; there is nothing to compile for it")
         value = self.graph.values[value_name]
-        dtype = str(value.dtype).removeprefix("torch.")
-        return Tensor(name, value_name, place, value.shape, dtype, value.qparams, layout)
+        return Tensor(name, value_name, place, value.shape, value.element, value.qparams, layout)
 
     def _buffer(self, name: str) -> str:
         self.buffers[name] = Buffer(name, self.graph.values[name].bytes)
@@ -349,7 +360,7 @@ class _Builder:
             kernels = {core: one.kernel for core, one in running.items()}
         kind = _walk(rows, running=bool(running))
         value = self.graph.values[call.name]
-        images, height, row_bytes = _geometry(value.shape, value.dtype.itemsize, kind is not Walk.WHOLE)
+        images, height, row_bytes = _geometry(value.shape, value.element, kind is not Walk.WHOLE)
         rules = rows.inputs if rows is not None else tuple(None for _ in operands)
         ports = tuple(self._port(operand, rule) for operand, rule in zip(operands, rules, strict=True))
         return Step(
@@ -362,19 +373,25 @@ class _Builder:
             rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
             n=_span(value.shape, kind),
-            kernels=kernels,
+            kernels={core: kernel.typed(_row_elements(ports), value.element) for core, kernel in kernels.items()},
             kind=kind,
             macs=bound.operator.macs(bound),
+            element=value.element,
         )
 
     def _port(self, name: str, rule: RowRule | None) -> Port:
         if name in self.graph.values:
-            sizes, dtype = self.graph.values[name].shape, self.graph.values[name].dtype
+            sizes, element = self.graph.values[name].shape, self.graph.values[name].element
         else:
-            sizes, dtype = tuple(self.graph.constants[name].shape), self.graph.constants[name].dtype
+            sizes, element = tuple(self.graph.constants[name].shape), element_of(self.graph.constants[name].dtype)
         by_row = rule is not None and rule.stride != 0
-        _, height, row_bytes = _geometry(sizes, dtype.itemsize, by_row)
-        return Port(self._source(name), height, row_bytes, rule or ONE_ROW)
+        _, height, row_bytes = _geometry(sizes, element, by_row)
+        return Port(self._source(name), height, row_bytes, rule or ONE_ROW, element)
+
+
+def _row_elements(ports: tuple[Port, ...]) -> list[Element]:
+    """Of each of the rows that a kernel is called with."""
+    return [port.element for port in ports for _ in range(port.rule.taps)]
 
 
 def _in_order(state: list[Kept]) -> tuple[Kept, ...]:
@@ -412,12 +429,12 @@ def _permutation(rank: int, chain: list[LoweredCall]) -> tuple[int, ...]:
     return order
 
 
-def _geometry(sizes: tuple[int, ...], itemsize: int, by_row: bool) -> tuple[int, int, int]:
+def _geometry(sizes: tuple[int, ...], element: Element, by_row: bool) -> tuple[int, int, int]:
     """(images, rows, bytes of a row): NHWC row by row, anything else as one row."""
     if by_row and len(sizes) == 4:
         n, h, w, c = sizes
-        return n, h, w * c * itemsize
-    return 1, 1, math.prod(sizes) * itemsize
+        return n, h, w * c * element.bytes
+    return 1, 1, math.prod(sizes) * element.bytes
 
 
 def _span(sizes: tuple[int, ...], kind: Walk) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from cortado.base.element import FLOAT32, INT8
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.options import Border
@@ -87,8 +88,8 @@ def _only(program: Program) -> Tensor:
         names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
         raise CortadoError(f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one")
     tensor = program.inputs[0]
-    if tensor.dtype != "int8":
-        hint = "; expected --io int8: the bundle's quantize_row converts a row" if tensor.dtype == "float32" else ""
+    if tensor.element != INT8:
+        hint = "; expected --io int8: the bundle's quantize_row converts a row" if tensor.element == FLOAT32 else ""
         raise CortadoError(
             f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes{hint}"
         )

@@ -1,7 +1,7 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
 from cortado.emit.c.text import listed
-from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row, Words
+from cortado.ir.c_call import Argument, Bytes, CCall, Function, Member, Offset, Operand, Row, Typed
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -52,10 +52,11 @@ def _text(argument: Argument) -> str:
             return "L" if argument is Operand.LAYER else _NAMES[argument]
         case Row(index):
             return f"{_NAMES[Operand.ROWS]}[{index}]"
-        case Floats(row) | Words(row):
+        case Bytes(row):
+            return _text(row)
+        case Typed(row, c_type):
             const = "const " if isinstance(row, Row) else ""
-            kind = "float" if isinstance(argument, Floats) else "int32_t"
-            return f"({const}{kind} *)({const}void *){_text(row)}"
+            return f"({const}{c_type} *)({const}void *){_text(row)}"
         case Member(name, phases):
             return f"L->{name}" + ("" if phases is None else f"[{_NAMES[Operand.Y]} & {phases - 1}]")
         case Offset(pointer, by):
@@ -72,7 +73,7 @@ def _read(argument: Argument) -> set[Operand]:
             return {argument}
         case Row():
             return {Operand.ROWS}
-        case Floats(row) | Words(row):
+        case Bytes(row) | Typed(row, _):
             return _read(row)
         case Member(_, phases):
             return {Operand.LAYER} | ({Operand.Y} if phases is not None else set())

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from cortado.base.element import INT8, element_of
 from cortado.base.numerics import QParams
 from cortado.base.target import Core
 from cortado.emit.c.text import Names, Piece, comment, core_macro, guarded
 from cortado.ir.op import Array
-from cortado.plan.program import Tensor
-
-C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "float32": "float"}
 
 # How the C preprocessor tells the cores apart, the most capable first.
 _CORE_TESTS = {
@@ -54,7 +52,7 @@ class _Stored:
     @property
     def declaration(self) -> str:
         data = self.array.data
-        return f"const {C_TYPES[str(data.dtype)]} {self.name}[{data.size}]"
+        return f"const {element_of(data.dtype).c_type} {self.name}[{data.size}]"
 
     @property
     def definition(self) -> str:
@@ -179,7 +177,7 @@ def _core_macros() -> str:
 
 
 # By the byte that holds an int8: its text and a comma, in five places.
-_BYTE_TEXTS = np.array([f"{value},".rjust(5) for value in (*range(128), *range(-128, 0))], dtype="S5")
+_BYTE_TEXTS = np.array([f"{value},".rjust(5) for value in (*range(INT8.high + 1), *range(INT8.low, 0))], dtype="S5")
 _NUMBERS_A_LINE = {"int8": 16, "uint8": 16, "int16": 12, "int32": 8, "float32": 6}
 # Turned into text at once, whole lines of any type: a list of texts takes twenty times the memory of the text.
 _NUMBERS_A_PIECE = 3 << 16
@@ -228,8 +226,3 @@ def float_text(value: float) -> str:
 def qparams_text(qparams: QParams) -> str:
     """Scale and zero point as arguments of a C function."""
     return f"{float_text(qparams.scale)}, {qparams.zero_point}"
-
-
-def c_type(tensor: Tensor) -> str:
-    """As bytes, what no kernel computes with: a tensor of another type can only pass through."""
-    return C_TYPES.get(tensor.dtype, "uint8_t")

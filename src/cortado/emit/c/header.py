@@ -3,12 +3,10 @@
 import textwrap
 from collections.abc import Iterable
 
-import numpy as np
-
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.arena import arena_facts, arena_parameter, arena_structure, default_arena_type
-from cortado.emit.c.data import c_type, float_text
+from cortado.emit.c.data import float_text
 from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
@@ -24,17 +22,16 @@ NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
 def pointer_type(tensors: Iterable[Tensor]) -> str:
     """That of the tensors where all have one type, void * otherwise, and for real numbers, as it always was."""
-    kinds = {c_type(tensor) for tensor in tensors}
+    kinds = {tensor.element.c_type for tensor in tensors}
     return "void *" if len(kinds) != 1 or kinds == {"float"} else f"{kinds.pop()} *"
 
 
 def _tensor_macros(tag: str, tensor: Tensor) -> str:
-    size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
     shape, layout = tensor.shape or (1,), tensor.layout or (0,)  # {} initialises no C array: a number is an array of 1
     lines = [
         comment(f"{tensor_name(tensor)}: {tensor.dtype}, {order(tensor)}"),
-        f"#define {tag}_TYPE {c_type(tensor)}",
-        f"#define {tag}_BYTES {size}",
+        f"#define {tag}_TYPE {tensor.element.c_type}",
+        f"#define {tag}_BYTES {tensor.bytes}",
         f"#define {tag}_SHAPE {{{', '.join(map(str, shape))}}}",
         f"#define {tag}_LAYOUT {{{', '.join(map(str, layout))}}}",
     ]

@@ -4,12 +4,9 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from cortado.base.names import plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.arena import region_macro
-from cortado.emit.c.data import C_TYPES, c_type
 from cortado.emit.c.header import order, tensor_name
 from cortado.emit.c.rows import pushed_step
 from cortado.emit.c.state import state_place
@@ -26,7 +23,7 @@ def _core_flags(target: CortexMTargetConfig) -> str:
 
 def _is_scores(tensor: Tensor) -> bool:
     """Whether an output looks like one number for each of several classes."""
-    return tensor.dtype in C_TYPES and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
+    return tensor.element.computed and len(tensor.shape) == 2 and tensor.shape[0] == 1 < tensor.shape[1]
 
 
 def stack_row(stack_bytes: int | None) -> str:
@@ -199,7 +196,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             head, rest = "int classify", self._best_class(outputs[0])
         else:
             head = "void infer"
-            parameters += [f"{c_type(t)} *output{i}" for i, t in enumerate(outputs)]
+            parameters += [f"{t.element.c_type} *output{i}" for i, t in enumerate(outputs)]
             rest = [
                 f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
             ]
@@ -232,14 +229,14 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
             for i, _ in enumerate(self.program.inputs)
         ]
-        parameters = [f"const {c_type(t)} *input{i}" for i, t in enumerate(self.program.inputs)]
+        parameters = [f"const {t.element.c_type} *input{i}" for i, t in enumerate(self.program.inputs)]
         return parameters, [*fill, f"{name}_run(arena);"]
 
     def _best_class(self, scores: Tensor) -> list[str]:
-        size = np.dtype(scores.dtype).itemsize
+        size = scores.element.bytes
         count = f"{self.upper}_OUTPUT0_BYTES" + (f" / {size}" if size > 1 else "")
         return [
-            f"const {c_type(scores)} *scores = {self.name}_output(arena, 0);",
+            f"const {scores.element.c_type} *scores = {self.name}_output(arena, 0);",
             "int best = 0;",
             f"for (int i = 1; i < {count}; i++) {{",
             "    if (scores[i] > scores[best]) { best = i; }",

@@ -592,6 +592,8 @@ typedef struct {
 } cortado_transpose_t;
 
 void cortado_transpose_s8(const cortado_transpose_t *L, const int8_t *in, int8_t *out);
+/* The same of values of 2 or 4 `bytes`, by which they are aligned. */
+void cortado_transpose_wide(const cortado_transpose_t *L, const void *in, void *out, int32_t bytes);
 
 /* Constant padding: before[i] and after[i] elements of `value` around dimension i. Without an input (NULL) everything
  * is padding: a row above or below the image. */
@@ -602,6 +604,8 @@ typedef struct {
 } cortado_pad_t;
 
 void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out);
+/* The same of values of 2 or 4 `bytes`. */
+void cortado_pad_wide(const cortado_pad_t *L, const void *in, void *out, int32_t bytes);
 
 /* Nearest-neighbour upsampling by whole factors, one row: every pixel `factor_w` times. (The vertical choice is in the
  * choice of the row.) */
@@ -677,9 +681,6 @@ void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t cha
 #define CORTADO_LARGER 6
 void cortado_calculate_s32(const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step, int32_t b_step,
                            int32_t how);
-/* out = mask != 0 ? a : b, with steps as above. */
-void cortado_where_s32(const int8_t *mask, const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step,
-                       int32_t b_step);
 /* out[p][j] = in[p][at[p][j]]; positions outside of a pixel count as its first or last channel. */
 void cortado_pick_s8(const int8_t *in, const int32_t *at, int8_t *out, int32_t pixels, int32_t channels, int32_t count);
 
@@ -696,16 +697,23 @@ typedef struct {
 } cortado_compare_t;
 
 void cortado_compare_s8(const cortado_compare_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
-/* The same for whole numbers, and with one number. An operand whose step is 0 is one number for all, else it is 1. */
+/* The same for integers as they are. An operand whose step is 0 is one number for all, else it is 1. */
 void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t a_step, int32_t b_step,
                          int32_t accepts);
-void cortado_compare_number_s32(const int32_t *a, int8_t *out, int32_t n, int32_t number, int32_t accepts);
 
 /* out = mask != 0 ? a : b. */
 void cortado_where_s8(const int8_t *mask, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* out = number where (mask != 0) == taken, a elsewhere. */
 void cortado_where_number_s8(const int8_t *mask, const int8_t *a, int8_t *out, int32_t n, int32_t number,
                              int32_t taken);
+
+/* The same of values of 1, 2 or 4 bytes, by which they are aligned. An operand is one value for all where its step is
+ * 0, else it is 1; `number` stands for one that is NULL. */
+typedef struct {
+    int32_t bytes, a_step, b_step, number;
+} cortado_where_t;
+
+void cortado_where(const cortado_where_t *L, const int8_t *mask, const void *a, const void *b, void *out, int32_t n);
 
 /* ---- Float border: float32, unfused -------------------------------------------------------------------------- */
 

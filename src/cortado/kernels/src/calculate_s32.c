@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole numbers: sums, products, quotients, remainders, the smaller and the larger; and one of two by a condition.
+ * Whole numbers: sums, products, quotients, remainders, the smaller and the larger.
  *
  * Tile: 1 element. Scratch: none.
  */
@@ -66,13 +66,5 @@ void cortado_calculate_s32(const int32_t *a, const int32_t *b, int32_t *out, int
 {
     for (int32_t i = 0; i < n; i++) {
         out[i] = (int32_t)calculated((uint32_t)a[i * a_step], (uint32_t)b[i * b_step], how);
-    }
-}
-
-void cortado_where_s32(const int8_t *mask, const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step,
-                       int32_t b_step)
-{
-    for (int32_t i = 0; i < n; i++) {
-        out[i] = mask[i] != 0 ? a[i * a_step] : b[i * b_step];
     }
 }

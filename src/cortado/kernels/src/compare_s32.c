@@ -14,10 +14,3 @@ void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_
         out[i] = cortado_accepted(a[i * a_step], b[i * b_step], accepts);
     }
 }
-
-void cortado_compare_number_s32(const int32_t *a, int8_t *out, int32_t n, int32_t number, int32_t accepts)
-{
-    for (int32_t i = 0; i < n; i++) {
-        out[i] = cortado_accepted(a[i], number, accepts);
-    }
-}

@@ -1,0 +1,48 @@
+"""What is known of an element agrees with the types of NumPy, torch and C that it stands for."""
+
+import numpy as np
+import pytest
+import torch
+
+from cortado.artifact.report import DType
+from cortado.base.element import BOOL, FLOAT32, INT8, INT16, INT32, UINT8, Element, element_of, weight_limit
+
+INTEGERS = [INT8, INT16, INT32, UINT8]
+
+
+@pytest.mark.parametrize("element", [*INTEGERS, BOOL, FLOAT32], ids=lambda element: element.name)
+def test_an_element_has_the_size_and_the_types_of_its_name(element: Element) -> None:
+    assert element_of(element.torch_dtype) == element_of(element.numpy_dtype) == element_of(element.name) == element
+    assert element.bytes == element.torch_dtype.itemsize == element.numpy_dtype.itemsize
+
+
+@pytest.mark.parametrize("element", INTEGERS, ids=lambda element: element.name)
+def test_the_numbers_of_an_integer_are_those_of_its_type(element: Element) -> None:
+    limits = np.iinfo(element.numpy_dtype)
+    assert element.codes == (limits.min, limits.max)
+    assert element.steps == limits.max - limits.min
+    assert [element.clamped(value) for value in (-(10**12), 3, 10**12)] == [limits.min, 3, limits.max]
+    assert [element.holds(value) for value in (limits.min - 1, limits.min, limits.max, limits.max + 1)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_only_codes_and_floating_point_are_real() -> None:
+    assert [element.real for element in (INT8, INT16, FLOAT32, INT32, UINT8, BOOL)] == [True] * 3 + [False] * 3
+    assert not INT8.whole.real
+    assert INT8.whole != INT8
+    assert FLOAT32.whole == FLOAT32
+    assert [element.affine for element in (INT8, INT16)] == [True, False]
+
+
+def test_every_type_of_the_report_is_an_element_and_what_no_kernel_knows_is_bytes() -> None:
+    assert [element_of(kind.value).name for kind in DType] == list(DType)
+    assert element_of(torch.complex64).c_type == "uint8_t"
+    assert [element_of(kind).bytes for kind in (torch.complex64, "complex64", torch.bfloat16)] == [8, 8, 2]
+
+
+def test_weights_are_symmetric() -> None:
+    assert [weight_limit(bits) for bits in (8, 4)] == [127, 7]
