@@ -10,6 +10,7 @@ from typing import Any
 from cortado.cli.compare import compare_command
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
+from cortado.cli.options import shape_argument
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
@@ -38,8 +39,8 @@ def compile_arguments(commands: Any) -> None:
         "model",
         nargs="*",
         metavar="MODEL",
-        help="a name of the zoo, file.py, file.py:function, package.module:function or exported.pt2; several with "
-        "--together",
+        help="a name of the zoo, file.py, file.py:function, package.module:function, exported.pt2 or model.onnx; "
+        "several with --together",
     )
     parser.add_argument("-m", "--model-name", "--model_name", metavar="MODEL", help="the same, as an option")
     parser.add_argument(
@@ -62,6 +63,7 @@ def compile_arguments(commands: Any) -> None:
         metavar="DATA",
         help="typical inputs: a .npy, .npz or .pt file, a folder of them, file.py:function, or 'random'",
     )
+    shape_argument(parser)
     parser.add_argument("-q", "--quantize", action="store_true", help="accepted for compatibility: it is always on")
     parser.add_argument("-i", "--intermediates", type=Path, metavar="DIR", help="write the graph after each pass here")
     parser.add_argument("--name", metavar="NAME", help="the model's name in files and C symbols")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
-from cortado.cli.options import options_of
+from cortado.cli.options import options_of, shapes_of
 from cortado.cli.several import several_text, write_index
 from cortado.cli.tables import Progress
 from cortado.cli.timing import cycles_text
@@ -130,7 +130,7 @@ def _compile_all(
     if arguments.output is not None:
         _check_places(_folders(arguments.output, targets), arguments.intermediates)
     with clock.phase("load"):
-        source = load_model(spec)
+        source = load_model(spec, shapes_of(arguments))
     name = arguments.name or source.name
     folders = _folders(arguments.output or Path("build") / name, targets)
     _check_places(folders, arguments.intermediates)

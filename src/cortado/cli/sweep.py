@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
+from cortado.cli.options import shape_argument, shapes_of
 from cortado.cli.tables import Progress, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
@@ -36,7 +37,7 @@ def estimate_command(arguments: argparse.Namespace) -> None:
         from cortado.frontend.models import load_model
         from cortado.options import Options
 
-        source = load_model(arguments.model)
+        source = load_model(arguments.model, shapes_of(arguments))
         options = Options(
             optimize=Optimize(arguments.optimize),
             io=Border(arguments.io),
@@ -149,6 +150,7 @@ def _cells(row: "Row") -> tuple[str, ...]:
 def estimate_arguments(commands: Any, add: Any) -> None:
     parser = add(commands, "estimate", "RAM, flash and cycles of a model without compiling it", estimate_command)
     parser.add_argument("model", metavar="MODEL", help="as for `compile`; its weights may be random")
+    shape_argument(parser)
     parser.add_argument("--chip", metavar="CHIP", help="a chip or board of `cortado chips`")
     parser.add_argument("-t", "--target", metavar="TARGET", help="a core (default: that of the chip)")
     for option, kind, default in (

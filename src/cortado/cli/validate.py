@@ -103,7 +103,8 @@ def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
     from cortado.floats import float_model
     from cortado.frontend.models import load_model
 
-    source = load_model(spec)
+    shapes = {tensor.name: tensor.model_shape for tensor in artifact.report.inputs}
+    source = load_model(spec, shapes if spec.endswith(".onnx") else None)
     return float_model(artifact, source.model, source.example_inputs)
 
 

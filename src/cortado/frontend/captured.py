@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import _ModuleStackTracer
 from torch.nn.modules import transformer
 
+from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
 from cortado.frontend.canonical import context_body
 from cortado.ir.facts import VALUE
@@ -87,7 +88,7 @@ def check_model(model: Any) -> None:
 def user_lines() -> Iterator[None]:
     """Every node remembers the user's whole way to it. torch keeps the methods called `forward` and drops helpers."""
     before = _ModuleStackTracer._filter_traceback_frames
-    others = (f"{Path(str(torch.__file__)).parent}/", __file__, "<")
+    others = (f"{Path(str(torch.__file__)).parent}/", f"{PACKAGE / 'onnx'}/", __file__, "<")
 
     def users(tracer: Any, stack: traceback.StackSummary) -> traceback.StackSummary:
         first = next((i for i, frame in enumerate(stack) if frame.name == "forward"), len(stack))

@@ -16,6 +16,7 @@ from cortado.frontend.qat import convert, is_qat
 from cortado.frontend.quantized import is_quantized
 from cortado.frontend.training import drop_counters
 from cortado.ir.graph import describe
+from cortado.onnx.node import Quantizing
 
 # Where the classes of quantized modules and tensors live, and the operators they call. Stubs and quantizable modules
 # are not among them: they compute in float.
@@ -74,7 +75,11 @@ def comes_quantized(model: Any) -> bool:
     if is_qat(model):
         return True
     modules = as_module(model).modules() if isinstance(model, ExportedProgram | torch.nn.Module) else ()
-    return any(isinstance(module, GraphModule) and is_quantized(module) for module in modules)
+    return any(_quantizes_itself(module) for module in modules)
+
+
+def _quantizes_itself(module: torch.nn.Module) -> bool:
+    return isinstance(module, Quantizing) or (isinstance(module, GraphModule) and is_quantized(module))
 
 
 def evaluating(model: torch.nn.Module) -> torch.nn.Module:

@@ -1,4 +1,4 @@
-"""The user's model and calibration data: a zoo name, file.py, file.py:function, package.module:attr, exported.pt2."""
+"""The user's model and calibration data: a zoo name, file.py, file.py:function, package.module:attr, .pt2, .onnx."""
 
 import difflib
 import importlib
@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from cortado.base.names import LONGEST_NAME, check_name
 from cortado.frontend import zoo
 from cortado.frontend.incoming import as_module, comes_quantized, evaluating, single_inputs
 from cortado.frontend.numbers import with_numbers
+from cortado.onnx import load_onnx
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]
@@ -31,7 +32,10 @@ Inputs = tuple[Tensor, ...]
 RANDOM = "random"
 CALIBRATION_COUNT = 32
 CALIBRATION_SUFFIXES = (".npy", ".npz", ".pt")
-KINDS = "a name of the zoo (see `cortado zoo`), file.py, file.py:function, package.module:function or exported.pt2"
+KINDS = (
+    "a name of the zoo (see `cortado zoo`), file.py, file.py:function, package.module:function, exported.pt2 or "
+    "model.onnx"
+)
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,19 @@ class Source:
     labels: tuple[str, ...] | None = None
 
 
-def load_model(spec: str) -> Source:
-    """The model a user names on the command line."""
+def load_model(spec: str, shapes: Mapping[str, Sequence[int]] | None = None) -> Source:
+    """The model a user names on the command line. `shapes` are those of an ONNX file's inputs that it leaves open."""
     place, function = _split(spec)
     path = Path(place)
     if path.suffix == ".py":
         return _from_file(path, function)
     if function is not None:
         return _from_package(place, function)
+    if path.suffix == ".onnx":
+        model = load_onnx(path, shapes)
+        return Source(_name_of(path.stem), model.eval(), model.example_inputs)
+    if shapes:
+        raise CortadoError(f"--shape is for .onnx files, whose inputs may have open sizes; '{spec}' has its own")
     if path.suffix in (".pt2", ".pt", ".pth"):
         return _from_exported(path)
     if spec not in zoo.names() and (os.sep in spec or path.exists()):

@@ -1,0 +1,297 @@
+"""Layers with weights: convolutions, matrix products, normalizations, embeddings; softmax."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from cortado.onnx.node import Built, Node, of, onnx_operator
+
+Tensor = torch.Tensor
+Pads = list[tuple[int, int]]
+
+
+# ---- windows: what convolutions and pools share -------------------------------------------------------------------
+
+
+def window(node: Node, kernel: Sequence[int]) -> tuple[list[int], list[int], Pads]:
+    """Strides, dilations, and what is padded before and behind each dimension."""
+    count = len(kernel)
+    strides = node.integers("strides", [1] * count)
+    dilations = node.integers("dilations", [1] * count)
+    if min((*strides, *dilations)) < 1 or len(strides) != count or len(dilations) != count:
+        node.refuse(f"strides {strides} and dilations {dilations}", f"{count} numbers from 1 on")
+    return strides, dilations, _pads(node, kernel, strides, dilations)
+
+
+def _pads(node: Node, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Pads:
+    kind, count = node.text("auto_pad", "NOTSET"), len(kernel)
+    if kind == "NOTSET":
+        found = node.integers("pads", [0] * (2 * count))
+        if len(found) != 2 * count or min(found, default=0) < 0:
+            node.refuse(f"pads {found}", f"{2 * count} numbers from 0 on")
+        return list(zip(found[:count], found[count:], strict=True))
+    if kind == "VALID":
+        return [(0, 0)] * count
+    if kind not in ("SAME_UPPER", "SAME_LOWER"):
+        node.refuse(f"auto_pad '{kind}'", "NOTSET, VALID, SAME_UPPER or SAME_LOWER")
+    pads: Pads = []
+    for size, width, stride, dilation in zip(node.shape()[2:], kernel, strides, dilations, strict=True):
+        total = max((-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((less, more) if kind == "SAME_UPPER" else (more, less))
+    return pads
+
+
+def symmetric(pads: Pads) -> list[int] | None:
+    """One number for each dimension, where as much is padded before as behind."""
+    return [before for before, _ in pads] if all(before == behind for before, behind in pads) else None
+
+
+def padding(pads: Pads, value: float = 0.0) -> Callable[[Tensor], Tensor]:
+    """The same as a call of its own."""
+    flat = [number for pair in reversed(pads) for number in pair]
+    return lambda x: F.pad(x, flat, value=value)
+
+
+class Padded(nn.Module):
+    """A layer behind padding that it can't do itself."""
+
+    def __init__(self, pads: Pads, layer: nn.Module, value: float = 0.0) -> None:
+        super().__init__()
+        self.pad, self.layer = padding(pads, value), layer
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer.forward(self.pad(x))
+
+
+# ---- convolutions --------------------------------------------------------------------------------------------------
+
+_CONVOLUTIONS: Any = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_TRANSPOSED: Any = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+
+
+def _spatial(node: Node) -> int:
+    count = node.rank() - 2
+    if count not in _CONVOLUTIONS or node.rank(1) != node.rank():
+        node.refuse(f"an input of shape {list(node.shape())}, weights of {list(node.shape(1))}", "1 to 3 dimensions")
+    return count
+
+
+@onnx_operator("Conv")
+def conv(node: Node) -> Built:
+    count, sizes = _spatial(node), node.shape(1)
+    strides, dilations, pads = window(node, sizes[2:])
+    groups, even = node.integer("group", 1), symmetric(pads)
+    if node.value(1).data is None:
+        return _computed_convolution(node, strides, dilations, pads, groups)
+    layer = _CONVOLUTIONS[count](
+        sizes[1] * groups, sizes[0], sizes[2:], strides, even or 0, dilations, groups, bias=node.has(2)
+    )
+    _fill(node, layer)
+    return of(layer if even is not None else Padded(pads, layer))
+
+
+def _computed_convolution(node: Node, strides: Any, dilations: Any, pads: Pads, groups: int) -> Built:
+    """With weights that are dequantized (QDQ), or computed."""
+    call: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[_spatial(node)]
+    even, pad = symmetric(pads), padding(pads)
+
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        return call(x if even is not None else pad(x), weight, bias, strides, even or 0, dilations, groups)
+
+    return of(run, 0, 1, *([2] if node.has(2) else []))
+
+
+def _fill(node: Node, layer: nn.Module) -> None:
+    """A layer's own weights and bias."""
+    layer.weight.data = node.constant(1).to(torch.float32)
+    if node.has(2):
+        layer.bias.data = node.constant(2).to(torch.float32).reshape(-1)
+
+
+@onnx_operator("ConvTranspose", limits="constant weights")
+def conv_transpose(node: Node) -> Built:
+    count, sizes = _spatial(node), node.shape(1)
+    strides, dilations, pads = window(node, sizes[2:])
+    groups, extra = node.integer("group", 1), node.integers("output_padding", [0] * count)
+    wanted = _output_sizes(node, strides)
+    if wanted is not None:
+        pads = _pads_for(node, wanted, strides, dilations, extra)
+    # More behind than before cuts the output's end; less makes it longer.
+    extra = [more + before - behind for more, (before, behind) in zip(extra, pads, strict=True)]
+    layer = _TRANSPOSED[count](
+        sizes[0],
+        sizes[1] * groups,
+        sizes[2:],
+        strides,
+        [before for before, _ in pads],
+        [max(more, 0) for more in extra],
+        groups,
+        bias=node.has(2),
+        dilation=dilations,
+    )
+    _fill(node, layer)
+    if min(extra) >= 0:
+        return of(layer)
+    return of(_Cut(layer, [max(-more, 0) for more in extra]))
+
+
+class _Cut(nn.Module):
+    """A layer without the last rows and columns of its output."""
+
+    def __init__(self, layer: nn.Module, less: Sequence[int]) -> None:
+        super().__init__()
+        self.layer = layer
+        self.places = (slice(None), slice(None), *(slice(None, -rows or None) for rows in less))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer.forward(x)[self.places]
+
+
+def _output_sizes(node: Node, strides: Sequence[int]) -> list[int] | None:
+    """The output's sizes, where the node gives them in place of padding."""
+    if "output_shape" in node.attributes:
+        return node.integers("output_shape")[-len(strides) :]
+    if node.text("auto_pad", "NOTSET").startswith("SAME"):
+        return [size * stride for size, stride in zip(node.shape()[2:], strides, strict=True)]
+    return None
+
+
+def _pads_for(
+    node: Node, wanted: Sequence[int], strides: Sequence[int], dilations: Sequence[int], extra: Sequence[int]
+) -> Pads:
+    upper, pads = node.text("auto_pad", "NOTSET") == "SAME_UPPER", []
+    windows = zip(node.shape()[2:], node.shape(1)[2:], strides, dilations, extra, wanted, strict=True)
+    for size, width, stride, dilation, more, new in windows:
+        total = stride * (size - 1) + more + (width - 1) * dilation + 1 - new
+        less, rest = max(total, 0) // 2, total - max(total, 0) // 2  # what is missing is added behind
+        pads.append((less, rest) if upper or total < 0 else (rest, less))
+    return pads
+
+
+# ---- matrix products -----------------------------------------------------------------------------------------------
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """weight as [outputs, inputs]"""
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    layer.weight.data = weight.to(torch.float32).contiguous()
+    if bias is not None:
+        layer.bias.data = bias.to(torch.float32).expand(weight.shape[0]).contiguous()
+    return layer
+
+
+@onnx_operator("Gemm")
+def gemm(node: Node) -> Built:
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    left, right = node.flag("transA"), node.flag("transB")
+    weight, bias = node.value(1).data, node.value(2).data if node.has(2) else None
+    plain_bias = not node.has(2) or (bias is not None and bias.reshape(-1).shape[0] in (1, bias.shape[-1:].numel()))
+    if weight is not None and plain_bias and not left:
+        matrix = alpha * (weight if right else weight.T)
+        return of(_linear(matrix, None if bias is None else beta * bias.reshape(-1)))
+
+    if not left and alpha == beta == 1.0:
+        return of(lambda x, y, z=None: F.linear(x, y if right else y.T, z), 0, 1, *([2] if node.has(2) else []))
+
+    def call(x: Tensor, y: Tensor, z: Tensor | None = None) -> Tensor:
+        product = (x.T if left else x) @ (y.T if right else y)
+        product = product if alpha == 1.0 else alpha * product
+        return product if z is None else product + (z if beta == 1.0 else beta * z)
+
+    return of(call, 0, 1, *([2] if node.has(2) else []))
+
+
+@onnx_operator("MatMul")
+def matmul(node: Node) -> Built:
+    weight = node.value(1).data
+    if weight is not None and weight.dim() == 2 and node.rank() > 1:
+        return of(_linear(weight.T, None))
+    return of(torch.matmul, 0, 1)
+
+
+@onnx_operator("Einsum")
+def einsum(node: Node) -> Built:
+    equation = node.text("equation", "")
+    return of(lambda *given: torch.einsum(equation, *given), *range(len(node.inputs)))
+
+
+# ---- normalizations ------------------------------------------------------------------------------------------------
+
+
+@onnx_operator("BatchNormalization", limits="as in evaluation")
+def batch_norm(node: Node) -> Built:
+    if node.flag("training_mode") or node.outputs > 1:
+        node.refuse("batch statistics in training mode", "those of evaluation; export the model after model.eval()")
+    scale, bias, mean, variance = (node.constant(position).to(torch.float32) for position in range(1, 5))
+    eps = node.number("epsilon", 1e-5)
+    kinds: Any = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+    if node.rank() not in kinds:
+        node.refuse(f"an input of rank {node.rank()}", "one of rank 2 to 5")
+    layer = kinds[node.rank()](scale.numel(), eps=eps)
+    layer.weight.data, layer.bias.data = scale, bias
+    layer.running_mean, layer.running_var = mean, variance
+    return of(layer.eval())
+
+
+@onnx_operator("InstanceNormalization")
+def instance_norm(node: Node) -> Built:
+    eps = node.number("epsilon", 1e-5)
+    return of(lambda x, scale, bias: F.instance_norm(x, weight=scale, bias=bias, eps=eps), 0, 1, 2)
+
+
+@onnx_operator("LayerNormalization", "RMSNormalization", limits="the mean and the deviation are not read")
+def layer_norm(node: Node) -> Built:
+    if node.outputs > 1:
+        node.refuse("its mean or deviation is read", "the normalized values alone")
+    sizes = node.shape()[node.axis(node.integer("axis", -1)) :]
+    eps = node.number("epsilon", 1e-5)
+    bias = node.has(2)
+    if node.kind == "RMSNormalization":
+        return of(lambda x, scale: F.rms_norm(x, sizes, scale.expand(sizes), eps), 0, 1)
+
+    def call(x: Tensor, scale: Tensor, shift: Tensor | None = None) -> Tensor:
+        return F.layer_norm(x, sizes, scale.expand(sizes), None if shift is None else shift.expand(sizes), eps)
+
+    return of(call, 0, 1, *([2] if bias else []))
+
+
+@onnx_operator("GroupNormalization")
+def group_norm(node: Node) -> Built:
+    groups, eps, channels = node.integer("num_groups"), node.number("epsilon", 1e-5), node.shape()[1]
+    each = channels // max(node.shape(1)[0], 1)  # opset 18 has a scale for each group, 21 one for each channel
+
+    def call(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+        return F.group_norm(x, groups, scale.repeat_interleave(each), bias.repeat_interleave(each), eps)
+
+    return of(call, 0, 1, 2) if each > 1 else of(lambda x, s, b: F.group_norm(x, groups, s, b, eps), 0, 1, 2)
+
+
+@onnx_operator("LRN")
+def local_response_norm(node: Node) -> Built:
+    size, alpha = node.integer("size"), node.number("alpha", 1e-4)
+    return of(nn.LocalResponseNorm(size, alpha, node.number("beta", 0.75), node.number("bias", 1.0)))
+
+
+@onnx_operator("LpNormalization")
+def lp_norm(node: Node) -> Built:
+    axis, power = node.axis(node.integer("axis", -1)), node.integer("p", 2)
+    return of(lambda x: F.normalize(x, float(power), axis))
+
+
+# ---- softmax -------------------------------------------------------------------------------------------------------
+
+
+@onnx_operator("Softmax", "LogSoftmax")
+def softmax(node: Node) -> Built:
+    call: Any = F.softmax if node.kind == "Softmax" else F.log_softmax
+    if node.opset >= 13:
+        axis = node.axis(node.integer("axis", -1))
+        return of(lambda x: call(x, axis))
+    axis, sizes = node.axis(node.integer("axis", 1)), node.shape()
+    if axis == len(sizes) - 1 or all(size == 1 for size in sizes[axis + 1 :]):
+        return of(lambda x: call(x, axis))
+    return of(lambda x: call(x.flatten(axis), axis).reshape(sizes))  # before opset 13: over all that follow

@@ -1,0 +1,214 @@
+"""A node of an ONNX graph as its builder sees it, and the registry of builders.
+
+A builder makes a torch module of one node: it knows the shapes of all inputs and the values of those that are constant.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+from cortado.base.errors import CortadoError
+
+Tensor = torch.Tensor
+MOST_ELEMENTS = 1 << 28
+"""Of one tensor: more fits no microcontroller, and a file must not make this machine try."""
+
+_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input of a node: its shape and type, and its data where that is the same for every input of the model."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    data: Tensor | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_real(self) -> bool:
+        return self.dtype.is_floating_point
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: its operator, attributes and inputs, and where it stands."""
+
+    kind: str
+    name: str
+    file: str
+    opset: int
+    attributes: Mapping[str, Any]
+    inputs: tuple[Value | None, ...]
+    outputs: int
+
+    @property
+    def where(self) -> str:
+        return f"node '{self.name[:_SHOWN]}' ({self.kind}) of {self.file}"
+
+    def refuse(self, found: str, expected: str) -> NoReturn:
+        raise CortadoError(f"{self.where}: {found}, expected {expected}")
+
+    # ---- attributes
+
+    def number(self, name: str, default: float) -> float:
+        return float(self._attribute(name, default, int | float))
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        return int(self._attribute(name, default, int))
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
+        return [int(one) for one in self._attribute(name, default, Sequence)]
+
+    def text(self, name: str, default: str) -> str:
+        found = self._attribute(name, default, str | bytes)
+        return found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.integer(name, int(default)))
+
+    def _attribute(self, name: str, default: Any, kind: Any) -> Any:
+        found = self.attributes.get(name, default)
+        if found is None:
+            self.refuse(f"it has no attribute '{name}'", "one")
+        if not isinstance(found, kind):
+            self.refuse(f"attribute '{name}' is {type(found).__name__}", "another type")
+        return found
+
+    # ---- inputs
+
+    def has(self, position: int) -> bool:
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def value(self, position: int = 0) -> Value:
+        if not self.has(position):
+            self.refuse(f"input {position} is missing", "a tensor")
+        found = self.inputs[position]
+        assert found is not None
+        return found
+
+    def shape(self, position: int = 0) -> tuple[int, ...]:
+        return self.value(position).shape
+
+    def rank(self, position: int = 0) -> int:
+        return self.value(position).rank
+
+    def constant(self, position: int) -> Tensor:
+        """The data of an input that has to be constant."""
+        data = self.value(position).data
+        if data is None:
+            self.refuse(f"input {position} is computed from the model's inputs", "a constant")
+        return data
+
+    def constants(self, position: int) -> list[int]:
+        """The same as integers."""
+        return [int(one) for one in self.constant(position).reshape(-1).tolist()]
+
+    def scalar(self, position: int) -> float:
+        data = self.constant(position)
+        if data.numel() != 1:
+            self.refuse(f"input {position} holds {data.numel()} numbers", "one")
+        return float(data.item())
+
+    def either(self, attribute: str, position: int, default: Sequence[int] | None = None) -> list[int] | None:
+        """Integers that are an attribute in old opsets and an input in newer ones."""
+        if attribute in self.attributes:
+            return self.integers(attribute)
+        if self.has(position):
+            return self.constants(position)
+        return None if default is None else list(default)
+
+    def axis(self, number: int, rank: int | None = None) -> int:
+        """A dimension counted from the front."""
+        size = self.rank() if rank is None else rank
+        if not -size <= number < size:
+            self.refuse(f"axis {number} of a tensor of rank {size}", f"one from {-size} to {size - 1}")
+        return number % size
+
+    def axes(self, numbers: Sequence[int], rank: int | None = None) -> list[int]:
+        return [self.axis(one, rank) for one in numbers]
+
+    def check_size(self, sizes: Sequence[int]) -> list[int]:
+        """A shape that a node asks for, if it can be had."""
+        if any(size < 0 for size in sizes) or math.prod(sizes) > MOST_ELEMENTS:
+            self.refuse(f"it asks for a tensor of shape {list(sizes)}", f"at most {MOST_ELEMENTS:,} elements")
+        return list(sizes)
+
+
+class Function(torch.nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.call = call
+
+    def forward(self, *given: Tensor) -> Any:
+        return self.call(*given)
+
+
+class Quantizing(Function):
+    """A call that quantizes or dequantizes. It stays a call, of constants too: it says what their codes are."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A module, and which inputs of the node it reads when the model runs; the others are part of it."""
+
+    module: torch.nn.Module
+    operands: tuple[int, ...]
+
+
+def of(call: Callable[..., Any], *operands: int) -> Built:
+    """A function of these inputs of the node; of the first, if none is named."""
+    module = call if isinstance(call, torch.nn.Module) else Function(call)
+    return Built(module, operands or (0,))
+
+
+def always(value: Tensor) -> Built:
+    """A constant."""
+    return Built(Function(lambda: value), ())
+
+
+Builder = Callable[[Node], Built]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The builder of an operator. `limits` is what a user reads in docs/onnx.md."""
+
+    build: Builder
+    limits: str = ""
+
+
+@dataclass(frozen=True)
+class _Registry:
+    found: dict[str, Registered] = field(default_factory=dict)
+
+
+_REGISTRY = _Registry()
+
+
+def onnx_operator(*kinds: str, limits: str = "") -> Callable[[Builder], Builder]:
+    """Registers the builder of these operators of ONNX."""
+
+    def register(build: Builder) -> Builder:
+        for kind in kinds:
+            if kind in _REGISTRY.found:
+                raise AssertionError(f"two builders of {kind}")
+            _REGISTRY.found[kind] = Registered(build, limits)
+        return build
+
+    return register
+
+
+def registered() -> Mapping[str, Registered]:
+    """All operators of ONNX that can be read, by name."""
+    from cortado.onnx import elementwise, layers, movement, pools, quantized, recurrent, reductions  # noqa: F401
+
+    return _REGISTRY.found

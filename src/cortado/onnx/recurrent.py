@@ -1,0 +1,109 @@
+"""GRU, LSTM and RNN as torch's layers: gates in torch's order, directions one behind the other."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from cortado.onnx.node import Built, Node, onnx_operator
+
+Tensor = torch.Tensor
+
+# Where torch's gates stand among ONNX's: z r h -> r z n; i o f c -> i f g o.
+_GATES: Mapping[str, Sequence[int]] = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1), "RNN": (0,)}
+_ACTIVATIONS: Mapping[str, list[str]] = {"GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
+_LAYERS: Any = {"GRU": nn.GRU, "LSTM": nn.LSTM, "RNN": nn.RNN}
+
+
+class Recurrent(nn.Module):
+    """A layer of torch with ONNX's order of inputs and outputs."""
+
+    def __init__(self, layer: nn.Module, kind: str, *, reverse: bool, batch_first: bool) -> None:
+        super().__init__()
+        self.layer, self.kind, self.reverse, self.batch_first = layer, kind, reverse, batch_first
+
+    def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        x = x.transpose(0, 1) if self.batch_first else x
+        given = [state.transpose(0, 1) if self.batch_first else state for state in states]
+        y, last = self._run(x.flip(0) if self.reverse else x, given)
+        y = y.flip(0) if self.reverse else y
+        directions = 2 if self.layer.bidirectional else 1
+        sizes = (y.shape[0], y.shape[1], directions, y.shape[2] // directions)
+        y = y.reshape(sizes).permute(*((1, 0, 2, 3) if self.batch_first else (0, 2, 1, 3)))
+        return (y, *(one.transpose(0, 1) if self.batch_first else one for one in last))
+
+    def _run(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if self.kind != "LSTM":
+            y, h = self.layer.forward(x, *states)
+            return y, (h,)
+        y, last = self.layer.forward(x, tuple(states)) if states else self.layer.forward(x)
+        return y, tuple(last)
+
+
+@onnx_operator(
+    "GRU",
+    "LSTM",
+    "RNN",
+    limits="constant weights, default activations, no clip, no peepholes, all sequences of full length; GRU with "
+    "linear_before_reset=1, as PyTorch and Keras have it",
+)
+def recurrent(node: Node) -> Built:
+    _check(node)
+    units, direction = node.integer("hidden_size"), node.text("direction", "forward")
+    activation = node.attributes.get("activations")
+    options = {"nonlinearity": activation[0].decode().lower()} if node.kind == "RNN" and activation else {}
+    both = direction == "bidirectional"
+    biased = node.has(3)
+    layer = _LAYERS[node.kind](node.shape(1)[2], units, bidirectional=both, bias=biased, **options)
+    for number in range(2 if both else 1):
+        _fill(node, layer, number, units)
+    module = Recurrent(layer, node.kind, reverse=direction == "reverse", batch_first=node.flag("layout"))
+    return Built(module, (0, *_states(node)))
+
+
+def _states(node: Node) -> list[int]:
+    """The positions of initial states; of an LSTM both or none."""
+    given = [position for position in (5, 6) if node.has(position)]
+    if node.kind == "LSTM" and len(given) == 1:
+        node.refuse("one of two initial states", "both, or none")
+    zeros = all(node.value(position).data is not None and not node.constant(position).any() for position in given)
+    return [] if zeros else given
+
+
+def _fill(node: Node, layer: nn.Module, direction: int, units: int) -> None:
+    end = "_l0" + ("_reverse" if direction else "")
+    order = [gate * units + unit for gate in _GATES[node.kind] for unit in range(units)]
+    getattr(layer, f"weight_ih{end}").data = node.constant(1)[direction][order].to(torch.float32)
+    getattr(layer, f"weight_hh{end}").data = node.constant(2)[direction][order].to(torch.float32)
+    if node.has(3):
+        both = node.constant(3)[direction].to(torch.float32).reshape(2, -1)
+        getattr(layer, f"bias_ih{end}").data = both[0][order]
+        getattr(layer, f"bias_hh{end}").data = both[1][order]
+
+
+def _check(node: Node) -> None:
+    direction = node.text("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        node.refuse(f"direction '{direction}'", "forward, reverse or bidirectional")
+    names = [one.decode("utf-8", "replace").lower() for one in node.attributes.get("activations", ())]
+    default = _ACTIVATIONS.get(node.kind)
+    plain = (
+        all(names[at : at + len(default)] == default for at in range(0, len(names), len(default)))
+        if default
+        else (len(set(names)) <= 1 and set(names) <= {"tanh", "relu"})
+    )
+    if not plain:
+        node.refuse(f"activations {names}", "the default ones")
+    if node.attributes.get("clip") or node.has(7) or node.flag("input_forget"):
+        node.refuse("a clip, peepholes or a coupled forget gate", "none of these")
+    if node.kind == "GRU" and not node.flag("linear_before_reset"):
+        node.refuse(
+            "linear_before_reset=0, which multiplies the state by the reset gate before the matrix",
+            "linear_before_reset=1, as PyTorch exports it and Keras with reset_after=True",
+        )
+    if node.has(4):
+        steps = node.shape()[1 if node.flag("layout") else 0]
+        lengths = node.value(4).data
+        if lengths is None or not bool((lengths == steps).all()):
+            node.refuse("sequences of different lengths", f"all of {steps} steps")
