@@ -4,6 +4,7 @@ import copy
 import inspect
 import itertools
 from collections.abc import Callable
+from operator import getitem
 from pathlib import Path
 from typing import ClassVar
 
@@ -197,6 +198,42 @@ def return_nothing(module: GraphModule) -> None:
 )
 def test_a_broken_pass_is_caught(tiny: Model, change: Callable[[GraphModule], None], rule: str) -> None:
     manager = CortexMPassManager(tiny.quantized.program(), [*PIPELINE, breaking(change)], M4)
+    with pytest.raises(CortadoError, match=f"after breaks: broken rule at level LOWERED: {rule}"):
+        manager.transform()
+
+
+def take_another(module: GraphModule) -> None:
+    part = next(node for node in calls(module) if node.target is getitem)
+    part.args = (part.args[0], 2)
+
+
+def take_all(module: GraphModule) -> None:
+    part = next(node for node in calls(module) if node.target is getitem)
+    part.replace_all_uses_with(part.args[0], lambda user: user.op == "call_function")
+
+
+class CellsAndStates(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = torch.nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        states, (_, cells) = self.lstm(x)
+        return states, cells
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (take_another, "what takes one of several results takes one that there is"),
+        (take_all, "several results are taken one by one"),
+    ],
+)
+def test_a_pass_that_mistakes_results_is_caught(change: Callable[[GraphModule], None], rule: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 3)
+    model = prepare(CellsAndStates().eval(), (x,), [(x,)])
+    manager = CortexMPassManager(model.quantized.program(), [*PIPELINE, breaking(change)], M4)
     with pytest.raises(CortadoError, match=f"after breaks: broken rule at level LOWERED: {rule}"):
         manager.transform()
 

@@ -23,6 +23,13 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Written:
+    """A row of a result behind the first. Its pointer comes behind those to the input rows."""
+
+    row: Row
+
+
+@dataclass(frozen=True)
 class Floats:
     """A row whose bytes are float32 values."""
 
@@ -33,7 +40,7 @@ class Floats:
 class Words:
     """A row whose bytes are int32 values."""
 
-    row: Row | Operand
+    row: Row | Operand | Written
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Function:
     name: str
 
 
-Argument = Operand | Row | Floats | Words | Member | Offset | Function | int
+Argument = Operand | Row | Floats | Words | Written | Member | Offset | Function | int
 
 
 @dataclass(frozen=True)

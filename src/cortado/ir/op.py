@@ -6,10 +6,11 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache
+from string import ascii_lowercase
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,6 +102,7 @@ class Lowering(Protocol):
     def weight_scales(self, name: str) -> Tensor: ...
     def node(self, name: str) -> Node: ...
     def call(self, operator: "Operator", /, **arguments: Any) -> Node: ...
+    def part(self, call: Node, result: str) -> Node: ...
     def constant(self, name: str, data: Tensor) -> Node: ...
     def view(self, node: Node, shape: tuple[int, ...]) -> Node: ...
     def transpose(self, node: Node, perm: tuple[int, ...]) -> Node: ...
@@ -241,10 +243,15 @@ class Call:
 
     operator: "Operator"
     arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
-    out_shape: tuple[int, ...]
+    out_shape: tuple[int, ...]  # of the first result
+    unread: frozenset[str] = frozenset()  # the names of the results that nobody reads: see Operator.results
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
+
+    def gives(self, result: str) -> bool:
+        """Whether somebody reads one of several results."""
+        return result not in self.unread
 
     def shape(self, name: str) -> tuple[int, ...]:
         return _sizes(self.arguments[name])
@@ -274,6 +281,15 @@ def _shapes(value: Any) -> Any:
 # ---- the record ----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Result:
+    """What an operator gives beside its first result. One that nobody reads of a call is not made."""
+
+    name: str
+    shape: Callable[[Call], tuple[int, ...]]
+    dtype: torch.dtype = torch.int8
+
+
 class Place(Enum):
     """Which artifact may hold a call."""
 
@@ -288,7 +304,7 @@ class Operator:
     name: str
     summary: str
     arguments: str
-    reference: Callable[..., Tensor]
+    reference: Callable[..., Any]  # a tensor, or a tuple of all results
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Callable[[Call, Core], Kernel] | None
     rows: Callable[[Call], Rows | None] = lambda call: None
@@ -298,6 +314,7 @@ class Operator:
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
     dtype: torch.dtype = torch.int8
+    also: tuple[Result, ...] = ()  # results behind the first: a call then gives a tuple, and getitem takes it apart
     keeps_dtype: bool = False  # the output has the type of the operand, whatever it is; `dtype` for codes
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     permutes: bool = False  # the output holds the input's values, each once, in another order
@@ -322,6 +339,11 @@ class Operator:
         if Place.PTE in self.places:
             return None
         return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of what a call gives."""
+        return ("out", *(result.name for result in self.also))
 
     @property
     def same_values(self) -> bool:
@@ -355,11 +377,25 @@ class Operator:
 
     @property
     def schema(self) -> str:
-        return f"{self.qualified}({self.arguments}) -> Tensor"
+        return f"{self.qualified}({self.arguments}) -> {_tuple(['Tensor' for _ in self.results])}"
 
     @property
     def out_schema(self) -> str:
-        return f"{self.qualified_out}({self.arguments}, *, Tensor(a!) out) -> Tensor(a!)"
+        given = [f"Tensor({letter}!)" for letter in ascii_lowercase[: len(self.results)]]
+        named = ", ".join(f"{kind} {name}" for kind, name in zip(given, self.results, strict=True))
+        return f"{self.qualified_out}({self.arguments}, *, {named}) -> {_tuple(given)}"
+
+    def sizes(self, call: Call) -> list[tuple[int, ...]]:
+        """The shapes of all results."""
+        return [self.shape(call), *(result.shape(call) for result in self.also)]
+
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        return [self.dtype, *(result.dtype for result in self.also)]
+
+
+def _tuple(kinds: Sequence[str]) -> str:
+    return kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
 
 
 @dataclass(frozen=True)
@@ -450,52 +486,6 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
                 "slice, cat, expand) and converted to float32"
             )
     return None
-
-
-_REGISTERED: dict[str, Any] = {}
-_FRAGMENTS: list[Any] = []
-
-
-def overload(operator: Operator) -> Any:
-    """The torch operator of a record, registered on first use as a fragment; an equal existing schema is reused."""
-    if operator.name in _REGISTERED:
-        return _REGISTERED[operator.name]
-    library = torch.library.Library(operator.namespace, "FRAGMENT")
-    _FRAGMENTS.append(library)
-    for name, schema in ((operator.qualified, operator.schema), (operator.qualified_out, operator.out_schema)):
-        wanted = torch._C.parse_schema(f"{operator.namespace}::{schema}")
-        existing = _existing_schema(operator.namespace, name)
-        if existing is None:
-            library.define(schema)
-            library.impl(name, _meta(operator), "Meta")
-        elif str(existing) != str(wanted):
-            raise CortadoError(
-                f"{operator.namespace}::{name} is registered with another schema: found {existing}, expected {wanted}; "
-                "import Cortado in a process of its own, or use executorch 1.5.1"
-            )
-    packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
-    _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
-    return _REGISTERED[operator.name]
-
-
-def _meta(operator: Operator) -> Callable[..., Tensor]:
-    """What torch's fake tensors need to know of an operator: its output shape and dtype, from the record."""
-
-    def value(item: Any) -> Any:
-        return tuple(item.shape) if isinstance(item, Tensor) else item
-
-    def meta(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
-        named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
-        sizes = operator.shape(Call(operator, {name: value(item) for name, item in named.items()}, ()))
-        return torch.empty(sizes, dtype=operator.dtype, device="meta") if out is None else out
-
-    return meta
-
-
-def _existing_schema(namespace: str, name: str) -> Any:
-    schemas = torch._C._jit_get_schemas_for_operator(f"{namespace}::{name.split('.')[0]}")
-    wanted = name.split(".")[1] if "." in name else ""
-    return next((schema for schema in schemas if schema.overload_name == wanted), None)
 
 
 def operator_of(target: Any) -> Operator | None:

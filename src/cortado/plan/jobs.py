@@ -175,7 +175,7 @@ def _sum(a: Loop, b: Loop) -> Loop:
 
 def _stage(stage: Stage, run: StageRun) -> Loop:
     images, inside = stage.steps[0].images, {step.output for step in stage.steps}
-    ports = [step.inputs for step in stage.steps]
+    ports = [step.ports for step in stage.steps]
     counts = [sum(position == number for position, _ in run.calls) for number, _ in enumerate(stage.steps)]
     single = [[_is_plain(port, inside) for port in several] for several in ports]
     windows = [

@@ -80,6 +80,7 @@ class Step:
     kernels: Mapping[Core, Kernel]
     kind: Walk
     macs: int = 0
+    also: tuple[Port, ...] = ()  # where results behind the first go, row by row as that; such a step runs alone
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
 
     @cached_property
@@ -89,6 +90,16 @@ class Step:
     def lean(self) -> "Step":
         """The same step with less scratch, where its kernel has such a form."""
         return replace(self, kernels={core: kernel.lean or kernel for core, kernel in self.kernels.items()})
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffers that it makes."""
+        return (self.output, *(str(port.source) for port in self.also))
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """What its kernel has pointers to rows of, in their order: all but the first output."""
+        return (*self.inputs, *self.also)
 
     @property
     def one_row(self) -> bool:
@@ -110,6 +121,7 @@ class Step:
         return replace(
             self,
             inputs=tuple(port.collapsed(self.images) for port in self.inputs),
+            also=tuple(port.collapsed(self.images) for port in self.also),
             images=1,
             rows=1,
             row_bytes=self.images * self.rows * self.row_bytes,
@@ -267,7 +279,7 @@ class _Builder:
         An input of whole numbers has no quantize."""
         chain: list[LoweredCall] = []
         last = name
-        while self.border is Border.INT8 and last not in self.graph.results:
+        while self.border is Border.INT8 and last not in self.graph.leaving:
             users = self.graph.users.get(last, [])
             wanted = TRANSPOSE if chain or not self.graph.values[name].dtype.is_floating_point else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
@@ -315,7 +327,8 @@ class _Builder:
             return
         if operator.kernel is None:
             raise CortadoError(f"{call.module or call.name}: the C bundle has no kernel for {operator.name}")
-        self.place[call.name] = self._buffer(call.name)
+        for result in call.read:
+            self.place[result] = self._buffer(result)
         self.stages.append(Stage((self._step(call, bound),)))
 
     def _leaves(self, call: LoweredCall) -> bool:
@@ -323,7 +336,7 @@ class _Builder:
         users = self.graph.users.get(call.name, [])
         if call.operator == DEQUANTIZE.name:
             return not users and not self._overwritten(call)
-        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.results:
+        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.leaving:
             return False
         return all(user.operator == DEQUANTIZE.name and self._leaves(user) for user in users)
 
@@ -365,6 +378,7 @@ class _Builder:
             kernels=kernels,
             kind=kind,
             macs=bound.operator.macs(bound),
+            also=tuple(self._port(name, None if kind is Walk.WHOLE else ONE_ROW) for name in call.read[1:]),
         )
 
     def _port(self, name: str, rule: RowRule | None) -> Port:

@@ -53,8 +53,9 @@ class Uses:
     def of(program: Program, steps: Sequence[Step]) -> "Uses":
         made, last = dict.fromkeys(program.entering, -1), dict.fromkeys(program.entering, -1)
         for index, step in enumerate(steps):
-            made[step.output] = index
-            last.setdefault(step.output, index)
+            for name in step.outputs:
+                made[name] = index
+                last.setdefault(name, index)
             for port in step.inputs:
                 if isinstance(port.source, str):
                     last[port.source] = index
@@ -332,7 +333,7 @@ def _beside(peak: int, sizes: Sequence[int]) -> int:
 
 
 def _by_rows(step: Step) -> bool:
-    return step.kind is not Walk.WHOLE and step.images == 1
+    return step.kind is not Walk.WHOLE and step.images == 1 and not step.also
 
 
 def same_rows(source: Step, port: Port) -> bool:

@@ -1,7 +1,7 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
 from cortado.emit.c.text import listed
-from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row, Words
+from cortado.ir.c_call import Argument, CCall, Floats, Function, Member, Offset, Operand, Row, Words, Written
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -52,6 +52,8 @@ def _text(argument: Argument) -> str:
             return "L" if argument is Operand.LAYER else _NAMES[argument]
         case Row(index):
             return f"{_NAMES[Operand.ROWS]}[{index}]"
+        case Written(row):  # one of the pointers to rows, which are otherwise read
+            return f"(int8_t *)(uintptr_t){_text(row)}"
         case Floats(row) | Words(row):
             const = "const " if isinstance(row, Row) else ""
             kind = "float" if isinstance(argument, Floats) else "int32_t"
@@ -72,7 +74,7 @@ def _read(argument: Argument) -> set[Operand]:
             return {argument}
         case Row():
             return {Operand.ROWS}
-        case Floats(row) | Words(row):
+        case Floats(row) | Words(row) | Written(row):
             return _read(row)
         case Member(_, phases):
             return {Operand.LAYER} | ({Operand.Y} if phases is not None else set())

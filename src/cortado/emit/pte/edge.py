@@ -29,9 +29,10 @@ from cortado.ir.facts import (
     dtype,
 )
 from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
-from cortado.ir.op import Operator, operator_of, overload, shaped_call
+from cortado.ir.op import Operator, operator_of, shaped_call
 from cortado.ir.portable import FLOAT, is_float
 from cortado.ir.portable import operands as float_operands
+from cortado.ir.schemas import overload
 from cortado.ops.reshape import VIEW
 from cortado.ops.slice import SLICE
 
