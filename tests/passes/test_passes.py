@@ -20,14 +20,18 @@ from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir.graph import output_node
 from cortado.ir.late_code import late_code
 from cortado.ir.op import operator_of, registry
-from cortado.options import Artifacts, LinearWeights, Options
+from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph
+from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.signals import SignalsAsRows
+from cortado.passes.time_windows import TimeWindows
 from cortado.passes.verify import Level
 from helpers.single import Function, decibels, randn
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
+ASKED_FOR = {NhwcInputs, SignalsAsRows, TimeWindows}
 
 
 class Quiet(CortexMPass):
@@ -89,8 +93,13 @@ def test_passes_are_given_what_they_declare(tiny: Model) -> None:
 
 def test_defaults_are_the_pipeline_and_any(tiny: Model) -> None:
     manager = CortexMPassManager(tiny.quantized.program())
-    assert manager.passes == PIPELINE
+    assert manager.passes == tuple(cls for cls in PIPELINE if cls not in ASKED_FOR)
     assert manager.target_config == ANY
+
+
+def test_what_is_asked_for_runs_in_its_place(tiny: Model) -> None:
+    manager = CortexMPassManager(tiny.quantized.program(), input_layout=InputLayout.NHWC, stream=True)
+    assert manager.passes == PIPELINE
 
 
 def test_an_empty_list_of_passes_is_not_the_pipeline(tiny: Model) -> None:
@@ -305,10 +314,11 @@ def test_intermediates_are_the_graph_after_each_pass(tiny: Model, tmp_path: Path
     """Files by number and name, each with what the pass promises."""
     folder = tmp_path / "new" / "graphs"
     CortexMPassManager(tiny.quantized.program(), target_config=M4, intermediates=folder).transform()
-    names = [f"{number:02d}-{cls.name}.txt" for number, cls in enumerate(PIPELINE, start=1)]
+    passes = [cls for cls in PIPELINE if cls not in ASKED_FOR]
+    names = [f"{number:02d}-{cls.name}.txt" for number, cls in enumerate(passes, start=1)]
     assert sorted(path.name for path in folder.iterdir()) == names
     program = tiny.quantized.program()
-    for name, cls in zip(names, PIPELINE, strict=True):
+    for name, cls in zip(names, passes, strict=True):
         CortexMPassManager(program, [cls], M4).transform()
         assert (folder / name).read_text() == f"# after {cls.name}: {inspect.getdoc(cls)}\n{print_graph(program)}"
 
