@@ -15,11 +15,12 @@ from torch.fx import GraphModule
 
 from cortado.api import Model, prepare
 from cortado.artifact.opened import Artifact
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
+from cortado.ir import op
 from cortado.ir.graph import output_node
 from cortado.ir.late_code import late_code
-from cortado.ir.op import operator_of, registry
+from cortado.ir.op import MATCH, Match, operator_of, registry
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph
@@ -298,6 +299,25 @@ def test_a_lowered_graph_holds_only_known_operators(tiny: Model) -> None:
         operator = present(operator_of(node.target))
         assert operator is registry().operators[operator.name]
         assert operator.namespace == "cortex_m" or operator.view
+
+
+def test_what_was_decided_when_it_was_quantized_is_not_asked_again(
+    tiny: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which pattern takes a call, that is; quantize and dequantize came after."""
+    program, asked = tiny.quantized.program(), []
+    own = op.decide
+
+    def decide(node: torch.fx.Node) -> Match | Reject:
+        asked.append(str(node.target))
+        return own(node)
+
+    monkeypatch.setattr(op, "decide", decide)
+    settled = [node for node in calls(program.graph_module) if MATCH.known(node)]
+    assert any("conv2d" in str(node.target) for node in settled)
+    CortexMPassManager(program, target_config=M4).transform()
+    assert asked
+    assert [target for target in asked if "quantize_per" not in target] == []
 
 
 def test_quantized_once_lowered_often(tiny: Model) -> None:

@@ -18,7 +18,19 @@ from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
 from cortado.ir.facts import Fact, is_whole
 from cortado.ir.graph import Bound, bind, sole_user
-from cortado.ir.op import Joined, Match, ObservedWith, Pattern, Plain, Quantization, Role, SharedWith, Usually, find
+from cortado.ir.op import (
+    Joined,
+    Match,
+    ObservedWith,
+    Pattern,
+    Plain,
+    Quantization,
+    Role,
+    SharedWith,
+    Usually,
+    find,
+    settle,
+)
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
 ANNOTATION: Fact[QuantizationAnnotation] = Fact("quantization_annotation")
@@ -43,6 +55,7 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
+        settle(model.graph)
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
             if not is_whole(node):

@@ -6,7 +6,7 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache
@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch._ops import OpOverload
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
-from cortado.ir.facts import dtype, is_whole
+from cortado.ir.facts import Fact, dtype, is_whole
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
 
@@ -454,8 +454,24 @@ def patterns_of(target: Any) -> tuple[Pattern, ...]:
     return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
 
 
+MATCH: Fact[Match | Reject] = Fact("cortado_match")  # of a call: what was decided when it was quantized
+
+
 def find(node: Node) -> Match | Reject:
-    """The first pattern that takes a node, or why none does: what the most general one says."""
+    """Which pattern takes a node, or why none does: as it was settled, or as it looks now."""
+    return MATCH.of(node) or decide(node)
+
+
+def settle(graph: Graph, besides: Collection[Any] = ()) -> None:
+    """Decides for every call of a graph, but for calls of some targets: later stages go by that, whatever becomes of
+    its operands."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target not in besides:
+            MATCH.note(node, decide(node))
+
+
+def decide(node: Node) -> Match | Reject:
+    """The first pattern that takes a node, or what the most general one says against it."""
     some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
     refused = Reject(
         "taken in some forms only, of which this is none (see `cortado ops`)"
