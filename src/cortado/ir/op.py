@@ -297,6 +297,13 @@ class Place(Enum):
     C = "C"
 
 
+class PteWriter(Protocol):
+    """Adds to a .pte what stands there for a call: calls of other operators, and constants."""
+
+    def __call__(self, operator: "Operator", /, **arguments: Any) -> Node: ...
+    def constant(self, name: str, data: Tensor) -> Node: ...
+
+
 @dataclass(frozen=True)
 class Operator:
     """One operator: its schema, exact semantics and kernels. `arguments` is written as in an ATen schema."""
@@ -325,8 +332,8 @@ class Operator:
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
-    # The same call in operators that a .pte may hold: pte(arguments, add, target); add(operator, **arguments) -> Node.
-    pte: Callable[[Mapping[str, Any], Callable[..., Node], CortexMTargetConfig], Node] | None = None
+    # The same call in operators that a .pte may hold: pte(arguments, add, target).
+    pte: Callable[[Mapping[str, Any], "PteWriter", CortexMTargetConfig], Node] | None = None
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
     pte_limit: Callable[[Call], str | None] = lambda call: None
     places: frozenset[Place] = frozenset(Place)
