@@ -57,7 +57,7 @@ def _kinds(program: Program) -> dict[str, BufferKind]:
 
 
 def _rows(program: Program, name: str) -> int | None:
-    return next((step.rows for step in program.steps if step.output == name), None)
+    return next((step.rows for step in program.steps if name in step.outputs), None)
 
 
 def _where_state_lies(planned: Planned) -> Iterator[Buffer]:

@@ -147,13 +147,14 @@ def _turned(program: ExportedProgram, node: Node) -> _Turned:
         raise _Unknown
     found: dict[str, Any] = {}
     weight: torch.Tensor | None = None
-    for name, value in node.kwargs.items():
+    given: Mapping[str, Any] = node.kwargs
+    for name, value in given.items():
         if name in _SWAPPED and rank == 4:
-            found[name] = list(reversed(value))  # type: ignore[arg-type, call-overload]
+            found[name] = list(reversed(value))
         elif name == "dim":
-            found[name] = _DIMS[rank][value % rank]  # type: ignore[operator]
+            found[name] = _DIMS[rank][value % rank]
         elif name in _WIDTHS:
-            *_, time, channels = value  # type: ignore[misc]
+            *_, time, channels = value
             found[name] = [0, time, 0, channels]
         elif name == "weight" and name not in operator.tensors:
             weight = _weight(constant_value(program, value))

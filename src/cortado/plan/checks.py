@@ -73,8 +73,10 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
 
 
 def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> Range:
-    """Of a result behind the first, which is whole in memory."""
-    at = planned.plan.offsets[str(port.source)] + image * port.image_bytes + y * port.row_bytes
+    """Of a result behind the first."""
+    name = str(port.source)
+    at = planned.plan.offsets[name] + image * port.image_bytes
+    at += (y % planned.ring_rows(name, port.height)) * port.row_bytes
     return at, at + rows * port.row_bytes
 
 

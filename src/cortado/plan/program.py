@@ -96,6 +96,10 @@ class Step:
         """The buffers that it makes."""
         return (self.output, *(str(port.source) for port in self.also))
 
+    def row_bytes_of(self, output: str) -> int:
+        """The bytes of a row of one of its outputs."""
+        return next((port.row_bytes for port in self.also if port.source == output), self.row_bytes)
+
     @property
     def ports(self) -> tuple[Port, ...]:
         """What its kernel has pointers to rows of, in their order: all but the first output."""

@@ -338,9 +338,8 @@ def _by_rows(step: Step) -> bool:
 
 def same_rows(source: Step, port: Port) -> bool:
     """The reader sees the rows that the maker makes."""
-    if source.one_row:
-        return port.height == 1 and port.row_bytes == source.row_bytes
-    return port.height == source.rows and port.row_bytes == source.row_bytes
+    row_bytes = source.row_bytes_of(str(port.source))
+    return port.height == (1 if source.one_row else source.rows) and port.row_bytes == row_bytes
 
 
 def overlays_of(run: StageRun) -> list[Overlay]:
@@ -360,11 +359,10 @@ def counters_name(pushed: Step) -> str:
 def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buffer]:
     """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
     buffers = []
-    makers = {step.output: step for step in steps}
+    makers = {name: step for step in steps for name in step.outputs}
     for name, rows in run.rings.items():
-        step = makers[name]
         first, last = run.spans.get(name, (0, len(steps) - 1))
-        size = rows * step.row_bytes
+        size = rows * makers[name].row_bytes_of(name)
         buffers.append(Buffer(name, size, (number, first), _end(number, last + 1, len(steps)), ALIGNMENT))
     for position, step in enumerate(steps):
         if step.scratch:

@@ -81,7 +81,7 @@ def _ports(planned: Planned, in_c: Iterable[StepInC]) -> list[tuple[str, list[Po
     found = []
     in_order = iter(in_c)
     for stage in planned.program.stages:
-        makers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
+        makers = {name: (position, step) for position, step in enumerate(stage.steps) for name in step.outputs}
         for step in stage.steps:
             pairs = zip(step.ports, next(in_order).constants, strict=True)
             found.append((label(step), [_port(planned, port, constant, step, makers) for port, constant in pairs]))
@@ -92,13 +92,14 @@ def _port(
     planned: Planned, port: Port, constant: str | None, step: Step, makers: Mapping[str, tuple[int, Step]]
 ) -> PortRow:
     rule = port.rule
-    maker = makers.get(port.source) if isinstance(port.source, str) else None
+    written = port in step.also
+    maker = makers.get(port.source) if isinstance(port.source, str) and not written else None
     if isinstance(port.source, str):
         place: dict[str, object] = {"at.offset": at(planned, port.source)}
         release: Hashable = planned.plan.offsets[port.source]
         ring = planned.ring_rows(port.source, port.height)
         producer = "CORTADO_COMPLETE" if maker is None else str(maker[0])
-        producer = "CORTADO_WRITTEN" if port in step.also else producer
+        producer = "CORTADO_WRITTEN" if written else producer
     else:
         place, release = {"at.constant": constant}, constant
         ring, producer = port.height, "CORTADO_CONSTANT"

@@ -268,7 +268,7 @@ def _edge_program(
     from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 
     signature = Signature(
-        input_specs=[*_buffers(reversed(added)), *program.graph_signature.input_specs],
+        input_specs=[*_buffers(reversed(list(added))), *program.graph_signature.input_specs],
         output_specs=copy.deepcopy(program.graph_signature.output_specs),
     )
     returned = output_node(module.graph).args[0]

@@ -663,11 +663,14 @@ typedef struct {
 
 void cortado_quantize_s32_s8(const cortado_quantize_int_t *L, const int32_t *in, int8_t *out, int32_t n);
 
-/* For each pixel the first of its channels that holds the largest code, or the smallest. */
-void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest);
-/* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first; of equal codes the
- * first channel is the better. */
-void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest);
+/* For each pixel the first of its channels that holds the largest code, or the smallest, and this code. Here and below
+ * either of the two results may be NULL. */
+void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest,
+                       int8_t *values);
+/* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first, and these codes; of
+ * equal codes the first channel is the better. */
+void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
+                     int8_t *values);
 /* out = a and b, calculated modulo 2^32. An operand whose step is 0 is one number for all, otherwise its step is 1.
  * Quotients are rounded down and remainders have the divisor's sign; both are 0 where the divisor is. */
 #define CORTADO_SUM 0
