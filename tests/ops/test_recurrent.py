@@ -44,7 +44,8 @@ class Net(nn.Module):
         y, last = self.layer(x, given)
         hidden = last[0] if isinstance(last, tuple) else last
         results = {"output": y, "last": y[:, -1], "hidden": hidden, "top": hidden[-1], "all": (y, last)}
-        results |= {"cells": last[1], "states": (hidden, last[1:])}
+        if isinstance(last, tuple):
+            results |= {"cells": last[1], "states": (hidden, last[1:])}
         chosen = results[self.wants]
         return (chosen[0], *chosen[1]) if self.wants in ("all", "states") and isinstance(last, tuple) else chosen
 
