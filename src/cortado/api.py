@@ -35,12 +35,11 @@ from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
 from cortado.frontend.unpadded import longer_windows, without_padding
-from cortado.ir.graph import source_line
+from cortado.ir.graph import TO_NHWC, source_line
 from cortado.ir.late_code import late_code
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, StreamPadding
-from cortado.passes import PIPELINE, CortexMPassManager
-from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.pushed import NO_LINES, Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
@@ -82,8 +81,9 @@ class Model:
         with clock.phase("lower"), late_code():
             programs = _without_c(self._lower(target, options, intermediates), options)
             graph = None if programs.c is None else lowered_graph(programs.c)
-            same = programs.pte is programs.c
-            pte_graph = graph if same or programs.pte is None else lowered_graph(programs.pte)
+            float_calls = [] if programs.pte is None else float_operators(programs.pte)
+            apart = programs.pte is not None and (graph is None or bool(float_calls))
+            pte_graph = lowered_graph(programs.pte) if programs.pte is not None and apart else graph
         c = None if graph is None else self._in_c(graph, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
         reported = graph or pte_graph
@@ -104,7 +104,7 @@ class Model:
             options=self._used(options),
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
-            float_operators=[] if programs.pte is None else float_operators(programs.pte),
+            float_operators=float_calls,
             findings=(*self.quantized.findings, *kept.findings),
             delay=self.delay or 0,
         )
@@ -139,29 +139,40 @@ class Model:
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
         """Calibration inputs as the compiled model reads them, with the float model's outputs."""
-        runs = self.quantized.checked
-        if options.input_layout is InputLayout.NHWC:
-            return tuple(replace(run, inputs=tuple(_nhwc(value) for value in run.inputs)) for run in runs)
-        return runs
+        return tuple(replace(run, inputs=as_read(run.inputs, options)) for run in self.quantized.checked)
+
+    def lowered(
+        self,
+        target: CortexMTargetConfig,
+        options: Options = DEFAULTS,
+        intermediates: Path | None = None,
+        *,
+        allow_float: bool = False,
+        stream: bool = False,
+    ) -> ExportedProgram:
+        """The model as the pipeline leaves it; with `stream`, for rows that never end."""
+        return CortexMPassManager(
+            self.quantized.program(),
+            target_config=target,
+            intermediates=intermediates,
+            linear=options.linear,
+            allow_float=allow_float,
+            input_layout=options.input_layout,
+            stream=stream,
+        ).transform()
 
     def _lower(self, target: CortexMTargetConfig, options: Options, intermediates: Path | None) -> "_Programs":
-        """One lowered program for both artifacts; where something may stay in float, another one for the .pte."""
+        """One lowered program for both artifacts. The .pte has another one where something may stay in float, and where
+        the C bundle's is for a stream: ExecuTorch runs whole windows."""
 
         def lower(allow_float: bool, place: Path | None) -> ExportedProgram:
-            nhwc = options.input_layout is InputLayout.NHWC
-            return CortexMPassManager(
-                self.quantized.program(),
-                passes=(NhwcInputs, *PIPELINE) if nhwc else PIPELINE,
-                target_config=target,
-                intermediates=place,
-                linear=options.linear,
-                allow_float=allow_float,
-            ).transform()
+            return self.lowered(target, options, place, allow_float=allow_float)
 
+        stream = options.stream is not None
         without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
         place = None if intermediates is None else intermediates / "pte"
         try:
-            program = lower(False, intermediates)
+            program = self.lowered(target, options, intermediates, stream=stream)
         except NotInteger as error:
             if without is not None:
                 raise
@@ -177,7 +188,9 @@ class Model:
                 return _Programs(program, lower(True, place))
             except NotInteger as error:  # what is no call of ATen has no float kernel either
                 return _Programs(program, None, pte_missing=error.reasons)
-        return _Programs(program, None if missing else program, pte_missing=missing)
+        if missing:
+            return _Programs(program, None, pte_missing=missing)
+        return _Programs(program, lower(False, place) if stream else program)
 
     def _lines(self, graph: LoweredGraph) -> dict[str, str]:
         """The line in the user's file that each call comes from, where it is known."""
@@ -291,8 +304,10 @@ def _single_targets(
     return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
 
-def _nhwc(value: Tensor) -> Tensor:
-    return value.permute(0, 2, 3, 1).contiguous() if value.dim() == 4 else value
+def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
+    """Inputs of the model as the compiled one reads them."""
+    nhwc = options.input_layout is InputLayout.NHWC
+    return tuple(value.permute(TO_NHWC).contiguous() if nhwc and value.dim() == 4 else value for value in inputs)
 
 
 @one_thread()

@@ -12,13 +12,12 @@ from tempfile import TemporaryDirectory
 import torch
 from torch.export import ExportedProgram
 
-from cortado.api import Given, Model, prepare
+from cortado.api import Given, Model, as_read, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.options import DEFAULTS, CalibrationMethod, Options
-from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
@@ -75,13 +74,10 @@ def prepared(
 
 def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
     """The plan of a model for one target."""
-    manager = CortexMPassManager(
-        model.quantized.program(), passes=PIPELINE, target_config=target, linear=options.linear
-    )
-    graph = lowered_graph(manager.transform())
+    graph = lowered_graph(model.lowered(target, options, stream=options.stream is not None))
     feeding = Feeding(rows=options.input_rows, stream=options.stream)
     program = program_of(model.name, graph, target, options.io, feeding)
-    return Sketch(graph, schedule(program, options.optimize), model.quantized.example_inputs)
+    return Sketch(graph, schedule(program, options.optimize), as_read(model.quantized.example_inputs, options))
 
 
 def board_work(found: Sketch) -> Work:

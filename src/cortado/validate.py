@@ -232,7 +232,8 @@ def _layers(
             compared.add_layers(number, values)
         for run in runs:
             for name, made in run.artifact.trace(feed, run.on).items():
-                differing[name][run.name] += _count_differing(made, values[name])
+                layer = artifact.graph.by_name[name].name if name in artifact.graph.by_name else name
+                differing[layer][run.name] += _count_differing(made, values[name])
     sqnr = {} if compared is None else compared.layers()
     return [Layer(step.name, step.operator, step.module, sqnr.get(step.name), differing[step.name]) for step in steps]
 

@@ -1,6 +1,7 @@
 """Operator calls as whole programs: many independent calls in one graph, compiled and run together."""
 
 from collections.abc import Mapping, Sequence
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import emit_c
 from cortado.ir.graph import lift
-from cortado.ir.op import Call, Operator, overload, result_element
+from cortado.ir.op import Call, Operator, result_elements
+from cortado.ir.schemas import overload
 from cortado.options import Border
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
@@ -34,7 +36,7 @@ def lowered_program(cases: Sequence[Case]) -> tuple[torch.export.ExportedProgram
         _call(graph, root, mode, case, given, number)
         for number, (case, given) in enumerate(zip(cases, arguments, strict=True))
     ]
-    graph.output(tuple(results))
+    graph.output(tuple(part for parts in results for part in parts))
     return lift(GraphModule(root, graph), inputs), inputs
 
 
@@ -61,7 +63,8 @@ def _placeholders(graph: Graph, mode: FakeTensorMode, case: Case, inputs: list[t
 
 def _call(
     graph: Graph, root: torch.nn.Module, mode: FakeTensorMode, case: Case, given: dict[str, Any], number: int
-) -> Node:
+) -> list[Node]:
+    """Its results, of several those that this call is read of."""
     operator, arguments = case
     kwargs: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -74,10 +77,23 @@ def _call(
             kwargs[name] = value
     node = graph.call_function(overload(operator), (), kwargs)
     shapes = {name: shapes_of(value) for name, value in arguments.items()}
-    sizes, kind = operator.shape(Call(operator, shapes, ())), result_element(operator, arguments).torch_dtype
+    sizes, kinds = operator.sizes(Call(operator, shapes, ())), result_elements(operator, arguments)
     with mode:
-        node.meta["val"] = torch.empty(sizes, dtype=kind)
-    return node
+        made = tuple(torch.empty(size, dtype=kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
+    node.meta["val"] = made if operator.also else made[0]
+    if not operator.also:
+        return [node]
+    parts = [graph.call_function(getitem, (node, position)) for position in read_of(operator, number)]
+    for part in parts:
+        part.meta["val"] = made[part.args[1]]
+    return parts
+
+
+def read_of(operator: Operator, number: int) -> list[int]:
+    """Which of an operator's results are read of a call: of one call after the other every choice."""
+    count = len(operator.results)
+    chosen = number % (2**count - 1) + 1
+    return [position for position in range(count) if chosen >> position & 1]
 
 
 def shapes_of(value: Any) -> Any:
@@ -87,7 +103,21 @@ def shapes_of(value: Any) -> Any:
 
 
 def references(cases: Sequence[Case]) -> list[torch.Tensor]:
-    return [operator.reference(**arguments) for operator, arguments in cases]
+    """What every call gives; of several results, the bytes of those that are read."""
+    return [
+        torch.from_numpy(_joined([results_of(operator, arguments)[i].numpy() for i in read_of(operator, number)]))
+        for number, (operator, arguments) in enumerate(cases)
+    ]
+
+
+def results_of(operator: Operator, arguments: Arguments) -> tuple[torch.Tensor, ...]:
+    made = operator.reference(**arguments)
+    return made if operator.also else (made,)
+
+
+def _joined(results: Sequence[np.ndarray]) -> np.ndarray:
+    joined = np.frombuffer(b"".join(result.tobytes() for result in results), dtype=np.uint8)
+    return results[0] if len(results) == 1 else joined.copy()
 
 
 def run_cases(
@@ -106,4 +136,6 @@ def run_cases(
         tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
     )
     result = runner.run_bundle(folder, info, [[value.numpy() for value in inputs]], on, flags=flags)
-    return result.samples[0]
+    found = iter(result.samples[0])
+    counts = [len(read_of(operator, number)) for number, (operator, _) in enumerate(cases)]
+    return [_joined([next(found) for _ in range(count)]) for count in counts]

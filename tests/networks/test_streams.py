@@ -81,7 +81,7 @@ class Pooled(nn.Module):
 
 
 class Several(nn.Module):
-    """Scores, the newest row of another head, and the strongest channel of the newest row."""
+    """Scores, the newest row of another head, and the strongest channel of the newest row with its value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,8 @@ class Several(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         x = torch.relu(self.stem(x))
-        return self.out(x.mean((2, 3))), torch.sigmoid(self.head(x)[:, :, -1:]), x[:, :, -1:].argmax(1)
+        best = x[:, :, -1:].max(1)
+        return self.out(x.mean((2, 3))), torch.sigmoid(self.head(x)[:, :, -1:]), best.indices, best.values
 
 
 CASES: dict[str, tuple[type[nn.Module], tuple[int, ...]]] = {
@@ -228,7 +229,7 @@ def test_several_outputs_come_together(tmp_path: Path) -> None:
         for values, wanted in zip(found, rows.expected(number), strict=True):
             np.testing.assert_array_equal(values[number], wanted)
     streamed = compiled.stream(np.random.default_rng(5).standard_normal((40, 6)).astype(np.float32))
-    assert [one.shape for one in streamed.every] == [(11, 4), (11, 3, 1, 4), (11, 1, 4)]
+    assert [one.shape for one in streamed.every] == [(11, 4), (11, 3, 1, 4), (11, 1, 4), (11, 1, 4)]
 
 
 def test_outputs_that_come_with_different_rows_are_refused() -> None:

@@ -16,7 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import CortexM, CortexMTargetConfig, Isa
 from cortado.ir import sampling
-from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, overload, registry, result_element
+from cortado.ir.op import Call, Operator, Pattern, Place, Priority, Rewrite, collect, registry, result_elements
+from cortado.ir.schemas import overload
 from cortado.ops.activation import ACTIVATION
 from helpers import cases
 
@@ -40,11 +41,14 @@ def test_shape_and_dtype_are_the_references(operator: Operator) -> None:
     @settings(max_examples=40)
     @given(arguments=operator.samples())
     def check(arguments: dict[str, Any]) -> None:
-        result = operator.reference(**arguments)
+        results = cases.results_of(operator, arguments)
         shapes = {name: cases.shapes_of(value) for name, value in arguments.items()}
-        assert tuple(result.shape) == tuple(operator.shape(Call(operator, shapes, ())))
-        assert result.dtype == result_element(operator, arguments).torch_dtype
-        assert result.is_contiguous()
+        sizes, kinds = operator.sizes(Call(operator, shapes, ())), result_elements(operator, arguments)
+        assert len(results) == len(operator.results)
+        for result, size, kind in zip(results, sizes, kinds, strict=True):
+            assert tuple(result.shape) == tuple(size)
+            assert result.dtype == kind.torch_dtype
+            assert result.is_contiguous()
 
     check()
 

@@ -22,6 +22,7 @@ from cortado.ops.lstm import LSTM
 from cortado.ops.rnn import RNN
 from cortado.plan.lowered import reference_outputs
 from cortado.profile import profile
+from cortado.validate import validate
 from helpers import cases
 from helpers.paths import ROOT
 from helpers.single import decibels, tensors
@@ -43,8 +44,10 @@ class Net(nn.Module):
         y, last = self.layer(x, given)
         hidden = last[0] if isinstance(last, tuple) else last
         results = {"output": y, "last": y[:, -1], "hidden": hidden, "top": hidden[-1], "all": (y, last)}
+        if isinstance(last, tuple):
+            results |= {"cells": last[1], "states": (hidden, last[1:])}
         chosen = results[self.wants]
-        return (chosen[0], *chosen[1]) if self.wants == "all" and isinstance(last, tuple) else chosen
+        return (chosen[0], *chosen[1]) if self.wants in ("all", "states") and isinstance(last, tuple) else chosen
 
 
 class Cells(nn.Module):
@@ -70,6 +73,11 @@ FIRST = {"batch_first": True}
 MODELS: dict[str, tuple[nn.Module, Sequence[tuple[int, ...]]]] = {
     "gru": (Net(nn.GRU(INPUTS, UNITS, **FIRST), "output"), [(1, STEPS, INPUTS)]),
     "lstm": (Net(nn.LSTM(INPUTS, UNITS, **FIRST), "all"), [(1, STEPS, INPUTS)]),
+    "lstm, its cells alone": (Net(nn.LSTM(INPUTS, UNITS, **FIRST), "cells"), [(1, STEPS, INPUTS)]),
+    "lstm, states and cells": (
+        Net(nn.LSTM(INPUTS, UNITS, **FIRST), "states"),
+        [(1, STEPS, INPUTS), (1, 1, UNITS), (1, 1, UNITS)],
+    ),
     "rnn": (Net(nn.RNN(INPUTS, UNITS, **FIRST), "last"), [(1, STEPS, INPUTS)]),
     "rnn with relu": (Net(nn.RNN(INPUTS, UNITS, nonlinearity="relu", **FIRST), "output"), [(1, STEPS, INPUTS)]),
     "two layers, both directions": (
@@ -137,7 +145,8 @@ def test_in_integers_and_close(name: str, tmp_path: Path) -> None:
     [
         ("lstm", "cortex-m0plus"),
         ("two layers, both directions", "cortex-m33"),
-        ("lstm", "cortex-m55"),
+        ("lstm, its cells alone", "cortex-m4"),
+        ("lstm, states and cells", "cortex-m55"),
         ("gru", "cortex-m"),
     ],
 )
@@ -145,6 +154,36 @@ def test_on_boards(name: str, target: str, tmp_path: Path) -> None:
     _, batches, compiled = compiled_model(name, target)
     samples = [[value.numpy() for value in batch] for batch in batches[:2]]
     assert compiled.save(tmp_path / "model").run(samples, check_stores=True).bit_exact
+
+
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+@pytest.mark.parametrize(
+    ("name", "results", "last"),
+    [
+        ("lstm", ("lstm", "lstm_cells"), (False, True)),
+        ("lstm, its cells alone", ("", "lstm"), (False, True)),
+        ("lstm, states and cells", ("lstm_1", "lstm_cells_1"), (True, True)),
+        ("a hundred steps", ("lstm", ""), (False, False)),
+    ],
+)
+def test_an_lstm_runs_once_whatever_is_read_of_it(
+    name: str, results: tuple[str, str], last: tuple[bool, bool], tmp_path: Path
+) -> None:
+    """And every layer's results, also those behind the first, are caught and compared."""
+    _, batches, compiled = compiled_model(name)
+    assert compiled.graph is not None
+    (call,) = (call for call in compiled.graph.calls if call.operator == LSTM.name)
+    assert tuple(bool(one) for one in call.results) == tuple(bool(one) for one in results)
+    assert (call.arguments["last"], call.arguments["last_cells"]) == last
+    artifact = compiled.save(tmp_path / "model")
+    sample = [value.numpy() for value in batches[0]]
+    traced = artifact.trace(artifact.reference([sample]).feeds[0], "host")
+    values = artifact.values(sample)
+    assert set(call.read) <= traced.keys()
+    assert [name for name, data in traced.items() if data != values[name].numpy().tobytes()] == []
+    found = validate(artifact, [sample], per_layer=True).layers
+    assert [layer.differing["host"] for layer in found] == [0] * len(found)
 
 
 @pytest.mark.qemu
@@ -312,11 +351,11 @@ def test_lstm_is_its_formula(bits: int) -> None:
     cells_of = {"cell_zero_point": -7, "cell_multiplier": 2000000000, "cell_shift": 8, "cell_bits": bits}
     shown = {"given_multiplier": 1300000000, "given_shift": -6, "given_zero_point": 9}
     layer = layer_arguments(4, 2)
-    given: dict[str, Any] = {**layer, **cells_of, **shown, "out_shift": -22, "gives_cells": False}
+    given: dict[str, Any] = {**layer, **cells_of, **shown, "out_shift": -22, "last_cells": False}
     hidden, cells = ([*state[0].tolist()] for state in given["start"])
     hidden = [codes8(requant(code - 3, given["start_multiplier"], given["start_shift"]) - 5) for code in hidden]
     cells = [sat(requant(code + 7, given["cell_multiplier"], given["cell_shift"])) for code in cells]
-    found, found_cells = LSTM.reference(**given), LSTM.reference(**{**given, "gives_cells": True})
+    found, found_cells = LSTM.reference(**given)
     for step in reversed(range(6)):
         x, h = sums(given, "x", given["input"][0, step].tolist()), sums(given, "h", hidden)
         for unit in range(3):
@@ -328,8 +367,10 @@ def test_lstm_is_its_formula(bits: int) -> None:
             hidden[unit] = codes8(requant(sig(o) * tan(wide), given["out_multiplier"], -22) - 5)
         assert found[0, step].tolist() == hidden
         assert found_cells[0, step].tolist() == [codes8(requant(cell, 1300000000, -6) + 9) for cell in cells]
-    assert LSTM.reference(**{**given, "last": True})[0].tolist() == [hidden]
-    assert torch.equal(LSTM.reference(**{**given, "gives_cells": True, "last": True}), found_cells[:, :1])
+    for last, last_cells in ((True, False), (False, True)):
+        states, kept = LSTM.reference(**{**given, "last": last, "last_cells": last_cells})
+        assert torch.equal(states, found[:, :1] if last else found)
+        assert torch.equal(kept, found_cells[:, :1] if last_cells else found_cells)
 
 
 def test_weights_are_stored_once() -> None:

@@ -137,6 +137,34 @@ def test_what_is_whole_is_what_the_model_gives(name: str) -> None:
             assert torch.equal(found, wanted.to(found.dtype))
 
 
+BOTH: dict[str, tuple[Callable[..., Any], tuple[int, ...], str]] = {
+    "topk": (lambda self, x: x.topk(3), (2, 9), "topk"),
+    "topk of channels": (lambda self, x: x.topk(2, 1, largest=False), (1, 5, 3, 4), "topk"),
+    "sort": (lambda self, x: x.sort(1, descending=True), (2, 9), "topk"),
+    "values of a sort alone": (lambda self, x: x.sort(1).values, (2, 9), "topk"),
+    "max": (lambda self, x: x.max(2), (1, 5, 7), "argmax"),
+    "min of channels": (lambda self, x: x.min(1, keepdim=True), (1, 5, 3, 4), "argmax"),
+}
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_values_and_positions_are_of_one_call(name: str) -> None:
+    function, sizes, operator = BOTH[name]
+    rng = torch.Generator().manual_seed(4)
+    model = Function(lambda self, x: tuple(tensors(function(self, x))))
+    batches = [(distinct(rng, *sizes),) for _ in range(3)]
+    graph = graph_of(model, batches)
+    names = {call.operator for call in graph.calls} & {"cortado::topk", "cortado::argmax", "cortado::pick"}
+    assert names == {f"cortado::{operator}"}
+    assert not any("max_pool" in call.operator for call in graph.calls)
+    for batch in batches:
+        for found, wanted in zip(reference_outputs(graph, batch), tensors(model(*batch)), strict=True):
+            if wanted.is_floating_point():
+                assert torch.allclose(found, wanted, atol=0.01 * float(batch[0].abs().max()))
+            else:
+                assert torch.equal(found, wanted.to(found.dtype))
+
+
 def test_ties_are_the_first() -> None:
     """Numbers less than half a step apart have one code."""
     model = Function(lambda self, x: (x.argmax(1), x.argmin(1), x.topk(3)[1], x == x.amax(1, keepdim=True)))

@@ -14,7 +14,7 @@ from cortado.base.target import from_target_string
 from cortado.frontend.convert import Quantized, quantize
 from cortado.frontend.export import capture
 from cortado.ir.graph import outputs
-from cortado.options import LinearWeights
+from cortado.options import InputLayout, LinearWeights
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
@@ -22,6 +22,9 @@ from cortado.passes.fuse_activations import FuseActivations
 from cortado.passes.last_steps import LastSteps
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes
+from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.signals import SignalsAsRows
+from cortado.passes.time_windows import TimeWindows
 from cortado.passes.verify import Level
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from helpers.golden import Golden
@@ -58,6 +61,12 @@ class Case:
             for parameter in model.parameters():
                 parameter.copy_(dyadic(*parameter.shape, unit=2.0**-6))
         return quantize(capture(model, self.inputs()), self.inputs(), [self.inputs()], EVERY_VALUE)
+
+    def manager(self, program: ExportedProgram, passes: Sequence[type[CortexMPass]]) -> CortexMPassManager:
+        """With all that the pass is asked for by."""
+        layout = InputLayout.NHWC if self.of is NhwcInputs else InputLayout.MODEL
+        stream = self.of in (SignalsAsRows, TimeWindows)
+        return CortexMPassManager(program, passes, M4, linear=self.linear, input_layout=layout, stream=stream)
 
 
 CASES: list[Case] = []
@@ -292,11 +301,109 @@ def both_directions_of_a_batch(m: Any, x: Tensor) -> Tensor:
     return torch.cat([m.layer(x)[1][0], m.layer(x)[1][1]], 1)
 
 
+# ---- nhwc-inputs ---------------------------------------------------------------------------------------------------
+
+
+@case(NhwcInputs, IMAGE, conv=nn.Conv2d(2, 3, 1))
+def an_image_as_a_camera_gives_it(m: Any, x: Tensor) -> Tensor:
+    """The permute that restores the model's order comes behind the quantize."""
+    return m.conv(x)
+
+
+@case(NhwcInputs, IMAGE, ROW)
+def an_image_and_a_row(m: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """What is no image stays as it is."""
+    return torch.relu(x), torch.relu(y)
+
+
+@case(NhwcInputs, IMAGE, IMAGE)
+def two_images(m: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Each has a permute of its own."""
+    return x + y
+
+
+@case(NhwcInputs, IMAGE, conv=nn.Conv2d(2, 2, 1))
+def an_image_that_is_read_twice(m: Any, x: Tensor) -> Tensor:
+    """One permute for all that read the same codes."""
+    return m.conv(x) + x
+
+
+# ---- signals-as-rows -----------------------------------------------------------------------------------------------
+
+SIGNAL = (1, 2, 6)
+
+
+@case(SignalsAsRows, SIGNAL, conv=nn.Conv1d(2, 3, 3))
+def a_convolution_over_time(m: Any, x: Tensor) -> Tensor:
+    """Its window is 3 high instead of 3 wide."""
+    return m.conv(x)[:, :, -1]
+
+
+@case(SignalsAsRows, SIGNAL, conv=nn.Conv1d(2, 2, 3, stride=2, padding=2, dilation=2, groups=2))
+def stride_padding_and_dilation(m: Any, x: Tensor) -> Tensor:
+    """What was of the width is of the height."""
+    return torch.relu(m.conv(x))[:, :, -1]
+
+
+@case(SignalsAsRows, SIGNAL, conv=nn.Conv1d(2, 2, 1))
+def a_pool_and_a_join(m: Any, x: Tensor) -> Tensor:
+    """Channels are still the last dimension, time is now the second."""
+    return nn.functional.max_pool1d(torch.cat([m.conv(x), x], 1), 2)[:, :, -1]
+
+
+@case(SignalsAsRows, SIGNAL, conv=nn.Conv1d(2, 4, 3), layer=nn.Linear(4, 3))
+def a_mean_over_time(m: Any, x: Tensor) -> Tensor:
+    """What is behind it has no time, and is as it was."""
+    return m.layer(torch.relu(m.conv(x)).mean(2))
+
+
+@case(SignalsAsRows, SIGNAL, layer=nn.RNN(2, 3, batch_first=True, nonlinearity="relu"))
+def steps_of_a_sequence(m: Any, x: Tensor) -> Tensor:
+    """A recurrent layer takes no column: nothing is changed."""
+    return m.layer(x.transpose(1, 2))[0]
+
+
+# ---- time-windows --------------------------------------------------------------------------------------------------
+
+
+@case(TimeWindows, SIGNAL, conv=nn.Conv1d(2, 3, 3), layer=nn.Linear(12, 2))
+def a_linear_layer_over_a_signal(m: Any, x: Tensor) -> Tensor:
+    """It reads four rows of three channels as a convolution with one window."""
+    return m.layer(torch.relu(m.conv(x)).flatten(1))
+
+
+@case(TimeWindows, IMAGE, conv=nn.Conv2d(2, 3, 3), layer=nn.Linear(12, 2))
+def a_linear_layer_over_an_image(m: Any, x: Tensor) -> Tensor:
+    """Of rows with several pixels."""
+    return m.layer(torch.relu(m.conv(x)).flatten(1))
+
+
+@case(TimeWindows, IMAGE, conv=nn.Conv2d(2, 3, 3), a=nn.Linear(12, 2), b=nn.Linear(12, 2))
+def two_linear_layers(m: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each has its own window over the same rows."""
+    y = torch.relu(m.conv(x)).flatten(1)
+    return m.a(y), m.b(y)
+
+
+@case(TimeWindows, SIGNAL, layer=nn.Linear(12, 2))
+def a_linear_layer_over_the_input(m: Any, x: Tensor) -> Tensor:
+    """The input is no image, and has no rows to read one by one."""
+    return m.layer(x.transpose(1, 2).reshape(1, 12))
+
+
+@case(TimeWindows, (1, 2, 1, 4), conv=nn.Conv2d(2, 3, 1), layer=nn.Linear(12, 2))
+def a_single_row(m: Any, x: Tensor) -> Tensor:
+    """There are no rows to read one by one."""
+    return m.layer(torch.relu(m.conv(x)).flatten(1))
+
+
 # ---- the tests -----------------------------------------------------------------------------------------------------
 
 
-def values(program: ExportedProgram, level: Level, inputs: tuple[Tensor, ...]) -> list[Tensor]:
-    """What a graph computes."""
+def values(program: ExportedProgram, level: Level) -> list[Tensor]:
+    """What a graph computes of its example."""
+    assert program.example_inputs is not None
+    inputs = program.example_inputs[0]
     if level is Level.QUANTIZED:
         return run_real(program, inputs)
     return reference_outputs(lowered_graph(program), inputs)
@@ -319,10 +426,10 @@ def test_a_pass_on_its_own(chosen: Case, golden: Golden) -> None:
     quantized, inputs = chosen.quantized(), chosen.inputs()
     program, place = quantized.program(), PIPELINE.index(chosen.of)
     assert equal(run_real(program, inputs), tensors(quantized.converted(*inputs)))  # the yardstick itself
-    CortexMPassManager(program, PIPELINE[:place], M4, linear=chosen.linear).transform()
-    before, wanted = graph_text(program, chosen.of is CleanUp), values(program, chosen.of.level_before, inputs)
-    CortexMPassManager(program, [chosen.of], M4, linear=chosen.linear).transform()
-    found = values(program, chosen.of.level_after, inputs)
+    chosen.manager(program, PIPELINE[:place]).transform()
+    before, wanted = graph_text(program, chosen.of is CleanUp), values(program, chosen.of.level_before)
+    chosen.manager(program, [chosen.of]).transform()
+    found = values(program, chosen.of.level_after)
     about = inspect.cleandoc(chosen.forward.__doc__ or "")
     text = f"{chosen.of.name}: {about}\n\n# before\n{before}\n# after\n{graph_text(program, chosen.of is CleanUp)}"
     golden(FOLDER / chosen.of.name / f"{chosen.name}.txt", text)
@@ -337,7 +444,13 @@ def test_every_pass_has_its_cases_and_every_file_its_case() -> None:
 
 def test_something_happens_in_every_case() -> None:
     """But for those that show what a pass leaves alone."""
-    idle = {"two-readers", "no-kernel-that-clamps"}
+    idle = {
+        "two-readers",
+        "no-kernel-that-clamps",
+        "steps-of-a-sequence",
+        "a-single-row",
+        "a-linear-layer-over-the-input",
+    }
     for chosen in CASES:
         before, after = (FOLDER / chosen.of.name / f"{chosen.name}.txt").read_text().split("\n# after\n")
         same = before.split("# before\n")[1] == after

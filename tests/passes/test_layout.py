@@ -17,7 +17,8 @@ from cortado.api import prepare
 from cortado.base.numerics import QParams
 from cortado.frontend import zoo
 from cortado.ir.graph import lift, shape
-from cortado.ir.op import Call, Operator, overload, result_element
+from cortado.ir.op import Call, Operator, result_element
+from cortado.ir.schemas import overload
 from cortado.ops.activation import ACTIVATION
 from cortado.ops.cat import CAT
 from cortado.ops.conv2d import CONV2D
@@ -29,11 +30,10 @@ from cortado.ops.reshape import VIEW
 from cortado.ops.slice import SLICE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.ops.upsample_nearest import UPSAMPLE
-from cortado.options import LinearWeights
-from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
+from cortado.options import InputLayout, LinearWeights
+from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.move_transposes import MoveTransposes
-from cortado.passes.nhwc_inputs import NhwcInputs
 from cortado.passes.orders import TRANSPOSE_OVERHEAD, carry, view_groups
 from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs
 from helpers import single
@@ -217,10 +217,9 @@ def test_nhwc_inputs() -> None:
     (x,) = lower(make(), [sizes]).batches[0]
     quantized = prepare(make().eval(), (x,), [(x,)]).quantized
     graphs = []
-    pipelines: tuple[tuple[type[CortexMPass], ...], ...] = (PIPELINE, (NhwcInputs, *PIPELINE))
-    for passes in pipelines:
+    for layout in InputLayout:
         program = quantized.program()
-        CortexMPassManager(program, passes=passes).transform()
+        CortexMPassManager(program, input_layout=layout).transform()
         graphs.append(lowered_graph(program))
     assert program.example_inputs is not None
     assert program.example_inputs[0][0].shape == (1, 6, 8, 3)

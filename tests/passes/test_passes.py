@@ -4,6 +4,7 @@ import copy
 import inspect
 import itertools
 from collections.abc import Callable
+from operator import getitem
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,19 +15,24 @@ from torch.fx import GraphModule
 
 from cortado.api import Model, prepare
 from cortado.artifact.opened import Artifact
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
+from cortado.ir import op
 from cortado.ir.graph import output_node
 from cortado.ir.late_code import late_code
-from cortado.ir.op import operator_of, registry
-from cortado.options import Artifacts, LinearWeights, Options
+from cortado.ir.op import MATCH, Match, operator_of, registry
+from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph
+from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.signals import SignalsAsRows
+from cortado.passes.time_windows import TimeWindows
 from cortado.passes.verify import Level
 from helpers.single import Function, decibels, randn
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
+ASKED_FOR = {NhwcInputs, SignalsAsRows, TimeWindows}
 
 
 class Quiet(CortexMPass):
@@ -88,8 +94,13 @@ def test_passes_are_given_what_they_declare(tiny: Model) -> None:
 
 def test_defaults_are_the_pipeline_and_any(tiny: Model) -> None:
     manager = CortexMPassManager(tiny.quantized.program())
-    assert manager.passes == PIPELINE
+    assert manager.passes == tuple(cls for cls in PIPELINE if cls not in ASKED_FOR)
     assert manager.target_config == ANY
+
+
+def test_what_is_asked_for_runs_in_its_place(tiny: Model) -> None:
+    manager = CortexMPassManager(tiny.quantized.program(), input_layout=InputLayout.NHWC, stream=True)
+    assert manager.passes == PIPELINE
 
 
 def test_an_empty_list_of_passes_is_not_the_pipeline(tiny: Model) -> None:
@@ -201,6 +212,42 @@ def test_a_broken_pass_is_caught(tiny: Model, change: Callable[[GraphModule], No
         manager.transform()
 
 
+def take_another(module: GraphModule) -> None:
+    part = next(node for node in calls(module) if node.target is getitem)
+    part.args = (part.args[0], 2)
+
+
+def take_all(module: GraphModule) -> None:
+    part = next(node for node in calls(module) if node.target is getitem)
+    part.replace_all_uses_with(part.args[0], lambda user: user.op == "call_function")
+
+
+class CellsAndStates(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = torch.nn.LSTM(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        states, (_, cells) = self.lstm(x)
+        return states, cells
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (take_another, "what takes one of several results takes one that there is"),
+        (take_all, "several results are taken one by one"),
+    ],
+)
+def test_a_pass_that_mistakes_results_is_caught(change: Callable[[GraphModule], None], rule: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 3)
+    model = prepare(CellsAndStates().eval(), (x,), [(x,)])
+    manager = CortexMPassManager(model.quantized.program(), [*PIPELINE, breaking(change)], M4)
+    with pytest.raises(CortadoError, match=f"after breaks: broken rule at level LOWERED: {rule}"):
+        manager.transform()
+
+
 def test_missing_data_is_caught(tiny: Model) -> None:
     class Loses(CortexMPass):
         name: ClassVar[str] = "loses"
@@ -254,6 +301,25 @@ def test_a_lowered_graph_holds_only_known_operators(tiny: Model) -> None:
         assert operator.namespace == "cortex_m" or operator.view
 
 
+def test_what_was_decided_when_it_was_quantized_is_not_asked_again(
+    tiny: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which pattern takes a call, that is; quantize and dequantize came after."""
+    program, asked = tiny.quantized.program(), []
+    own = op.decide
+
+    def decide(node: torch.fx.Node) -> Match | Reject:
+        asked.append(str(node.target))
+        return own(node)
+
+    monkeypatch.setattr(op, "decide", decide)
+    settled = [node for node in calls(program.graph_module) if MATCH.known(node)]
+    assert any("conv2d" in str(node.target) for node in settled)
+    CortexMPassManager(program, target_config=M4).transform()
+    assert asked
+    assert [target for target in asked if "quantize_per" not in target] == []
+
+
 def test_quantized_once_lowered_often(tiny: Model) -> None:
     """Lowering leaves the quantized model alone: the second lowering gives the same graph as the first."""
     first = CortexMPassManager(tiny.quantized.program(), target_config=M4).transform()
@@ -268,10 +334,11 @@ def test_intermediates_are_the_graph_after_each_pass(tiny: Model, tmp_path: Path
     """Files by number and name, each with what the pass promises."""
     folder = tmp_path / "new" / "graphs"
     CortexMPassManager(tiny.quantized.program(), target_config=M4, intermediates=folder).transform()
-    names = [f"{number:02d}-{cls.name}.txt" for number, cls in enumerate(PIPELINE, start=1)]
+    passes = [cls for cls in PIPELINE if cls not in ASKED_FOR]
+    names = [f"{number:02d}-{cls.name}.txt" for number, cls in enumerate(passes, start=1)]
     assert sorted(path.name for path in folder.iterdir()) == names
     program = tiny.quantized.program()
-    for name, cls in zip(names, PIPELINE, strict=True):
+    for name, cls in zip(names, passes, strict=True):
         CortexMPassManager(program, [cls], M4).transform()
         assert (folder / name).read_text() == f"# after {cls.name}: {inspect.getdoc(cls)}\n{print_graph(program)}"
 

@@ -57,13 +57,14 @@ def _kinds(program: Program) -> dict[str, BufferKind]:
 
 
 def _rows(program: Program, name: str) -> int | None:
-    return next((step.rows for step in program.steps if step.output == name), None)
+    return next((step.rows for step in program.steps if name in step.outputs), None)
 
 
 def _where_state_lies(planned: Planned) -> Iterator[Buffer]:
     """New values of state that are made where the old ones lie: no buffers of the memory problem, but tensors."""
     buffers = {buffer.name: buffer for buffer in planned.problem.buffers}
-    made = {step.output: number for number, stage in enumerate(planned.program.stages) for step in stage.steps}
+    stages = enumerate(planned.program.stages)
+    made = {name: number for number, stage in stages for step in stage.steps for name in step.outputs}
     for new, old in planned.in_place.items():
         yield replace(buffers[old], name=new, start=(made[new], 0), persists=False)
 

@@ -66,9 +66,9 @@ def _label(planned: Planned, name: str) -> str:
         if tensor.buffer == name:
             return f"input '{tensor.name}'"
     for step in planned.program.steps:
-        if name in (step.output, scratch_name(step)):
-            what = "scratch" if name != step.output else "output"
-            rows = planned.program.buffers[name].rows if name == step.output else 0
+        if name in (*step.outputs, scratch_name(step)):
+            what = "output" if name in step.outputs else "scratch"
+            rows = planned.program.buffers[name].rows if name in step.outputs else 0
             kind = f"{rows} rows of the output" if rows else what
             return f"{kind} of {step.module or step.name} ({operator_base(step.operator)})"
     return name

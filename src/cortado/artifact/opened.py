@@ -380,7 +380,7 @@ class Artifact:
         return schedule(program, options.optimize)
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:
-        """Every layer's output for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
+        """Every layer's outputs for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.
 
         It is the network in its own schedule, where no layer's output need ever be whole in memory.
         """
@@ -395,18 +395,19 @@ class Artifact:
         return self._layers_of(result.trace, rules)
 
     def _layers_of(self, trace: bytes, rules: StoreRules) -> dict[str, bytes]:
-        rows: list[list[bytes]] = [[] for _ in rules.steps]
+        rows: dict[str, list[bytes]] = {name: [] for step in rules.steps for name in step.outputs}
         position = 0
         for call in rules.calls:
-            low, high = call.ranges[0]  # of the output; scratch is behind it
-            rows[call.step].append(trace[position : position + high - low])
-            position += high - low
+            outputs = rules.steps[call.step].outputs  # scratch is behind them
+            for name, (low, high) in zip(outputs, call.ranges, strict=False):
+                rows[name].append(trace[position : position + high - low])
+                position += high - low
         if position != len(trace):
             raise CortadoError(
                 f"a run of {self.folder} showed {len(trace)} bytes of its layers, expected {position}; "
                 "compile the model again with this version"
             )
-        return {step.name: self._whole(step.name, made) for step, made in zip(rules.steps, rows, strict=True)}
+        return {name: self._whole(name, made) for name, made in rows.items()}
 
     def _whole(self, name: str, rows: list[bytes]) -> bytes:
         """A step makes the rows of its output one after the other; one that sums up makes the same one each time."""

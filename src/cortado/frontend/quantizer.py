@@ -33,6 +33,7 @@ from cortado.ir.op import (
     Usually,
     Weight,
     find,
+    settle,
 )
 from cortado.ops.pointwise import hoist_clamps, is_clamp, merge_pieces, sources
 
@@ -58,6 +59,7 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
+        settle(model.graph)
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
             if not is_whole(node):

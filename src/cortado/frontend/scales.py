@@ -28,7 +28,7 @@ from cortado.frontend.quantized import (
 from cortado.frontend.quantizer import CortexMQuantizer, fused_clamp
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
-from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find
+from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find, settle
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops.pointwise import FUNCTIONS, POINTWISE, is_clamp
 
@@ -45,6 +45,7 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
     grids = read(module)
     canonicalize(module, inputs)
     CortexMQuantizer().transform_for_annotation(module)
+    settle(module.graph, BORDERS)
     scales = _Scales(module, grids)
     for node in list(reversed(module.graph.nodes)):
         scales.backward(node)
@@ -209,9 +210,11 @@ class _Scales:
         return (largest / WEIGHT_MAX).clamp(min=SMALLEST_SCALE).to(torch.float32)
 
 
+BORDERS = (QUANTIZE, DEQUANTIZE, QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL)
+
+
 def _match(node: Node) -> Match | None:
-    borders = (QUANTIZE, DEQUANTIZE, QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL)
-    found = find(node) if node.op == "call_function" and node.target not in borders else None
+    found = find(node) if node.op == "call_function" and node.target not in BORDERS else None
     return found if isinstance(found, Match) else None
 
 

@@ -26,6 +26,13 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Written:
+    """A row of a result behind the first. Its pointer comes behind those to the input rows."""
+
+    row: Row
+
+
+@dataclass(frozen=True)
 class Bytes:
     """A row for a function that takes bytes, whatever their element: it moves them."""
 
@@ -36,7 +43,7 @@ class Bytes:
 class Typed:
     """A row as values of a C type; rows are handed over as bytes. Operators don't say this: see CCall.typed."""
 
-    row: Row | Operand
+    row: Row | Operand | Written
     c_type: str
 
 
@@ -63,7 +70,7 @@ class Function:
     name: str
 
 
-Argument = Operand | Row | Bytes | Typed | Member | Offset | Function | int
+Argument = Operand | Row | Bytes | Typed | Written | Member | Offset | Function | int
 
 
 @dataclass(frozen=True)
@@ -77,9 +84,10 @@ class CCall:
         """The same call with rows in the C types of their elements. Those of one byte are all passed as int8_t."""
 
         def typed(argument: Argument) -> Argument:
-            if not isinstance(argument, Row) and argument is not Operand.OUT:
+            if not isinstance(argument, Row | Written) and argument is not Operand.OUT:
                 return argument
-            element = rows[argument.index] if isinstance(argument, Row) else out
+            row = argument.row if isinstance(argument, Written) else argument
+            element = rows[row.index] if isinstance(row, Row) else out
             return argument if element.bytes == 1 else Typed(argument, element.c_type)
 
         return replace(self, arguments=tuple(map(typed, self.arguments)))

@@ -1,5 +1,6 @@
 """FX graphs read and written by name: bound arguments, constants, tensor facts, the user's source lines."""
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -92,6 +93,17 @@ def shape(node: Node) -> tuple[int, ...]:
 
 def is_call(node: Any, *targets: Any) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and node.target in targets
+
+
+def taken_from(node: Node) -> Node | None:
+    """The call with several results of which a node takes one."""
+    return node.args[0] if is_call(node, operator.getitem) and isinstance(node.args[0], Node) else None
+
+
+def part_index(node: Node) -> int:
+    """Which of several results a node takes."""
+    assert isinstance(node.args[1], int)
+    return node.args[1]
 
 
 def sole_user(node: Node) -> Node | None:

@@ -6,23 +6,24 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from functools import cache
+from string import ascii_lowercase
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch._ops import OpOverload
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
-from cortado.ir.facts import dtype, is_whole
+from cortado.ir.facts import Fact, dtype, is_whole
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
 
@@ -118,6 +119,7 @@ class Lowering(Protocol):
     def node(self, name: str) -> Node: ...
     def constant_of(self, node: Node) -> Tensor | None: ...
     def call(self, operator: "Operator", /, **arguments: Any) -> Node: ...
+    def part(self, call: Node, result: str) -> Node: ...
     def constant(self, name: str, data: Tensor) -> Node: ...
     def view(self, node: Node, shape: tuple[int, ...]) -> Node: ...
     def transpose(self, node: Node, perm: tuple[int, ...]) -> Node: ...
@@ -263,12 +265,17 @@ class Call:
 
     operator: "Operator"
     arguments: Mapping[str, Any]  # numbers, lists; for a tensor its shape; for a constant tensor its data
-    out_shape: tuple[int, ...]
-    element: Element = INT8  # of the output
+    out_shape: tuple[int, ...]  # of the first result
+    element: Element = INT8  # of the first result that is read
     elements: Mapping[str, Element] = field(default_factory=dict)  # of tensors by argument; of a list, of its first
+    unread: frozenset[str] = frozenset()  # the names of the results that nobody reads: see Operator.results
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
+
+    def gives(self, result: str) -> bool:
+        """Whether somebody reads one of several results."""
+        return result not in self.unread
 
     def shape(self, name: str) -> tuple[int, ...]:
         return _sizes(self.arguments[name])
@@ -308,11 +315,27 @@ class ElementOf:
     arguments: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Result:
+    """What an operator gives beside its first result. One that nobody reads of a call is not made."""
+
+    name: str
+    shape: Callable[[Call], tuple[int, ...]]
+    element: Element = INT8
+
+
 class Place(Enum):
     """Which artifact may hold a call."""
 
     PTE = "pte"
     C = "C"
+
+
+class PteWriter(Protocol):
+    """Adds to a .pte what stands there for a call: calls of other operators, and constants."""
+
+    def __call__(self, operator: "Operator", /, **arguments: Any) -> Node: ...
+    def constant(self, name: str, data: Tensor) -> Node: ...
 
 
 @dataclass(frozen=True)
@@ -322,7 +345,7 @@ class Operator:
     name: str
     summary: str
     arguments: str
-    reference: Callable[..., Tensor]
+    reference: Callable[..., Any]  # a tensor, or a tuple of all results
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Callable[[Call, Core], Kernel] | None
     rows: Callable[[Call], Rows | None] = lambda call: None
@@ -331,7 +354,8 @@ class Operator:
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
     pte_scratch: Callable[[Call, Any], tuple[int, ...]] = lambda call, backend: ()
-    element: Element | ElementOf = INT8  # of the output
+    element: Element | ElementOf = INT8  # of the first result
+    also: tuple[Result, ...] = ()  # results behind the first: a call then gives a tuple, and getitem takes it apart
     view: bool = False  # no data moves: the output is the input's buffer under another shape
     permutes: bool = False  # the output holds the input's values, each once, in another order
     identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
@@ -341,8 +365,8 @@ class Operator:
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None
     overload_name: str = "default"
-    # The same call in operators that a .pte may hold: pte(arguments, add, target); add(operator, **arguments) -> Node.
-    pte: Callable[[Mapping[str, Any], Callable[..., Node], CortexMTargetConfig], Node] | None = None
+    # The same call in operators that a .pte may hold: pte(arguments, add, target).
+    pte: Callable[[Mapping[str, Any], "PteWriter", CortexMTargetConfig], Node] | None = None
     # Why ExecuTorch's own kernel can't make a call (`lower` and `pte` make others), as the end of a sentence.
     pte_limit: Callable[[Call], str | None] = lambda call: None
     places: frozenset[Place] = frozenset(Place)
@@ -355,6 +379,11 @@ class Operator:
         if Place.PTE in self.places:
             return None
         return f"{self.name} exists in the C bundle only" + (f" ({self.constraints})" if self.constraints else "")
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of what a call gives."""
+        return ("out", *(result.name for result in self.also))
 
     @property
     def same_values(self) -> bool:
@@ -388,11 +417,21 @@ class Operator:
 
     @property
     def schema(self) -> str:
-        return f"{self.qualified}({self.arguments}) -> Tensor"
+        return f"{self.qualified}({self.arguments}) -> {_tuple(['Tensor' for _ in self.results])}"
 
     @property
     def out_schema(self) -> str:
-        return f"{self.qualified_out}({self.arguments}, *, Tensor(a!) out) -> Tensor(a!)"
+        given = [f"Tensor({letter}!)" for letter in ascii_lowercase[: len(self.results)]]
+        named = ", ".join(f"{kind} {name}" for kind, name in zip(given, self.results, strict=True))
+        return f"{self.qualified_out}({self.arguments}, *, {named}) -> {_tuple(given)}"
+
+    def sizes(self, call: Call) -> list[tuple[int, ...]]:
+        """The shapes of all results."""
+        return [self.shape(call), *(result.shape(call) for result in self.also)]
+
+
+def _tuple(kinds: Sequence[str]) -> str:
+    return kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
 
 
 @dataclass(frozen=True)
@@ -451,8 +490,24 @@ def patterns_of(target: Any) -> tuple[Pattern, ...]:
     return registry().patterns.get(target, ()) if isinstance(target, OpOverload) else ()
 
 
+MATCH: Fact[Match | Reject] = Fact("cortado_match")  # of a call: what was decided when it was quantized
+
+
 def find(node: Node) -> Match | Reject:
-    """The first pattern that takes a node, or why none does: what the most general one says."""
+    """Which pattern takes a node, or why none does: as it was settled, or as it looks now."""
+    return MATCH.of(node) or decide(node)
+
+
+def settle(graph: Graph, besides: Collection[Any] = ()) -> None:
+    """Decides for every call of a graph, but for calls of some targets: later stages go by that, whatever becomes of
+    its operands."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target not in besides:
+            MATCH.note(node, decide(node))
+
+
+def decide(node: Node) -> Match | Reject:
+    """The first pattern that takes a node, or what the most general one says against it."""
     some = node.target in registry().rewrites if isinstance(node.target, OpOverload) else False
     refused = Reject(
         "taken in some forms only, of which this is none (see `cortado ops`)"
@@ -485,49 +540,8 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
     return None
 
 
-_REGISTERED: dict[str, Any] = {}
-_FRAGMENTS: list[Any] = []
-
-
-def overload(operator: Operator) -> Any:
-    """The torch operator of a record, registered on first use as a fragment; an equal existing schema is reused."""
-    if operator.name in _REGISTERED:
-        return _REGISTERED[operator.name]
-    library = torch.library.Library(operator.namespace, "FRAGMENT")
-    _FRAGMENTS.append(library)
-    for name, schema in ((operator.qualified, operator.schema), (operator.qualified_out, operator.out_schema)):
-        wanted = torch._C.parse_schema(f"{operator.namespace}::{schema}")
-        existing = _existing_schema(operator.namespace, name)
-        if existing is None:
-            library.define(schema)
-            library.impl(name, _meta(operator), "Meta")
-        elif str(existing) != str(wanted):
-            raise CortadoError(
-                f"{operator.namespace}::{name} is registered with another schema: found {existing}, expected {wanted}; "
-                "import Cortado in a process of its own, or use executorch 1.5.1"
-            )
-    packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
-    _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
-    return _REGISTERED[operator.name]
-
-
-def _meta(operator: Operator) -> Callable[..., Tensor]:
-    """What torch's fake tensors need to know of an operator: its output shape and dtype, from the record."""
-
-    def value(item: Any) -> Any:
-        return tuple(item.shape) if isinstance(item, Tensor) else item
-
-    def meta(*args: Any, out: Tensor | None = None, **kwargs: Any) -> Tensor:
-        named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
-        sizes = operator.shape(Call(operator, {name: value(item) for name, item in named.items()}, ()))
-        kind = result_element(operator, named).torch_dtype
-        return torch.empty(sizes, dtype=kind, device="meta") if out is None else out
-
-    return meta
-
-
 def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
-    """Of a call's output, by its arguments: tensors, or the nodes that give them."""
+    """Of a call's first result, by its arguments: tensors, or the nodes that give them."""
     if isinstance(operator.element, Element):
         return operator.element
     given = [arguments[name] for name in operator.element.arguments]
@@ -535,10 +549,9 @@ def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
     return element_of(dtype(tensors[0]) if isinstance(tensors[0], Node) else tensors[0].dtype)
 
 
-def _existing_schema(namespace: str, name: str) -> Any:
-    schemas = torch._C._jit_get_schemas_for_operator(f"{namespace}::{name.split('.')[0]}")
-    wanted = name.split(".")[1] if "." in name else ""
-    return next((schema for schema in schemas if schema.overload_name == wanted), None)
+def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
+    """Of all results."""
+    return [result_element(operator, arguments), *(result.element for result in operator.also)]
 
 
 def operator_of(target: Any) -> Operator | None:

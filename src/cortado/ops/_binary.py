@@ -18,7 +18,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, RowRule, Rows, patterns_of
+from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, PteWriter, RowRule, Rows, patterns_of
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.pad import looks_channels_last
 from cortado.ops.pointwise import is_pointwise, uniform_value
@@ -221,7 +221,7 @@ def fixed(lowering: Lowering, factor: float, largest_shift: int) -> Fixed:
 # ---- the two artifacts ---------------------------------------------------------------------------------------
 
 
-def in_pte(operator: Operator, arguments: Mapping[str, Any], add: Callable[..., Node]) -> Node:
+def in_pte(operator: Operator, arguments: Mapping[str, Any], add: PteWriter) -> Node:
     """The runtime broadcasts along dimension 1 of rank 4 tensors only."""
     sizes, channels = shape(arguments["self"]), math.prod(shape(arguments["other"]))
     if sizes == shape(arguments["other"]):

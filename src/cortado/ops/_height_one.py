@@ -6,14 +6,14 @@ last window must end with the padding, and the first output on the right must la
 it reads past an input that is shorter, and without padding past any input if the stride is more than 1.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch.fx import Node
 
 from cortado.base.target import CortexMTargetConfig, Isa
 from cortado.ir.graph import shape
-from cortado.ir.op import Call, Operator, shaped_call
+from cortado.ir.op import Call, Operator, PteWriter, shaped_call
 from cortado.ops import pad
 from cortado.ops.reshape import VIEW
 
@@ -31,7 +31,7 @@ def is_wrong_on_mve(call: Call, depth: int) -> bool:
 
 
 def in_pte(
-    operator: Operator, arguments: Mapping[str, Any], depth: int, add: Callable[..., Node], target: CortexMTargetConfig
+    operator: Operator, arguments: Mapping[str, Any], depth: int, add: PteWriter, target: CortexMTargetConfig
 ) -> Node:
     """A convolution as it is; where that kernel would be wrong, in a form that it does not take."""
     if Isa.MVE not in target.isas or not is_wrong_on_mve(shaped_call(operator, arguments), depth):
@@ -41,9 +41,7 @@ def in_pte(
     return _turned(add(operator, **_upright(arguments, add)), add)
 
 
-def _on_padded_rows(
-    arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig
-) -> dict[str, Any]:
+def _on_padded_rows(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> dict[str, Any]:
     """The rows of padding above and below the image written out: it is higher than 1 then."""
     above, beside = arguments["padding"]
     rows = [0, above, 0, 0]
@@ -52,13 +50,13 @@ def _on_padded_rows(
     return {**arguments, "input": padded, "padding": [0, beside]}
 
 
-def _upright(arguments: Mapping[str, Any], add: Callable[..., Node]) -> dict[str, Any]:
+def _upright(arguments: Mapping[str, Any], add: PteWriter) -> dict[str, Any]:
     """The length on the height: the same bytes under other sizes."""
     numbers = {name: list(reversed(arguments[name])) for name in ("stride", "padding", "dilation")}
     tensors = {name: _turned(arguments[name], add) for name in ("input", "weight")}
     return {**arguments, **numbers, **tensors}
 
 
-def _turned(node: Node, add: Callable[..., Node]) -> Node:
+def _turned(node: Node, add: PteWriter) -> Node:
     first, height, width, last = shape(node)
     return add(VIEW, self=node, size=[first, width, height, last])

@@ -22,7 +22,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.c_call import Argument, CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role, Weight
@@ -304,16 +304,27 @@ def _called(name: str, core: Core) -> tuple[str, tuple[Function, ...], tuple[str
     return f"cortado_{name}_s8", (Function(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *gates)
 
 
-def kernel(call: Call, core: Core, *, name: str, gates: int, state_bytes: int, **more: int) -> Kernel:
-    """One layer over all its steps; `more` are the fields that one kind alone has."""
+def kernel(
+    call: Call,
+    core: Core,
+    *,
+    name: str,
+    gates: int,
+    state_bytes: int,
+    written: tuple[Argument, ...] = (Operand.OUT,),
+    states_aside: bool = False,
+    **more: int,
+) -> Kernel:
+    """One layer over all its steps. Where its states are not given, or only the last, the others take turns in two rows
+    of scratch. `more` are the fields that one kind alone has."""
     batch, steps, inputs = call.shape("input")
     units, start = call.out_shape[2], call["start"]
-    rows = 2 if more.get("gives_cells") or call["last"] else 1 if start else 0
+    rows = 2 if states_aside or call["last"] else 1 if start else 0
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
     function, given, sources = _called(name, core)
     return Kernel(
-        call=CCall(function, (Operand.LAYER, Row(0), *states, Operand.OUT, Operand.SCRATCH, *given)),
+        call=CCall(function, (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH, *given)),
         sources=(*sources, *_SHARED),
         struct="cortado_recurrent_t",
         fields={

@@ -1,4 +1,5 @@
-"""out = the first position of the largest code along the last dimension, or of the smallest.
+"""out = the first position of the largest code along the last dimension, or of the smallest; a second result, values =
+the code that is there.
 
 Where real numbers differ by less than a step their codes are equal, and the first of them is taken, as torch does for
 equal numbers.
@@ -27,17 +28,19 @@ from cortado.ir.op import (
     Place,
     Plain,
     Quantization,
+    Result,
     Rows,
 )
+from cortado.ops.pick import POSITIONS, VALUES, written
 
 aten = torch.ops.aten
 
 
-def reference(*, input: Tensor, largest: bool) -> Tensor:
+def reference(*, input: Tensor, largest: bool) -> tuple[Tensor, Tensor]:
     codes = input.to(torch.int64)
     best = (codes if largest else -codes).max(-1, keepdim=True).values
     first = ((codes if largest else -codes) == best).to(torch.int32).argmax(-1, keepdim=True)
-    return first.to(torch.int32).contiguous()
+    return first.to(torch.int32).contiguous(), input.gather(-1, first).contiguous()
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -59,11 +62,17 @@ def lower(lowering: Lowering) -> Node:
     else:
         moved = last(lowering, source, dim)
     largest = bound.node.target == aten.argmax.default
-    return lowering.view(lowering.call(ARGMAX, input=moved, largest=largest), shape(bound.node))
+    found = lowering.part(lowering.call(ARGMAX, input=moved, largest=largest), POSITIONS)
+    return lowering.view(found, shape(bound.node))
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*call.shape("input")[:-1], 1)
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Row(0), Operand.OUT, Operand.N, call.shape("input")[-1], int(call["largest"]))
+    positions, values = written(call)
+    arguments = (Row(0), positions, Operand.N, call.shape("input")[-1], int(call["largest"]), values)
     return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",))
 
 
@@ -82,13 +91,14 @@ def samples() -> Any:
 
 ARGMAX = Operator(
     name="cortado::argmax",
-    summary="the position of the largest value, or of the smallest, along a dimension",
+    summary="the position of the largest value, or of the smallest, along a dimension; this value",
     arguments="Tensor input, bool largest",
     reference=reference,
-    shape=lambda call: (*call.shape("input")[:-1], 1),
+    shape=output_shape,
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
+    also=(Result(VALUES, output_shape),),
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

@@ -8,7 +8,7 @@ weights of 1, over a view in which the image is as high as it has pixels and as 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from cortado.ir.op import (
     Lowering,
     Operator,
     Pattern,
+    PteWriter,
     Quantization,
     RowRule,
     Rows,
@@ -105,18 +106,16 @@ def is_mean(bound: Bound) -> bool:
 
 def lower_mean(lowering: Lowering) -> Node:
     source = lowering.transpose(lowering.node("self"), TO_NHWC)
-    channels = shape(source)[3]
     pixels, given = math.prod(pair(lowering.bound["kernel_size"])), lowering.q("self")
     fixed = Fixed.of(min(given.scale / (pixels * lowering.out.scale), LARGEST_FACTOR))
-    block = block_of(channels, pixels)
     result = lowering.call(
         GLOBAL_MEAN,
         input=source,
-        ones=lowering.constant("ones", ones_of(pixels, block)),
+        pixels=pixels,
         input_offset=-given.zero_point,
         output_offset=lowering.out.zero_point,
-        requantize_multipliers=lowering.constant("multipliers", torch.full((block,), fixed.multiplier).to(torch.int32)),
-        requantize_shifts=lowering.constant("shifts", torch.full((block,), fixed.shift).to(torch.int32)),
+        requantize_multiplier=fixed.multiplier,
+        requantize_shift=fixed.shift,
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -268,31 +267,35 @@ AVG_POOL2D = Operator(
 def mean_reference(
     *,
     input: Tensor,
-    ones: Tensor,
+    pixels: int,
     input_offset: int,
     output_offset: int,
-    requantize_multipliers: Tensor,
-    requantize_shifts: Tensor,
+    requantize_multiplier: int,
+    requantize_shift: int,
 ) -> Tensor:
-    pixels = input.flatten(1, 2)[:, : ones.shape[1], None].to(torch.int64)
-    acc = (pixels + input_offset).sum(1, keepdim=True)
-    scaled = requant(acc, int(requantize_multipliers[0]), int(requantize_shifts[0]))
+    acc = (input.flatten(1, 2)[:, :pixels, None].to(torch.int64) + input_offset).sum(1, keepdim=True)
+    scaled = requant(acc, requantize_multiplier, requantize_shift)
     return clamp_int8(scaled + output_offset).contiguous()
 
 
-def mean_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def mean_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     """A column of pixels moves over the blocks of channels; the next one down would be outside the image."""
     _, height, width, channels = shape(arguments["input"])
-    block = shape(arguments["ones"])[3]
-    numbers = {name: value for name, value in arguments.items() if name not in ("input", "ones")}
+    block = block_of(channels, arguments["pixels"])
+    factors = {
+        f"requantize_{name}s": add.constant(f"{name}s", torch.full((block,), arguments[f"requantize_{name}"]).int())
+        for name in ("multiplier", "shift")
+    }
     convolution = {
         "input": add(VIEW, self=arguments["input"], size=[1, height * width, channels // block, block]),
-        "weight": arguments["ones"],
+        "weight": add.constant("ones", ones_of(arguments["pixels"], block)),
         "bias": None,
         "stride": [height * width, 1],
         "padding": [0, 0],
         "dilation": [1, 1],
-        **numbers,
+        "input_offset": arguments["input_offset"],
+        "output_offset": arguments["output_offset"],
+        **factors,
         "activation_min": INT8.low,
         "activation_max": INT8.high,
     }
@@ -307,7 +310,7 @@ _SUMS = {  # how rows are summed, and where that stands
 
 def mean_kernel(call: Call, core: Core) -> Kernel:
     _, _, width, channels = call.shape("input")
-    pixels = call.shape("ones")[1]
+    pixels = call["pixels"]
     sum_rows, source = _SUMS.get(core, ("cortado_sum_rows_s8", "sum_rows_s8.c"))
     operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Function(sum_rows))
     return Kernel(
@@ -320,8 +323,8 @@ def mean_kernel(call: Call, core: Core) -> Kernel:
             "channels": channels,
             "start": pixels * call["input_offset"],
             "out_offset": call["output_offset"],
-            "multiplier": int(call.array("requantize_multipliers")[0]),
-            "shift": int(call.array("requantize_shifts")[0]),
+            "multiplier": call["requantize_multiplier"],
+            "shift": call["requantize_shift"],
         },
         scratch=4 * channels,
         scratch_check=CCall("cortado_global_mean_s8_scratch", (Operand.LAYER,)),
@@ -359,14 +362,13 @@ def mean_samples() -> Any:
         height, width, channels = draw(st.integers(1, 9)), draw(st.integers(2, 9)), draw(sampling.CHANNELS)
         pixels = width * draw(st.integers(1, height))
         fixed = Fixed.of(2.0 ** draw(st.floats(-20, 9)) / draw(st.sampled_from([1, pixels])))
-        block = block_of(channels, pixels)
         return {
             "input": sampling.codes(draw(sampling.SEEDS), (1, height, width, channels)),
-            "ones": ones_of(pixels, block),
+            "pixels": pixels,
             "input_offset": -draw(sampling.ZERO_POINTS),
             "output_offset": draw(sampling.ZERO_POINTS),
-            "requantize_multipliers": torch.full((block,), fixed.multiplier).to(torch.int32),
-            "requantize_shifts": torch.full((block,), fixed.shift).to(torch.int32),
+            "requantize_multiplier": fixed.multiplier,
+            "requantize_shift": fixed.shift,
         }
 
     return draw_case()
@@ -376,14 +378,13 @@ GLOBAL_MEAN = Operator(
     name="cortado::global_mean_nhwc",
     summary="mean over an image or its upper rows, in a scale of its own",
     arguments=(
-        "Tensor input, Tensor ones, int input_offset, int output_offset, Tensor requantize_multipliers, "
-        "Tensor requantize_shifts"
+        "Tensor input, int pixels, int input_offset, int output_offset, int requantize_multiplier, int requantize_shift"
     ),
     reference=mean_reference,
     shape=lambda call: (1, 1, 1, call.shape("input")[3]),
     kernel=mean_kernel,
     running=running_mean,
-    rows=lambda call: Rows((ONE_ROW,), accumulates=call.shape("ones")[1] // call.shape("input")[2]),
+    rows=lambda call: Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]),
     pte=mean_in_pte,
     constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",
     samples=mean_samples,

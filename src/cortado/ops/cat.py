@@ -4,7 +4,7 @@ Inputs that are needed in another scale elsewhere are looked up in a table each 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from cortado.ir.op import (
     Operator,
     Pattern,
     Plain,
+    PteWriter,
     Quantization,
     Rewrite,
     Rows,
@@ -198,7 +199,7 @@ def rescaled_kernel(call: Call, core: Core) -> Kernel:
     )
 
 
-def rescaled_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def rescaled_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     tables = [arguments[name] for name in TABLES]
     parts = [
         part if table is None else add(ACTIVATION, input=part, lut=table)

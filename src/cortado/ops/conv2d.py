@@ -5,7 +5,7 @@ A weight that sees fewer input channels than there are makes the convolution gro
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,19 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    PteWriter,
+    Quantization,
+    RowRule,
+    Rows,
+)
 from cortado.ops import _height_one, depthwise_conv2d, packing
 from cortado.ops._convolution import (
     SUFFIX,
@@ -93,7 +105,7 @@ def lower(lowering: Lowering) -> Node:
 # ---- the .pte ------------------------------------------------------------------------------------------------
 
 
-def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     return _height_one.in_pte(CONV2D, arguments, shape(arguments["weight"])[3], add, target)
 
 

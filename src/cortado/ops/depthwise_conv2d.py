@@ -3,7 +3,7 @@
 Output channel c reads input channel c // depth_multiplier. NHWC input, weights [1, kh, kw, out_c].
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -16,7 +16,19 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import Array, Call, Kernel, Lowering, Operator, Pattern, Priority, Quantization, RowRule, Rows
+from cortado.ir.op import (
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Priority,
+    PteWriter,
+    Quantization,
+    RowRule,
+    Rows,
+)
 from cortado.ops import _height_one, packing
 from cortado.ops._convolution import (
     SUFFIX,
@@ -113,7 +125,7 @@ def from_grouped(call: Call) -> Call:
     return Call(DEPTHWISE, arguments, call.out_shape)
 
 
-def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     """On MVE CMSIS-NN runs a layer with one input channel as an ordinary convolution, with the kernels of one."""
     if shape(arguments["input"])[3] > 1:
         return add(DEPTHWISE, **arguments)

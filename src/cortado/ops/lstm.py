@@ -6,7 +6,7 @@ output and what the next step multiplies.
     v = sat16(c << (cell_bits - 3)), or (c + 2^(2 - cell_bits)) >> (3 - cell_bits): the cells with 12 fractional bits
     h = clamp(requant(o * tanh(v)) + out_zero_point)
 
-X and H, sigmoid and tanh: _recurrent.py. With `gives_cells` the output is the cells instead, in codes of their own.
+X and H, sigmoid and tanh: _recurrent.py. A second result are the cells, in codes of their own.
 """
 
 import math
@@ -18,21 +18,25 @@ from torch.fx import Node
 
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
+from cortado.ir.c_call import Argument, Operand, Row, Written
 from cortado.ir.facts import qparams
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
+from cortado.ir.graph import taken_from
+from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Result
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
 from cortado.ops.recurrent_forms import LSTM_CELLS, LSTM_LAYER
 
 GATES = 4  # input, forget, new, output
 HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
+STATES, CELLS = "out", "cells"  # its results
+UNOBSERVED = QParams(2.0**-7, 0)  # of states that nobody reads: all there are, from -1 to 1
 
 
 def _tanh_of_cells(cells: Tensor, bits: int) -> Tensor:
     return tanh(saturate(cells << (bits - 3)) if bits >= 3 else (cells + (1 << (2 - bits))) >> (3 - bits))
 
 
-def reference(**arguments: Any) -> Tensor:
+def reference(**arguments: Any) -> tuple[Tensor, Tensor]:
     start, bits = arguments["start"], arguments["cell_bits"]
     hidden = recurrent.started(start, arguments, arguments["weight_h"].shape[1])
     cells = torch.zeros(hidden.shape, dtype=torch.int64)
@@ -51,12 +55,15 @@ def reference(**arguments: Any) -> Tensor:
         seen.append(cells)
         return recurrent.output_codes(o * _tanh_of_cells(cells, bits), arguments)
 
-    result = recurrent.run(arguments["input"], arguments, hidden, cell)
-    if not arguments["gives_cells"]:
-        return result
-    given = torch.stack(seen[-1:] if arguments["last"] else seen[::-1] if arguments["reverse"] else seen, 1)
+    states = recurrent.run(arguments["input"], arguments, hidden, cell)
+    given = torch.stack(seen[-1:] if arguments["last_cells"] else seen[::-1] if arguments["reverse"] else seen, 1)
     codes = requant(given, arguments["given_multiplier"], arguments["given_shift"]) + arguments["given_zero_point"]
-    return clamp_int8(codes).contiguous()
+    return states, clamp_int8(codes).contiguous()
+
+
+def cells_shape(call: Call) -> tuple[int, ...]:
+    batch, steps, _ = call.shape("input")
+    return batch, 1 if call["last_cells"] else steps, call.shape("weight_h")[1]
 
 
 # ---- from the float graph ------------------------------------------------------------------------------------
@@ -68,20 +75,22 @@ def cell_bits(cells: QParams, start: Sequence[QParams]) -> int:
     return min(max(wanted, *map(recurrent.start_bits, start[1:]), 0), recurrent.MOST_CELL_BITS)
 
 
-def lower_layer(lowering: Lowering) -> Node:
-    """The hidden states; the cells' node in front of it is read for its range alone."""
-    return _call(lowering, lowering.out, lowering.q("cells"), gives_cells=False)
-
-
 def lower_cells(lowering: Lowering) -> Node:
-    """All over again for the cells, where somebody reads them."""
-    layer = next(user for user in lowering.bound.node.users if user.target == LSTM_LAYER)
-    hidden = qparams(layer)
+    """The cells come first in the float graph: the layer behind them gives the same call's other result."""
+    layers = [user for user in lowering.bound.node.users if user.target == LSTM_LAYER]
+    hidden = qparams(layers[0]) if layers else UNOBSERVED
     assert hidden is not None
-    return _call(lowering, hidden, lowering.out, gives_cells=True)
+    return lowering.part(_call(lowering, hidden, lowering.out), CELLS)
 
 
-def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool) -> Node:
+def lower_layer(lowering: Lowering) -> Node:
+    call = taken_from(lowering.node("cells"))
+    if call is None:  # the cells were not lowered: a .pte that keeps them in float will not have this either
+        call = _call(lowering, lowering.out, lowering.q("cells"))
+    return lowering.part(call, STATES)
+
+
+def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
     _, units = recurrent.shape_of(lowering)
     of_input, of_state = recurrent.biases(lowering)
     unit = recurrent.unit_rows((SIGMOID_UNIT, SIGMOID_UNIT, TANH_UNIT, SIGMOID_UNIT), units)
@@ -101,7 +110,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool
         **recurrent.out_factor(HIDDEN_STEP, hidden),
         **recurrent.start_factor(lowering, start[1] if start else None, step, "cell"),
         cell_bits=bits,
-        gives_cells=gives_cells,
+        last_cells=False,
         given_multiplier=given.multiplier,
         given_shift=given.shift,
         given_zero_point=cells.zero_point,
@@ -112,17 +121,26 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams, gives_cells: bool
 
 
 def kernel(call: Call, core: Core) -> Kernel:
+    """The first result that is read goes where outputs go, a second one behind the operands."""
+    operands = 1 + len(call["start"])
+    states: Argument = Operand.OUT if call.gives(STATES) else 0
+    cells: Argument = 0
+    if call.gives(CELLS):
+        cells = Written(Row(operands)) if call.gives(STATES) else Operand.OUT
     return recurrent.kernel(
         call,
         core,
         name="lstm",
         gates=GATES,
         state_bytes=2,
+        written=(states, cells),
+        states_aside=not call.gives(STATES),
         cell_zero=call["cell_zero_point"],
         cell_multiplier=call["cell_multiplier"],
         cell_shift=call["cell_shift"],
         cell_bits=call["cell_bits"],
-        gives_cells=int(call["gives_cells"]),
+        gives_cells=int(call.gives(CELLS) and not call["last_cells"]),
+        no_states=int(not call.gives(STATES)),
         given_multiplier=call["given_multiplier"],
         given_shift=call["given_shift"],
         given_offset=call["given_zero_point"],
@@ -145,7 +163,7 @@ def samples() -> Any:
             "cell_multiplier": int(multipliers[1]),
             "cell_shift": int(shifts[1]) + 14,
             "cell_bits": draw(st.integers(0, recurrent.MOST_CELL_BITS)),
-            "gives_cells": draw(st.booleans()),
+            "last_cells": draw(st.booleans()),
             "given_multiplier": int(multipliers[2]),
             "given_shift": int(shifts[2]),
             "given_zero_point": draw(sampling.ZERO_POINTS),
@@ -159,10 +177,11 @@ LSTM = Operator(
     summary="an LSTM layer over all its steps, in one direction",
     arguments=(
         f"{recurrent.ARGUMENTS}, int cell_zero_point, int cell_multiplier, int cell_shift, int cell_bits, "
-        "bool gives_cells, int given_multiplier, int given_shift, int given_zero_point"
+        "bool last_cells, int given_multiplier, int given_shift, int given_zero_point"
     ),
     reference=reference,
     shape=recurrent.output_shape,
+    also=(Result(CELLS, cells_shape),),
     kernel=kernel,
     macs=recurrent.macs,
     tensors=("input", "start"),

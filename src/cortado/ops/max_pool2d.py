@@ -1,6 +1,6 @@
 """out = clamp(largest value of the window inside the image). NHWC; the codes keep their scale and zero point."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from cortado.ir.op import (
     Operator,
     Pattern,
     Place,
+    PteWriter,
     Quantization,
     RowRule,
     Rows,
@@ -98,7 +99,7 @@ def pte_limit(call: Call) -> str | None:
     return None if plain else "knows neither ceil_mode nor dilation"
 
 
-def clipped_in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def clipped_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     """ExecuTorch's kernel has no windows that reach past the padding: the image grows by the smallest code."""
     source = arguments["input"]
     numbers = (arguments[name] for name in ("kernel_size", "stride", "padding"))

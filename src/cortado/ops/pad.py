@@ -1,7 +1,7 @@
 """out = the input with a border of one value; reflected, replicated and circular borders pick elements of the input."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, PteWriter, Quantization, RowRule, Rows
 from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
@@ -121,7 +121,7 @@ def looks_channels_last(sizes: Sequence[int]) -> bool:
     return len(sizes) == 4 and (sizes[1] == 1 or sizes[2] == sizes[3] == 1)
 
 
-def in_pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     """The runtime reads four widths whatever the rank. It guesses no layout for three dimensions: those without a
     doubt are padded as they are, others as [channels, height, width], or the last two dimensions and then the first
     two, each pair beside all others as one."""

@@ -1,4 +1,7 @@
-"""out[..., j] = in[..., position[..., j]]: the codes at computed positions along the last dimension."""
+"""out[..., j] = in[..., position[..., j]]: the codes at computed positions along the last dimension.
+
+At positions that topk or argmax have found in the same tensor they are a result of that call.
+"""
 
 import math
 from typing import Any
@@ -9,9 +12,20 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.graph import Bound
-from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, SharedWith
+from cortado.ir.c_call import Argument, CCall, Operand, Row, Written
+from cortado.ir.graph import Bound, taken_from
+from cortado.ir.op import (
+    Activation,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    SharedWith,
+    operator_of,
+)
 
 aten = torch.ops.aten
 
@@ -32,7 +46,22 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 def lower(lowering: Lowering) -> Node:
-    return lowering.call(PICK, input=lowering.node("self"), positions=lowering.node("positions"))
+    source, positions = lowering.node("self"), lowering.node("positions")
+    call = taken_from(positions)
+    operator = None if call is None else operator_of(call.target)
+    if call is not None and operator is not None and VALUES in operator.results and call.kwargs["input"] is source:
+        return lowering.part(call, VALUES)
+    return lowering.call(PICK, input=source, positions=positions)
+
+
+POSITIONS, VALUES = "out", "values"  # the results of what looks for the best
+
+
+def written(call: Call) -> tuple[Argument, Argument]:
+    """Where a kernel writes both: the first that is read where outputs go, a second one behind the operand."""
+    positions, values = call.gives(POSITIONS), call.gives(VALUES)
+    behind: Argument = Written(Row(1)) if positions else Operand.OUT
+    return Operand.OUT if positions else 0, behind if values else 0
 
 
 def kernel(call: Call, core: Core) -> Kernel:

@@ -14,6 +14,7 @@ from torch.fx import Node
 from cortado.ir.graph import Bound, add_call, fake, shape
 from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_permute, add_view, parts_of, replace_values
+from cortado.ops.pick import PICKED
 from cortado.ops.pool_forms import Axis, window_sums
 
 aten = torch.ops.aten
@@ -143,6 +144,9 @@ def values_to_windows(bound: Bound) -> None:
     values, positions = ([part for part in parts_of(bound.node, position) if part.users] for position in (0, 1))
     if not fake(bound["self"]).is_floating_point():
         return
+    if values and positions and shape(bound["self"]):
+        _replace_both(bound, values, positions)
+        return
     if positions:
         target = aten.argmax.default if _KINDS[bound.node.target] == "max" else aten.argmin.default  # type: ignore[index]
         found = add_call(bound.node, target, bound["self"], bound["dim"], bound["keepdim"])
@@ -150,6 +154,18 @@ def values_to_windows(bound: Bound) -> None:
     reduced = _reduced(bound, shape(values[0])) if values else None
     if reduced is not None:
         replace_values(values, reduced)
+
+
+def _replace_both(bound: Bound, values: list[Node], positions: list[Node]) -> None:
+    """Who reads both has them of one call: the positions, and what is there."""
+    node, source, out = bound.node, bound["self"], shape(values[0])
+    rank = len(shape(source))
+    along = int(bound["dim"]) % rank
+    moved = add_permute(node, source, [*(dim for dim in range(rank) if dim != along), along])
+    target = aten.argmax.default if _KINDS[node.target] == "max" else aten.argmin.default  # type: ignore[index]
+    found = add_call(node, target, moved, -1, True)
+    replace_values(values, add_view(node, add_call(node, PICKED, moved, found), out))
+    replace_values(positions, add_view(node, found, out))
 
 
 REDUCTION_REWRITE = Rewrite(

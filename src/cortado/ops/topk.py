@@ -1,7 +1,7 @@
-"""out = the positions of the k largest codes along the last dimension, or of the smallest, the best first.
+"""out = the positions of the k largest codes along the last dimension, or of the smallest, the best first; a second
+result, values = the codes that are there.
 
-Of equal codes the one that comes first is the better. The values of topk, sort, max and min are picked by these
-positions (pick.py).
+Of equal codes the one that comes first is the better.
 """
 
 from dataclasses import dataclass
@@ -28,19 +28,20 @@ from cortado.ir.op import (
     Place,
     Plain,
     Quantization,
+    Result,
     Rewrite,
     Rows,
 )
 from cortado.ops._float import add_permute, replace_result
-from cortado.ops.pick import PICKED
+from cortado.ops.pick import PICKED, POSITIONS, VALUES, written
 
 aten = torch.ops.aten
 
 
-def reference(*, input: Tensor, k: int, largest: bool) -> Tensor:
+def reference(*, input: Tensor, k: int, largest: bool) -> tuple[Tensor, Tensor]:
     codes = input.to(torch.int64)
-    order = torch.sort(-codes if largest else codes, dim=-1, stable=True).indices
-    return order[..., :k].to(torch.int32).contiguous()
+    order = torch.sort(-codes if largest else codes, dim=-1, stable=True).indices[..., :k]
+    return order.to(torch.int32).contiguous(), input.gather(-1, order).contiguous()
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -130,7 +131,8 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def lower(lowering: Lowering) -> Node:
     bound = lowering.bound
-    return lowering.call(TOPK, input=lowering.node("self"), k=int(bound["k"]), largest=bool(bound["largest"]))
+    call = lowering.call(TOPK, input=lowering.node("self"), k=int(bound["k"]), largest=bool(bound["largest"]))
+    return lowering.part(call, POSITIONS)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -138,7 +140,8 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     largest, channels = int(call["largest"]), call.shape("input")[-1]
-    arguments = (Row(0), Operand.OUT, Operand.N, channels, call["k"], largest)
+    positions, values = written(call)
+    arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
     return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",))
 
 
@@ -162,13 +165,14 @@ def samples() -> Any:
 
 TOPK = Operator(
     name="cortado::topk",
-    summary="the positions of the largest values, or of the smallest, along a dimension, in their order",
+    summary="the positions of the largest values, or of the smallest, along a dimension, in their order; these values",
     arguments="Tensor input, int k, bool largest",
     reference=reference,
     shape=output_shape,
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
+    also=(Result(VALUES, output_shape),),
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

@@ -1,6 +1,6 @@
 """out = input with its dimensions in another order: a layout change that no pass could remove."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, Place, PteWriter, Quantization
 from cortado.ops._movement import MAX_LOOPS, loops, shared, strided_kernel, strides_of
 from cortado.ops.reshape import VIEW
 
@@ -60,7 +60,7 @@ def merged(sizes: Sequence[int], perm: Sequence[int]) -> tuple[list[int], list[i
     return [turns[position] for position in by_stride], [by_stride.index(position) for position in range(len(turns))]
 
 
-def pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     """The runtime's kernel knows four dimensions; more are merged, or are left to the portable kernel."""
     source, perm = arguments["input"], arguments["perm"]
     if len(perm) <= PTE_MAX_RANK:

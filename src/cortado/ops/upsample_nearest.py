@@ -1,6 +1,6 @@
 """out[n, y, x, c] = in[n, y / factors[0], x / factors[1], c], NHWC. Other than whole factors pick rows and columns."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, PteWriter, RowRule, Rows
 from cortado.ops._movement import shared
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
@@ -84,7 +84,7 @@ def match(bound: Bound) -> Any:
 # ---- the .pte ------------------------------------------------------------------------------------------------
 
 
-def pte(arguments: Mapping[str, Any], add: Callable[..., Node], target: CortexMTargetConfig) -> Node:
+def pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
     """The portable upsampling kernel reads NCHW; repeating two new dimensions is the same and moves whole pixels."""
     source, (down, right) = arguments["input"], arguments["factors"]
     n, h, w, c = shape(source)

@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from cortado.base.target import CortexMTargetConfig
-from cortado.options import LinearWeights
+from cortado.options import InputLayout, LinearWeights
 from cortado.passes.verify import Level
 
 
@@ -21,6 +21,8 @@ class PassContext:
     target_config: CortexMTargetConfig
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     allow_float: bool = False
+    input_layout: InputLayout = InputLayout.MODEL
+    stream: bool = False  # the C bundle is for rows that never end
 
 
 class CortexMPass(ABC):
@@ -39,6 +41,11 @@ class CortexMPass(ABC):
         given = {"exported_program": context.exported_program, "target_config": context.target_config}
         declared = inspect.signature(cls).parameters
         return cls(**{name: value for name, value in given.items() if name in declared})
+
+    @classmethod
+    def applies(cls, context: PassContext) -> bool:
+        """Whether it is asked for: the manager leaves out what is not."""
+        return True
 
     @abstractmethod
     def run(self, module: GraphModule) -> bool:

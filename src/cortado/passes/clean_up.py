@@ -8,7 +8,14 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.ir.facts import QPARAMS, TWIN
-from cortado.ir.graph import add_constant, constant_names, constant_value, remove_unused_constants, shape
+from cortado.ir.graph import (
+    add_constant,
+    constant_names,
+    constant_value,
+    part_index,
+    remove_unused_constants,
+    shape,
+)
 from cortado.ir.op import operator_of, shaped_call
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.passes.base import ContextPass
@@ -43,11 +50,16 @@ class CleanUp(ContextPass):
             if operator is None or not all(source.name in data for source in node.all_input_nodes):
                 continue
             kwargs = pytree.tree_map_only(Node, lambda source: data[source.name], dict(node.kwargs))
-            holder = add_constant(self.program, node.name, operator.reference(**kwargs))
-            QPARAMS.take(holder, node)
-            data[holder.name] = self.program.state_dict[holder.name]
-            node.replace_all_uses_with(holder)
-            module.graph.erase_node(node)
+            made = operator.reference(**kwargs)
+            parts = {part: made[part_index(part)] for part in node.users} if operator.also else {node: made}
+            for part, value in parts.items():
+                holder = add_constant(self.program, part.name, value)
+                QPARAMS.take(holder, part)
+                data[holder.name] = self.program.state_dict[holder.name]
+                part.replace_all_uses_with(holder)
+                module.graph.erase_node(part)
+            if operator.also:
+                module.graph.erase_node(node)
 
     def _drop_identities(self, module: GraphModule) -> None:
         """Calls that give their input's codes back, where the input can stand for their values."""

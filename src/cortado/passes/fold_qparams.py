@@ -40,7 +40,6 @@ class FoldQParams(ContextPass):
             if self._constant(node) is not None:
                 self._fold_constant(node)
         graph.eliminate_dead_code()
-        # Only now: patterns look at constants, and these are constants only since.
         integer = {node for node in graph.nodes if _is_integer(node)}
         for node in _calls(module, _QUANTIZE, _DEQUANTIZE):
             if node.target == _QUANTIZE:

@@ -2,22 +2,24 @@
 
 from typing import Any, ClassVar
 
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
 
 from cortado.ir.facts import TWIN
-from cortado.ir.graph import fake_mode_of, shape, sole_user
+from cortado.ir.graph import fake_mode_of, part_index, shape, sole_user
 from cortado.ir.op import operator_of
 from cortado.ops import _recurrent as recurrent
 from cortado.ops.gru import GRU
-from cortado.ops.lstm import LSTM
+from cortado.ops.lstm import CELLS, LSTM, STATES
 from cortado.ops.reshape import VIEW
 from cortado.ops.rnn import RNN
 from cortado.ops.slice import SLICE
 from cortado.passes.base import ContextPass
-from cortado.passes.lower import add_operator_call, add_view
+from cortado.passes.lower import add_operator_call, add_part, add_view
 from cortado.passes.verify import Level
 
 LAYERS = (GRU, LSTM, RNN)
+LAST = {STATES: "last", CELLS: "last_cells"}  # the argument that says it, by the result
 
 
 class LastSteps(ContextPass):
@@ -28,30 +30,47 @@ class LastSteps(ContextPass):
     level_after: ClassVar[Level] = Level.LOWERED
 
     def run(self, module: GraphModule) -> bool:
-        found = [(node, _last_read(node)) for node in module.graph.nodes if operator_of(node.target) in LAYERS]
-        reads = [(node, read) for node, read in found if read is not None]
         mode = fake_mode_of(module.graph)
         assert mode is not None
-        for node, read in reads:
-            operator = operator_of(node.target)
-            assert operator is not None
-            with module.graph.inserting_before(read):
-                layer = add_operator_call(node, mode, operator, {**node.kwargs, "last": True})
-                TWIN.take(layer, read)
-                read.replace_all_uses_with(add_view(read, mode, layer, shape(read)))
+        layers = [node for node in module.graph.nodes if operator_of(node.target) in LAYERS]
+        changed = [_shorten(layer, mode) for layer in layers]
         module.graph.eliminate_dead_code()
-        return bool(reads)
+        return any(changed)
 
 
-def _last_read(layer: Node) -> Node | None:
-    """The slice that is all that reads a layer, if it is of the step that comes last."""
-    batch, steps = shape(layer)[:2]
-    user, dim = sole_user(layer), 1
+def _shorten(layer: Node, mode: FakeTensorMode) -> bool:
+    """Whether there was something to leave out."""
+    operator = operator_of(layer.target)
+    assert operator is not None
+    given = {part: operator.results[part_index(part)] for part in layer.users} if operator.also else {layer: STATES}
+    found = {part: _last_read(layer, part) for part in given}
+    reads = {part: read for part, read in found.items() if read is not None}
+    if not reads:
+        return False
+    flags: dict[str, Any] = {LAST[given[part]]: True for part in reads}
+    first = next(node for node in layer.graph.nodes if node in reads.values())
+    with layer.graph.inserting_before(first if len(reads) == len(given) else layer):
+        short = add_operator_call(layer, mode, operator, {**layer.kwargs, **flags})
+        for part, result in given.items():
+            new = add_part(part, short, result) if operator.also else short
+            read = reads.get(part)
+            if read is None:
+                part.replace_all_uses_with(new)
+                continue
+            TWIN.take(new, read)
+            read.replace_all_uses_with(add_view(read, mode, new, shape(read)))
+    return True
+
+
+def _last_read(layer: Node, part: Node) -> Node | None:
+    """The slice that is all that reads what a layer gives, if it is of the step that comes last."""
+    batch, steps = shape(part)[:2]
+    user, dim = sole_user(part), 1
     if user is not None and batch == 1 and operator_of(user.target) is VIEW:
         sizes = shape(user)
         dim = next((axis for axis, size in enumerate(sizes) if size > 1), 0)
         user = sole_user(user) if sizes[dim] == steps else None
-    if user is None or operator_of(user.target) is not SLICE or layer.kwargs["last"]:
+    if user is None or operator_of(user.target) is not SLICE:
         return None
     arguments: Any = user.kwargs
     taken = slice(arguments["start"], arguments["end"])

@@ -1,8 +1,8 @@
 """lower: every aten node becomes calls of `cortex_m::` operators, views and constants."""
 
 import math
-import operator as python_operator
 from collections.abc import Sequence
+from operator import getitem
 from typing import Any, ClassVar
 
 import torch
@@ -26,8 +26,9 @@ from cortado.ir.graph import (
     shape,
     user_inputs,
 )
-from cortado.ir.op import Match, Operator, find, operator_of, overload, result_element, shaped_call
+from cortado.ir.op import Match, Operator, find, operator_of, result_elements, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_aten, is_float
+from cortado.ir.schemas import overload
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import arguments as quantize_arguments
@@ -58,7 +59,7 @@ class Lower(ContextPass):
         _narrow_inputs(self.program, mode)
         refused: dict[Node, str] = {}
         for node in [node for node in module.graph.nodes if node.op == "call_function"]:
-            source = node.args[0] if node.target is python_operator.getitem else None
+            source = node.args[0] if node.target is getitem else None
             if source in refused or is_float(node):  # one of the results of a call that was dealt with
                 continue
             reason = self._lower(node, mode)
@@ -258,6 +259,9 @@ class LoweringContext:
     def call(self, operator: Operator, /, **arguments: Any) -> Node:
         return add_operator_call(self._node, self._mode, operator, arguments)
 
+    def part(self, call: Node, result: str) -> Node:
+        return add_part(self._node, call, result)
+
     def view(self, node: Node, shape: Sequence[int]) -> Node:
         return add_view(self._node, self._mode, node, shape)
 
@@ -266,15 +270,29 @@ class LoweringContext:
 
 
 def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, arguments: dict[str, Any]) -> Node:
-    """A call with its arguments by name; shape and dtype come from the operator's record."""
+    """A call with its arguments by name; shapes and dtypes come from the operator's record. Of several results, each
+    is taken by a node of its own: `add_part`."""
     node = like.graph.call_function(overload(operator), (), arguments)
-    sizes = operator.shape(shaped_call(operator, arguments))
-    kind = result_element(operator, arguments)
+    sizes = operator.sizes(shaped_call(operator, arguments))
+    kinds = result_elements(operator, arguments)
     with mode:
-        VALUE.note(node, torch.empty(sizes, dtype=kind.torch_dtype))
+        made = tuple(torch.empty(size, dtype=kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
+    VALUE.note(node, made if operator.also else made[0])
     known = qparams(like)
-    if known is not None and known.element.name == kind.name:  # what is made on the way may be integers
+    if not operator.also and known is not None and known.element.name == kinds[0].name:  # others are made on the way
         QPARAMS.note(node, known)
+    copy_origin(like, node)
+    return node
+
+
+def add_part(like: Node, call: Node, result: str) -> Node:
+    """One of several results of a call, with what is known of `like`."""
+    operator = operator_of(call.target)
+    assert operator is not None
+    position = operator.results.index(result)
+    node = call.graph.create_node("call_function", getitem, (call, position), name=f"{call.name}_{result}")
+    VALUE.note(node, VALUE.must(call)[position])
+    QPARAMS.take(node, like)
     copy_origin(like, node)
     return node
 

@@ -12,7 +12,7 @@ from cortado.base.numerics import ChannelQParams, QParams
 from cortado.base.target import ANY, CortexMTargetConfig
 from cortado.ir.facts import QPARAMS, VALUE
 from cortado.ir.graph import sync_outputs
-from cortado.options import LinearWeights
+from cortado.options import InputLayout, LinearWeights
 from cortado.passes.base import CortexMPass, PassContext
 from cortado.passes.clean_up import CleanUp
 from cortado.passes.fold_qparams import FoldQParams
@@ -20,20 +20,26 @@ from cortado.passes.fuse_activations import FuseActivations
 from cortado.passes.last_steps import LastSteps
 from cortado.passes.lower import Lower
 from cortado.passes.move_transposes import MoveTransposes
+from cortado.passes.nhwc_inputs import NhwcInputs
+from cortado.passes.signals import SignalsAsRows
+from cortado.passes.time_windows import TimeWindows
 from cortado.passes.verify import Level, verify
 
 PIPELINE: tuple[type[CortexMPass], ...] = (
+    NhwcInputs,  # where images come with their channels last, before anything depends on their order
     FoldQParams,  # q/dq pairs become facts about tensors, so later passes see plain aten nodes
     FuseActivations,  # a relu or clamp behind a kernel becomes its bounds, before kernels are chosen
     Lower,  # every aten node becomes calls of operators, layout changes written out
     MoveTransposes,  # layout changes meet and cancel, or sink to where they are cheap
     CleanUp,  # what nothing reads any more must not reach the artifact
     LastSteps,  # of a recurrent layer that only its last step is read of, no other is kept
+    SignalsAsRows,  # of a stream, when calls and layouts are settled: time comes in rows, whichever dimension it was
+    TimeWindows,  # of a stream: what reads all rows of a tensor at once reads them one by one
 )
 
 
 class CortexMPassManager:
-    """Runs passes over an ExportedProgram. `passes` are classes: the manager makes the instances."""
+    """Runs passes over an ExportedProgram. `passes` are classes: of those that apply the manager makes instances."""
 
     def __init__(
         self,
@@ -43,6 +49,8 @@ class CortexMPassManager:
         intermediates: Path | None = None,
         linear: LinearWeights = LinearWeights.PER_CHANNEL,
         allow_float: bool = False,
+        input_layout: InputLayout = InputLayout.MODEL,
+        stream: bool = False,
     ) -> None:
         if not isinstance(exported_program, ExportedProgram):
             raise CortadoError(
@@ -51,15 +59,16 @@ class CortexMPassManager:
             )
         self.exported_program = exported_program
         self.target_config = ANY if target_config is None else target_config
-        self.passes = tuple(PIPELINE if passes is None else passes)
         self.intermediates = intermediates
-        self.context = PassContext(exported_program, self.target_config, linear, allow_float)
-        for item in self.passes:
+        self.context = PassContext(exported_program, self.target_config, linear, allow_float, input_layout, stream)
+        given = PIPELINE if passes is None else passes
+        for item in given:
             if not (inspect.isclass(item) and issubclass(item, CortexMPass)):
                 raise CortadoError(
                     f"passes must be subclasses of CortexMPass, not instances or anything else: found {item!r}; "
                     "the manager makes the instances itself"
                 )
+        self.passes = tuple(item for item in given if item.applies(self.context))
 
     def transform(self) -> ExportedProgram:
         """Runs every pass in order, in place, and returns the program."""

@@ -8,21 +8,25 @@ from torch.fx import GraphModule, Node
 from cortado.ir.facts import QPARAMS, STATE, VALUE
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_call, bind, fake, is_call, shape, user_inputs
 from cortado.ops.quantize_per_tensor import QUANTIZE_PATTERN, qparams_of
-from cortado.passes.base import ContextPass
+from cortado.options import InputLayout
+from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.verify import Level
 
 aten = torch.ops.aten
 
 
 class NhwcInputs(ContextPass):
-    """Every input of rank 4 is taken as [N, H, W, C]; behind its quantize a permute restores the model's NCHW.
-
-    Not in the pipeline: it goes in front of it where the caller asks for such inputs.
+    """Where the caller asks for it, every input of rank 4 is [N, H, W, C]; behind its quantize a permute restores the
+    model's NCHW.
     """
 
     name: ClassVar[str] = "nhwc-inputs"
     level_before: ClassVar[Level] = Level.QUANTIZED
     level_after: ClassVar[Level] = Level.QUANTIZED
+
+    @classmethod
+    def applies(cls, context: PassContext) -> bool:
+        return context.input_layout is InputLayout.NHWC
 
     def run(self, module: GraphModule) -> bool:
         nodes = user_inputs(self.program)

@@ -1,6 +1,6 @@
 """What must hold at each level of the graph: a table of rules, run before and after every pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,8 +11,8 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError
 from cortado.ir.facts import VALUE, dtype, qparams
-from cortado.ir.graph import constant_names, describe, output_node
-from cortado.ir.op import operator_of, result_element
+from cortado.ir.graph import constant_names, describe, output_node, part_index, taken_from
+from cortado.ir.op import operator_of, result_elements
 from cortado.ir.portable import is_float
 
 
@@ -58,11 +58,32 @@ def _missing_data(program: ExportedProgram) -> Iterator[str]:
 
 
 def _integer_calls(program: ExportedProgram) -> Iterator[Node]:
-    return (node for node in _calls(program) if not is_float(node))
+    return (node for node in _calls(program) if not is_float(node) and taken_from(node) is None)
+
+
+def _wrong_parts(program: ExportedProgram) -> Iterator[str]:
+    for node in _calls(program):
+        source = taken_from(node)
+        if source is not None and not is_float(node):
+            operator = operator_of(source.target)
+            if operator is None or part_index(node) not in range(len(operator.results) if operator.also else 0):
+                yield describe(node)
+
+
+def _read_whole(program: ExportedProgram) -> Iterator[str]:
+    for node in _calls(program):
+        operator = operator_of(node.target)
+        if operator is not None and operator.also and any(taken_from(user) is not node for user in node.users):
+            yield describe(node)
 
 
 def _without_value(program: ExportedProgram) -> Iterator[str]:
-    return (describe(node) for node in _integer_calls(program) if not isinstance(VALUE.of(node), FakeTensor))
+    for node in _integer_calls(program):
+        operator, value = operator_of(node.target), VALUE.of(node)
+        several = operator is not None and bool(operator.also)
+        given = value if several and isinstance(value, tuple) else (value,)
+        if not all(isinstance(one, FakeTensor) for one in given):
+            yield describe(node)
 
 
 def _unknown_calls(program: ExportedProgram) -> Iterator[str]:
@@ -85,11 +106,16 @@ def _wrong_arguments(program: ExportedProgram) -> Iterator[str]:
 def _wrong_dtype(program: ExportedProgram) -> Iterator[str]:
     for node in _calls(program):
         operator, value = operator_of(node.target), VALUE.of(node)
-        if operator is None or not isinstance(value, torch.Tensor):
+        if operator is None or value is None:
             continue
-        expected = result_element(operator, node.kwargs).torch_dtype
-        if value.dtype != expected:
-            yield f"{describe(node)}: {value.dtype}, expected {expected}"
+        found = [one.dtype for one in (value if isinstance(value, tuple) else (value,))]
+        expected = [element.torch_dtype for element in result_elements(operator, node.kwargs)]
+        if found != expected:
+            yield f"{describe(node)}: {_listed(found)}, expected {_listed(expected)}"
+
+
+def _listed(dtypes: Sequence[torch.dtype]) -> str:
+    return ", ".join(map(str, dtypes))
 
 
 def _other_codes(program: ExportedProgram) -> Iterator[str]:
@@ -114,6 +140,8 @@ RULES = (
     Rule(EVERY, "the graph returns a tensor", _no_output),
     Rule(LOWERED, "every call has a value of known shape", _without_value),
     Rule(LOWERED, "every call is an operator of the registry, or was left in float", _unknown_calls),
+    Rule(LOWERED, "what takes one of several results takes one that there is", _wrong_parts),
+    Rule(LOWERED, "several results are taken one by one", _read_whole),
     Rule(LOWERED, "arguments are passed by name", _positional),
     Rule(LOWERED, "every call has just the arguments of its schema", _wrong_arguments),
     Rule(LOWERED, "every call gives the dtype of its operator", _wrong_dtype),

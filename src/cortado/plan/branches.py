@@ -81,8 +81,8 @@ class _Forks:
     @cached_property
     def waits(self) -> tuple[int, ...]:
         """Step -> the steps whose outputs it reads."""
-        made = {step.output: 1 << index for index, step in enumerate(self.steps)}
-        return tuple(sum(made.get(name, 0) for name in _sources(step)) for step in self.steps)
+        made = {name: 1 << index for index, step in enumerate(self.steps) for name in step.outputs}
+        return tuple(_union(made.get(name, 0) for name in _sources(step)) for step in self.steps)
 
     @cached_property
     def followers(self) -> tuple[tuple[int, ...], ...]:
@@ -95,15 +95,16 @@ class _Forks:
 
     @cached_property
     def made(self) -> tuple[int, ...]:
-        """Step -> the bytes of its output that stay: none if nobody reads it."""
+        """Step -> the bytes of its outputs that stay: none if nobody reads them."""
         sizes = self.program.buffers
-        return tuple(sizes[step.output].size if step.output in self.readers else 0 for step in self.steps)
+        return tuple(sum(sizes[name].size for name in step.outputs if name in self.readers) for step in self.steps)
 
     @cached_property
     def needs(self) -> tuple[tuple[int, int, bool], ...]:
-        """Step -> the bytes of its output and of its scratch, and whether it can write over an operand."""
-        sizes = self.program.buffers
-        return tuple((sizes[step.output].size, step.scratch, step.kind is Walk.ELEMENTS) for step in self.steps)
+        """Step -> the bytes of its outputs and of its scratch, and whether it can write over an operand."""
+        sizes = [sum(self.program.buffers[name].size for name in step.outputs) for step in self.steps]
+        pairs = zip(self.steps, sizes, strict=True)
+        return tuple((size, step.scratch, step.kind is Walk.ELEMENTS and not step.also) for step, size in pairs)
 
     @property
     def start(self) -> _Begin:
@@ -191,6 +192,13 @@ def _standing(forks: _Forks, index: int, before: int, after: int, dying: list[in
 
 def _sources(step: Step) -> set[str]:
     return {port.source for port in step.inputs if isinstance(port.source, str)}
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for one in sets:
+        found |= one
+    return found
 
 
 def _members(steps: int) -> list[int]:

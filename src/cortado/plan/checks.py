@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cortado.plan.planned import Planned, moved
-from cortado.plan.program import PUSHED_ROWS, Stage, Step, Walk
+from cortado.plan.program import PUSHED_ROWS, Port, Stage, Step, Walk
 from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
 
 Range = tuple[int, int]
@@ -29,7 +29,9 @@ def row_calls(planned: Planned) -> list[RowCall]:
         for image in range(stage.steps[0].images):
             for number, (position, y) in enumerate(run.calls):
                 step = stage.steps[position]
-                ranges = [_output_range(planned, step, image, y, min(step.group, run.rows[position] - y))]
+                rows = min(step.group, run.rows[position] - y)
+                ranges = [_output_range(planned, step, image, y, rows)]
+                ranges += [_also_range(planned, port, image, y, rows) for port in step.also]
                 if step.scratch:
                     ranges.append(_range(planned, scratch_name(step), step.scratch))
                 if stage.steps[0].kind is Walk.PUSHED:
@@ -70,12 +72,26 @@ def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -
     return at, at + rows * step.row_bytes
 
 
+def _also_range(planned: Planned, port: Port, image: int, y: int, rows: int) -> Range:
+    """Of a result behind the first."""
+    name = str(port.source)
+    at = planned.plan.offsets[name] + image * port.image_bytes
+    at += (y % planned.ring_rows(name, port.height)) * port.row_bytes
+    return at, at + rows * port.row_bytes
+
+
 def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
     """The table as it is stored beside the bundle. `functions` are those of the bundle that make its kernel calls."""
     regions = [[region.name, region.start, region.bytes] for region in planned.regions]
     return {
         **({"regions": regions} if regions else {}),
-        "steps": [{"name": step.name, "operator": step.operator} for step in planned.program.steps],
+        "steps": [_step(step) for step in planned.program.steps],
         "functions": list(functions),
         "calls": [[call.step, *(edge for lo_hi in call.ranges for edge in lo_hi)] for call in row_calls(planned)],
     }
+
+
+def _step(step: Step) -> dict[str, object]:
+    """Of several results, their names: their bytes are the first ranges of a call."""
+    several: dict[str, object] = {"results": [step.name, *step.outputs[1:]]} if step.also else {}
+    return {"name": step.name, "operator": step.operator, **several}

@@ -174,10 +174,10 @@ def _sum(a: Loop, b: Loop) -> Loop:
 
 
 def _stage(stage: Stage, run: StageRun) -> Loop:
-    images, inside = stage.steps[0].images, {step.output for step in stage.steps}
-    ports = [step.inputs for step in stage.steps]
+    images, inside = stage.steps[0].images, {name for step in stage.steps for name in step.outputs}
+    ports = [step.ports for step in stage.steps]
     counts = [sum(position == number for position, _ in run.calls) for number, _ in enumerate(stage.steps)]
-    single = [[_is_plain(port, inside) for port in several] for several in ports]
+    single = [[_is_plain(port, inside) and port not in step.also for port in step.ports] for step in stage.steps]
     windows = [
         [port for port, plain in zip(several, plains, strict=True) if not plain]
         for several, plains in zip(ports, single, strict=True)
@@ -206,7 +206,7 @@ def _is_plain(port: Port, inside: set[str]) -> bool:
 
 def _looks(stage: Stage, run: StageRun) -> int:
     """After a call the loop goes on with the last step that reads its rows, and back from there to one that can run."""
-    makers = {step.output: number for number, step in enumerate(stage.steps)}
+    makers = {name: number for number, step in enumerate(stage.steps) for name in step.outputs}
     reach = list(range(len(stage.steps)))
     for number, step in enumerate(stage.steps):
         for port in step.inputs:

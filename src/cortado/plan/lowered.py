@@ -19,8 +19,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import is_node_name, printable
 from cortado.base.numerics import QParams
 from cortado.ir.facts import STATE, TWIN, VALUE, element, qparams
-from cortado.ir.graph import constant_names, module_path, outputs, shape, user_inputs
-from cortado.ir.op import Call, operator_of, registry
+from cortado.ir.graph import constant_names, module_path, outputs, part_index, shape, user_inputs
+from cortado.ir.op import Call, Operator, operator_of, registry
 from cortado.ir.portable import arguments_of, call_name, is_float, is_float_call, run_float
 
 Tensor = torch.Tensor
@@ -54,7 +54,9 @@ class Value:
 class LoweredCall:
     """A call of an operator, or of aten in float; `module` is where in the user's model it comes from.
 
-    `twin` is the node of the float graph (convert.FloatModel) whose values the call gives, in whatever layout.
+    `twin` is the node of the float graph (convert.FloatModel) whose values the call gives, in whatever layout. A call
+    with several results has a name for each, and "" for one that nobody reads; its own is that of the first that is
+    read.
     """
 
     name: str
@@ -62,6 +64,12 @@ class LoweredCall:
     arguments: Mapping[str, Any]
     module: str = ""
     twin: str = ""
+    results: tuple[str, ...] = ()
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of its results that somebody reads; of the only one, whether or not."""
+        return tuple(name for name in self.results if name) or (self.name,)
 
     def refs(self, *names: str) -> list[str]:
         """The tensors behind these arguments, lists taken apart."""
@@ -97,13 +105,14 @@ class LoweredGraph:
         return f"<LoweredGraph of {len(self.calls)} calls, {len(self.constants)} constants>"
 
     @cached_property
-    def results(self) -> frozenset[str]:
+    def leaving(self) -> frozenset[str]:
         """What is looked at when a run is over: outputs, and what state becomes."""
         return frozenset((*self.outputs, *(state.source for state in self.state)))
 
     @cached_property
     def by_name(self) -> dict[str, LoweredCall]:
-        return {call.name: call for call in self.calls}
+        """The call that gives each value."""
+        return {name: call for call in self.calls for name in call.read}
 
     @cached_property
     def users(self) -> dict[str, list[LoweredCall]]:
@@ -118,7 +127,7 @@ class LoweredGraph:
         """The same graph with `names` as its outputs, and only the calls that these need."""
         needed, calls = set(names), []
         for call in reversed(self.calls):
-            if call.name in needed:
+            if not needed.isdisjoint(call.read):
                 needed.update(call.refs(*call.arguments))
                 calls.append(call)
         return replace(self, calls=tuple(reversed(calls)), outputs=tuple(names))
@@ -130,8 +139,13 @@ class LoweredGraph:
             return self.constants[ref.name] if ref.name in self.constants else self.values[ref.name].shape
 
         arguments = {name: _map(item, Ref, value) for name, item in call.arguments.items()}
-        own = self.values[call.name]
-        return Call(registry().operators[call.operator], arguments, own.shape, own.element, self._elements(call))
+        operator, own = registry().operators[call.operator], self.values[call.name]
+        if not call.results:
+            return Call(operator, arguments, own.shape, own.element, self._elements(call))
+        named = zip(operator.results, call.results, strict=True)
+        unread = frozenset(result for result, name in named if not name)
+        found = Call(operator, arguments, (), own.element, self._elements(call), unread)
+        return replace(found, out_shape=operator.shape(found))
 
     def _elements(self, call: LoweredCall) -> dict[str, Element]:
         """By argument, of the tensors of a call."""
@@ -145,36 +159,75 @@ class LoweredGraph:
 
 def lowered_graph(program: ExportedProgram) -> LoweredGraph:
     """The plain form of a lowered ExportedProgram."""
-    graph = program.graph_module.graph
-    calls = []
     entering, returned = user_inputs(program), outputs(program)
     lasting = [node for node in entering if STATE.known(node)]
-    values = {node.name: _value(node) for node in entering}
-    twins = {name: name for name in values}
-    for node in graph.nodes:
-        operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is not None or is_float(node):
-            name = operator.name if operator is not None else call_name(node)
-            given = node.kwargs if operator is not None else arguments_of(node)
-            arguments = {name: _map(item, Node, lambda n: Ref(n.name)) for name, item in given.items()}
-            same = operator is not None and operator.same_values
-            moved = twins.get(node.all_input_nodes[0].name, "") if same else ""
-            twins[node.name] = TWIN.of(node) or moved
-            calls.append(LoweredCall(node.name, name, arguments, module_path(node) or "", twins[node.name]))
-            if isinstance(VALUE.must(node), Tensor):
-                values[node.name] = _value(node)
+    reader = _Reader(entering)
+    for node in program.graph_module.graph.nodes:
+        reader.read(node)
     given = len(returned) - len(lasting)
     return LoweredGraph(
         inputs=tuple(node.name for node in entering if node not in lasting),
         constants={name: program.state_dict[target] for name, target in constant_names(program).items()},
-        calls=tuple(calls),
-        outputs=tuple(node.name for node in returned[:given]),
-        values=values,
+        calls=tuple(reader.calls),
+        outputs=tuple(reader.name(node) for node in returned[:given]),
+        values=reader.values,
         state=tuple(
-            State(STATE.must(node).buffer, node.name, source.name, STATE.must(node).initial)
+            State(STATE.must(node).buffer, node.name, reader.name(source), STATE.must(node).initial)
             for node, source in zip(lasting, returned[given:], strict=True)
         ),
     )
+
+
+class _Reader:
+    """Collects the calls and values of a graph, node by node."""
+
+    def __init__(self, entering: Sequence[Node]) -> None:
+        self.calls: list[LoweredCall] = []
+        self.values = {node.name: _value(node) for node in entering}
+        self.twins = {name: name for name in self.values}
+        self.renamed: dict[Node, str] = {}  # of several results the first that is read has the call's own name
+
+    def name(self, node: Node) -> str:
+        return self.renamed.get(node, node.name)
+
+    def read(self, node: Node) -> None:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is not None and operator.also:
+            self._several(node, operator)
+        elif operator is not None:
+            moved = self.twins.get(self.name(node.all_input_nodes[0]), "") if operator.same_values else ""
+            self._add(node, operator.name, node.kwargs, TWIN.of(node) or moved)
+        elif is_float(node):
+            self._add(node, call_name(node), arguments_of(node), TWIN.of(node) or "")
+
+    def _add(self, node: Node, name: str, given: Mapping[str, Any], twin: str) -> None:
+        self.twins[node.name] = twin
+        self.calls.append(LoweredCall(node.name, name, self._arguments(given), module_path(node) or "", twin))
+        if isinstance(VALUE.must(node), Tensor):
+            self.values[node.name] = _value(node)
+
+    def _several(self, node: Node, operator: Operator) -> None:
+        """A call and those that take its results are one."""
+        taken = {part_index(part): part for part in node.users}
+        parts = [taken.get(index) for index in range(len(operator.results))]
+        first = next(part for part in parts if part is not None)
+        self.renamed |= {part: node.name for part in node.users if part_index(part) == part_index(first)}
+        for part in taken.values():
+            self.twins[self.name(part)] = TWIN.of(part) or ""
+            self.values[self.name(part)] = _value(part)
+        self.calls.append(
+            LoweredCall(
+                name=node.name,
+                operator=operator.name,
+                arguments=self._arguments(node.kwargs),
+                module=module_path(node) or "",
+                twin=self.twins[node.name],
+                results=tuple("" if part is None else self.name(part) for part in parts),
+            )
+        )
+
+    def _arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: _map(item, Node, lambda node: Ref(self.name(node))) for name, item in given.items()}
 
 
 def _value(node: Node) -> Value:
@@ -199,14 +252,17 @@ def run_reference(
         name: _as_read(value, graph.values[name].element) for name, value in zip(graph.inputs, inputs, strict=True)
     }
     values: dict[str, Any] = {**graph.constants, **before, **given}
-    operators = registry().operators
     for call in graph.calls:
         arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
-        if is_float_call(call.operator):
-            values[call.name] = run_float(call.operator, arguments)
-        else:
-            values[call.name] = operators[call.operator].reference(**arguments)
+        made = _made(call, arguments)
+        values.update(zip(call.results, made, strict=True) if call.results else [(call.name, made)])
     return values
+
+
+def _made(call: LoweredCall, arguments: Mapping[str, Any]) -> Any:
+    if is_float_call(call.operator):
+        return run_float(call.operator, arguments)
+    return registry().operators[call.operator].reference(**arguments)
 
 
 def _as_read(value: Tensor, element: Element) -> Tensor:
@@ -273,6 +329,7 @@ def to_bytes(graph: LoweredGraph) -> bytes:
             "arguments": {name: _encode(value) for name, value in call.arguments.items()},
             "module": call.module,
             "twin": call.twin,
+            **({"results": call.results} if call.results else {}),
         }
         for call in graph.calls
     ]
@@ -313,6 +370,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
             arguments={name: _decode(value) for name, value in call["arguments"].items()},
             module=printable(call["module"]),
             twin=call.get("twin", ""),
+            results=tuple(call.get("results", ())),
         )
         for call in record["calls"]
     ]
@@ -325,7 +383,7 @@ def from_bytes(data: bytes) -> LoweredGraph:
         for one in record.get("state", ())
     ]
     constants = {name.removeprefix(CONSTANT): data for name, data in arrays.items() if name.startswith(CONSTANT)}
-    named = (*record["inputs"], *(one.name for one in state), *(call.name for call in calls))
+    named = (*record["inputs"], *(one.name for one in state), *(name for call in calls for name in call.read))
     strange = [name for name in named if not is_node_name(name)]
     if strange:
         raise CortadoError(f"{strange[0]!r} can't name a node")

@@ -90,7 +90,7 @@ def written_in_place(program: Program) -> dict[str, str]:
     made: dict[str, int] = {}
     for number, stage in enumerate(program.stages):
         for step in stage.steps:
-            made[step.output] = number
+            made |= dict.fromkeys(step.outputs, number)
             read |= {port.source: number for port in step.inputs if isinstance(port.source, str)}
     found: dict[str, str] = {}
     for kept in program.state:

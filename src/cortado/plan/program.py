@@ -82,6 +82,7 @@ class Step:
     kernels: Mapping[Core, Kernel]
     kind: Walk
     macs: int = 0
+    also: tuple[Port, ...] = ()  # where results behind the first go, row by row as that; such a step runs alone
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
     element: Element = INT8  # of its output
 
@@ -92,6 +93,20 @@ class Step:
     def lean(self) -> "Step":
         """The same step with less scratch, where its kernel has such a form."""
         return replace(self, kernels={core: kernel.lean or kernel for core, kernel in self.kernels.items()})
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The buffers that it makes."""
+        return (self.output, *(str(port.source) for port in self.also))
+
+    def row_bytes_of(self, output: str) -> int:
+        """The bytes of a row of one of its outputs."""
+        return next((port.row_bytes for port in self.also if port.source == output), self.row_bytes)
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """What its kernel has pointers to rows of, in their order: all but the first output."""
+        return (*self.inputs, *self.also)
 
     @property
     def one_row(self) -> bool:
@@ -113,6 +128,7 @@ class Step:
         return replace(
             self,
             inputs=tuple(port.collapsed(self.images) for port in self.inputs),
+            also=tuple(port.collapsed(self.images) for port in self.also),
             images=1,
             rows=1,
             row_bytes=self.images * self.rows * self.row_bytes,
@@ -279,7 +295,7 @@ class _Builder:
         An input of whole numbers has no quantize."""
         chain: list[LoweredCall] = []
         last = name
-        while self.border is Border.INT8 and last not in self.graph.results:
+        while self.border is Border.INT8 and last not in self.graph.leaving:
             users = self.graph.users.get(last, [])
             wanted = TRANSPOSE if chain or not self.graph.values[name].element.floating else QUANTIZE
             if len(users) != 1 or users[0].operator != wanted.name:
@@ -326,7 +342,8 @@ class _Builder:
             return
         if operator.kernel is None:
             raise CortadoError(f"{call.module or call.name}: the C bundle has no kernel for {operator.name}")
-        self.place[call.name] = self._buffer(call.name)
+        for result in call.read:
+            self.place[result] = self._buffer(result)
         self.stages.append(Stage((self._step(call, bound),)))
 
     def _leaves(self, call: LoweredCall) -> bool:
@@ -334,7 +351,7 @@ class _Builder:
         users = self.graph.users.get(call.name, [])
         if call.operator == DEQUANTIZE.name:
             return not users and not self._overwritten(call)
-        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.results:
+        if call.operator != TRANSPOSE.name or not users or call.name in self.graph.leaving:
             return False
         return all(user.operator == DEQUANTIZE.name and self._leaves(user) for user in users)
 
@@ -363,6 +380,8 @@ class _Builder:
         images, height, row_bytes = _geometry(value.shape, value.element, kind is not Walk.WHOLE)
         rules = rows.inputs if rows is not None else tuple(None for _ in operands)
         ports = tuple(self._port(operand, rule) for operand, rule in zip(operands, rules, strict=True))
+        also = tuple(self._port(name, None if kind is Walk.WHOLE else ONE_ROW) for name in call.read[1:])
+        elements = _row_elements((*ports, *also))
         return Step(
             name=call.name,
             operator=bound.operator.name,
@@ -373,10 +392,11 @@ class _Builder:
             rows=rows.accumulates if rows is not None and rows.accumulates else height,
             row_bytes=row_bytes,
             n=_span(value.shape, kind),
-            kernels={core: kernel.typed(_row_elements(ports), value.element) for core, kernel in kernels.items()},
+            kernels={core: kernel.typed(elements, value.element) for core, kernel in kernels.items()},
             kind=kind,
             macs=bound.operator.macs(bound),
             element=value.element,
+            also=also,
         )
 
     def _port(self, name: str, rule: RowRule | None) -> Port:

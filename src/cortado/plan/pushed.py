@@ -14,9 +14,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.options import Border
 from cortado.plan.lowered import LoweredGraph
 from cortado.plan.program import PUSHED_ROWS, Buffer, Program, Stage, Step, Tensor, Walk, build_program, place_of
-from cortado.plan.signals import signals_as_rows
 from cortado.plan.stream import streamed
-from cortado.plan.time_windows import linear_as_window
 
 OPERATOR = "cortado::input_row"
 NO_LINES: Mapping[str, str] = MappingProxyType({})
@@ -48,9 +46,10 @@ def program_of(
     cores: tuple[Core, ...] | None = None,
     lines: Mapping[str, str] = NO_LINES,
 ) -> Program:
-    """The program of a graph, fed as is wanted. `lines`: of the user's file, by call, for messages."""
+    """The program of a graph, fed as is wanted; that of a stream was lowered as one. `lines`: of the user's
+    file, by call, for messages."""
     if feeding.stream is not None:
-        program = build_program(name, linear_as_window(signals_as_rows(graph)), target, border, cores, running=True)
+        program = build_program(name, graph, target, border, cores, running=True)
         return streamed(with_pushed_input(program, feeding.option), feeding.stream, lines)
     program = build_program(name, graph, target, border, cores)
     return with_pushed_input(program, feeding.option) if feeding.rows else program

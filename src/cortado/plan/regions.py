@@ -117,6 +117,6 @@ def _count(used: Counter[str], stage: Stage, run: StageRun) -> None:
         rows = step.images * run.rows[position]
         used[step.output] += rows * step.row_bytes * (2 if step.one_row else 1)
         used[scratch_name(step)] += 2 * step.images * calls[position] * step.scratch
-        for port in step.inputs:
+        for port in step.ports:
             if isinstance(port.source, str):
                 used[port.source] += rows * port.rule.taps * port.row_bytes

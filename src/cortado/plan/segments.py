@@ -53,8 +53,9 @@ class Uses:
     def of(program: Program, steps: Sequence[Step]) -> "Uses":
         made, last = dict.fromkeys(program.entering, -1), dict.fromkeys(program.entering, -1)
         for index, step in enumerate(steps):
-            made[step.output] = index
-            last.setdefault(step.output, index)
+            for name in step.outputs:
+                made[name] = index
+                last.setdefault(name, index)
             for port in step.inputs:
                 if isinstance(port.source, str):
                     last[port.source] = index
@@ -332,14 +333,13 @@ def _beside(peak: int, sizes: Sequence[int]) -> int:
 
 
 def _by_rows(step: Step) -> bool:
-    return step.kind is not Walk.WHOLE and step.images == 1
+    return step.kind is not Walk.WHOLE and step.images == 1 and not step.also
 
 
 def same_rows(source: Step, port: Port) -> bool:
     """The reader sees the rows that the maker makes."""
-    if source.one_row:
-        return port.height == 1 and port.row_bytes == source.row_bytes
-    return port.height == source.rows and port.row_bytes == source.row_bytes
+    row_bytes = source.row_bytes_of(str(port.source))
+    return port.height == (1 if source.one_row else source.rows) and port.row_bytes == row_bytes
 
 
 def overlays_of(run: StageRun) -> list[Overlay]:
@@ -359,11 +359,10 @@ def counters_name(pushed: Step) -> str:
 def stage_buffers(number: int, steps: Sequence[Step], run: StageRun) -> list[Buffer]:
     """The rings and scratch buffers of a stage. An accumulator lives as long as its stage."""
     buffers = []
-    makers = {step.output: step for step in steps}
+    makers = {name: step for step in steps for name in step.outputs}
     for name, rows in run.rings.items():
-        step = makers[name]
         first, last = run.spans.get(name, (0, len(steps) - 1))
-        size = rows * step.row_bytes
+        size = rows * makers[name].row_bytes_of(name)
         buffers.append(Buffer(name, size, (number, first), _end(number, last + 1, len(steps)), ALIGNMENT))
     for position, step in enumerate(steps):
         if step.scratch:

@@ -63,7 +63,7 @@ class _Streamed:
                 f"the outputs of {program.name} don't come with the same rows ({rows}), expected outputs that all read "
                 "the newest row, and equally often"
             )
-        return replace(whole, stream=found[steps[-1].output])
+        return replace(whole, stream=next(found[name] for name in steps[-1].outputs if name in found))
 
     def _output(self, tensor: Tensor, steps: Sequence[Step], window: int) -> Stream:
         """When an output comes."""
@@ -85,7 +85,8 @@ class _Streamed:
             )
 
     def _made(self, step: Step, time: _Time) -> None:
-        self.times[step.output], self.makers[step.output] = time, step
+        for name in step.outputs:
+            self.times[name], self.makers[name] = time, step
 
     def _place(self, step: Step) -> str:
         line = self.lines.get(step.name, "")
@@ -200,8 +201,8 @@ class _Walk:
     calls: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.made = {step.output: 0 for step in self.steps}
-        self.readers: dict[str, list[tuple[Step, RowRule]]] = {step.output: [] for step in self.steps}
+        self.made = {name: 0 for step in self.steps for name in step.outputs}
+        self.readers: dict[str, list[tuple[Step, RowRule]]] = {name: [] for name in self.made}
         for step in self.steps:
             for source, rule in _needs(step):
                 self.readers[source].append((step, rule))
@@ -211,10 +212,11 @@ class _Walk:
         return min((rule.first(self.made[step.output]) for step, rule in self.readers[name]), default=self.made[name])
 
     def _make(self, position: int, step: Step) -> None:
-        name, row = step.output, self.made[step.output]
+        row = self.made[step.output]
         self.calls.append((position, row))
-        self.made[name] = row + 1
-        self.rings[name] = max(self.rings.get(name, 1), row + 1 - self._oldest(name))
+        for name in step.outputs:
+            self.made[name] = row + 1
+            self.rings[name] = max(self.rings.get(name, 1), row + 1 - self._oldest(name))
 
     def _is_ready(self, step: Step) -> bool:
         y = self.made[step.output]
@@ -249,12 +251,12 @@ def run_rows(program: Program, rows_pushed: int) -> StageRun:
     for _ in range(max(0, stream.first - rows_pushed) + _PERIODS * stream.hop):
         walk.push()
     outputs = {tensor.buffer for tensor in program.outputs}
-    place = {step.output: position for position, step in enumerate(steps)}
+    place = {name: position for position, step in enumerate(steps) for name in step.outputs}
     last = {name: max((place[step.output] for step, _ in walk.readers[name]), default=0) for name in walk.made}
     spans = {
-        step.output: (position, max(last[step.output], position))
-        for position, step in enumerate(steps)
-        if walk.rings[step.output] == 1 and step.output not in walk.kept and step.output not in outputs
+        name: (position, max(last[name], position))
+        for name, position in place.items()
+        if walk.rings[name] == 1 and name not in walk.kept and name not in outputs
     }
     return StageRun(rows=rows, rings=walk.rings, spans=spans, leads={}, calls=calls)
 

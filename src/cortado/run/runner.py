@@ -86,10 +86,16 @@ class BundleInfo:
 
 @dataclass(frozen=True)
 class StepName:
-    """A step of the bundle, for messages: its node in the lowered graph and what it computes."""
+    """A step of the bundle: its node in the lowered graph, what it computes, and of several results their names."""
 
     name: str
     operator: str
+    results: Sequence[str] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The values that it makes; a call's first ranges are theirs."""
+        return tuple(self.results) or (self.name,)
 
 
 @dataclass(frozen=True)

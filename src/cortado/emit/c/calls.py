@@ -1,7 +1,7 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
 from cortado.emit.c.text import listed
-from cortado.ir.c_call import Argument, Bytes, CCall, Function, Member, Offset, Operand, Row, Typed
+from cortado.ir.c_call import Argument, Bytes, CCall, Function, Member, Offset, Operand, Row, Typed, Written
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -54,6 +54,8 @@ def _text(argument: Argument) -> str:
             return f"{_NAMES[Operand.ROWS]}[{index}]"
         case Bytes(row):
             return _text(row)
+        case Written(row):  # one of the pointers to rows, which are otherwise read
+            return f"(int8_t *)(uintptr_t){_text(row)}"
         case Typed(row, c_type):
             const = "const " if isinstance(row, Row) else ""
             return f"({const}{c_type} *)({const}void *){_text(row)}"
@@ -73,7 +75,7 @@ def _read(argument: Argument) -> set[Operand]:
             return {argument}
         case Row():
             return {Operand.ROWS}
-        case Bytes(row) | Typed(row, _):
+        case Bytes(row) | Typed(row, _) | Written(row):
             return _read(row)
         case Member(_, phases):
             return {Operand.LAYER} | ({Operand.Y} if phases is not None else set())

@@ -103,7 +103,7 @@ class Layers:
         return self.needs.add(f"need_{_symbol(kernel)}", kernel.struct, kernel.scratch_check, core)
 
     def _operands(self, owner: _Owner) -> tuple[str | None, ...]:
-        sources = [port.source for port in owner.step.inputs]
+        sources = [port.source for port in owner.step.ports]
         return tuple(self._array(owner, "operand", at) if isinstance(at, Array) else None for at in sources)
 
     def _by_core(self, macro: str, texts: Mapping[Core, str]) -> str:

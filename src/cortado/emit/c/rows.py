@@ -53,7 +53,7 @@ static int wrong(const void *arena)
 {self._once() if self.program.stream is None else self._endless(self.program.stream)}"""
 
     def _arrays(self) -> str:
-        widest = max(sum(port.rule.taps for port in step.inputs) for step in self.program.steps)
+        widest = max(sum(port.rule.taps for port in step.ports) for step in self.program.steps)
         longest = max(len(stage.steps) for stage in self.program.stages)
         return f"""    {self.state} state[{longest}]; /* of the longest stage */
     const int8_t *rows[{widest}]; /* of the widest step */"""

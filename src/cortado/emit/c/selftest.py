@@ -93,7 +93,7 @@ class _Selftest(OfPlan):
 
     def text(self) -> str:
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
-        widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
+        widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         stream = self.program.stream is not None
         return f"""{banner(self.program, "an input, what every layer must make of it, and the function that compares")}
 #include "{self.name}.h"

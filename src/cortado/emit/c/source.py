@@ -121,7 +121,7 @@ static const cortado_program_t program = {{
     def _network(self) -> str:
         if self.program.pushed is not None:
             return "\n".join((rows_text(self.planned), self._results()))
-        widest = max((sum(port.rule.taps for port in step.inputs) for step in self.program.steps), default=1)
+        widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         regions = bool(self.planned.regions)
         loop = "cortado_run_stage_regions" if regions else "cortado_run_stage"

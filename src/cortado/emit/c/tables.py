@@ -64,7 +64,7 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: str) -> 
         "rows": 0 if planned.program.stream else fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
         "port": port,
-        "ports": len(step.inputs),
+        "ports": len(step.ports),
         "group": step.group,
     }
     checked = {"name": c_string(title(step)), "scratch_bytes": in_c.scratch_bytes, "scratch_need": in_c.scratch_need}
@@ -81,9 +81,9 @@ def _ports(planned: Planned, in_c: Iterable[StepInC]) -> list[tuple[str, list[Po
     found = []
     in_order = iter(in_c)
     for stage in planned.program.stages:
-        makers = {step.output: (position, step) for position, step in enumerate(stage.steps)}
+        makers = {name: (position, step) for position, step in enumerate(stage.steps) for name in step.outputs}
         for step in stage.steps:
-            pairs = zip(step.inputs, next(in_order).constants, strict=True)
+            pairs = zip(step.ports, next(in_order).constants, strict=True)
             found.append((label(step), [_port(planned, port, constant, step, makers) for port, constant in pairs]))
     return found
 
@@ -92,12 +92,14 @@ def _port(
     planned: Planned, port: Port, constant: str | None, step: Step, makers: Mapping[str, tuple[int, Step]]
 ) -> PortRow:
     rule = port.rule
-    maker = makers.get(port.source) if isinstance(port.source, str) else None
+    written = port in step.also
+    maker = makers.get(port.source) if isinstance(port.source, str) and not written else None
     if isinstance(port.source, str):
         place: dict[str, object] = {"at.offset": at(planned, port.source)}
         release: Hashable = planned.plan.offsets[port.source]
         ring = planned.ring_rows(port.source, port.height)
         producer = "CORTADO_COMPLETE" if maker is None else str(maker[0])
+        producer = "CORTADO_WRITTEN" if written else producer
     else:
         place, release = {"at.constant": constant}, constant
         ring, producer = port.height, "CORTADO_CONSTANT"

@@ -2,16 +2,23 @@
 
 import copy
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from operator import getitem
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
-from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
@@ -29,11 +36,13 @@ from cortado.ir.facts import (
     dtype,
 )
 from cortado.ir.graph import constant_names, describe, fake_mode_of, output_node, outputs, shape, user_inputs
-from cortado.ir.op import Operator, operator_of, overload, shaped_call
+from cortado.ir.op import Operator, operator_of, shaped_call
 from cortado.ir.portable import FLOAT, is_float
 from cortado.ir.portable import operands as float_operands
+from cortado.ir.schemas import overload
 from cortado.ops.reshape import VIEW
 from cortado.ops.slice import SLICE
+from cortado.passes.clean_up import fingerprint
 
 METHOD = "forward"
 WRITE_BACK = "aten::copy_"  # what ExecuTorch adds for each buffer that lasts from call to call
@@ -59,7 +68,8 @@ def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
         builder.copy(node)
     limits = (*builder.limits, *([UNEVEN_SCRATCH] if builder.uneven_scratch else []))
     builder.calls += [WRITE_BACK] * len(state_inputs(program))
-    return Edge(_edge_program(program, builder.module), tuple(builder.calls), builder.scratch, limits)
+    edge = _edge_program(program, builder.module, builder.constants)
+    return Edge(edge, tuple(builder.calls), builder.scratch, limits)
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,20 @@ class Edge:
     limits: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Writer:
+    """What stands in the .pte for one node; see op.PteWriter."""
+
+    builder: "_EdgeBuilder"
+    like: Node
+
+    def __call__(self, operator: Operator, /, **arguments: Any) -> Node:
+        return self.builder.add(self.like, operator, **arguments)
+
+    def constant(self, name: str, data: torch.Tensor) -> Node:
+        return self.builder.constant(f"{self.like.name}_{name}", data)
+
+
 class _EdgeBuilder:
     """Copies a lowered graph node by node into edge operators."""
 
@@ -80,6 +104,9 @@ class _EdgeBuilder:
 
         self.edge = exir_ops.edge
         self.target = target
+        self.taken = set(program.state_dict)  # names of constants
+        self.constants: dict[str, torch.Tensor] = {}  # that only the .pte has
+        self._known: dict[Any, Node] = {}  # these, by their data
         self.mode = fake_mode_of(program.graph_module.graph)
         self.module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
         self.new: dict[Node, Node] = {}
@@ -102,7 +129,7 @@ class _EdgeBuilder:
                 self.new[node].target = node.name  # exir names placeholders after their target, the signature not
             return
         arguments = dict(torch.fx.node.map_arg(node.kwargs, lambda n: self.new[n]))
-        add = partial(self._add, node)
+        add = _Writer(self, node)
         write = operator.pte
         self.new[node] = add(operator, **arguments) if write is None else write(arguments, add, self.target)
         if shape(self.new[node]) != shape(node):
@@ -118,9 +145,9 @@ class _EdgeBuilder:
                 source = source.all_input_nodes[0]
             if source in state:
                 sizes = shape(result) or (1,)
-                flat = self._add(result, VIEW, self=self.new[result], size=list(sizes))
-                whole = self._add(result, SLICE, self=flat, dim=0, start=0, end=sizes[0], step=1)
-                self.new[result] = self._add(result, VIEW, self=whole, size=list(shape(result)))
+                flat = self.add(result, VIEW, self=self.new[result], size=list(sizes))
+                whole = self.add(result, SLICE, self=flat, dim=0, start=0, end=sizes[0], step=1)
+                self.new[result] = self.add(result, VIEW, self=whole, size=list(shape(result)))
 
     def _copy_float(self, node: Node) -> None:
         """A float call as the calls of portable kernels that ExecuTorch makes of it."""
@@ -153,7 +180,21 @@ class _EdgeBuilder:
     def _fakes(self, value: Any) -> Any:
         return pytree.tree_map_only(torch.Tensor, lambda one: self._fake(tuple(one.shape), one.dtype), value)
 
-    def _add(self, like: Node, operator: Operator, /, **arguments: Any) -> Node:
+    def constant(self, name: str, data: torch.Tensor) -> Node:
+        """A constant of the .pte alone; equal ones are one."""
+        key = fingerprint(data)
+        if key not in self._known:
+            graph = self.module.graph
+            while name in self.taken:
+                name = f"{name}_"
+            with graph.inserting_before(next(iter(graph.nodes))):
+                node = graph.placeholder(name)
+            node.target = node.name
+            VALUE.note(node, self._fake(tuple(data.shape), data.dtype))
+            self.constants[node.name], self._known[key] = data, node
+        return self._known[key]
+
+    def add(self, like: Node, operator: Operator, /, **arguments: Any) -> Node:
         """One call: that of the lowered graph, or one of those that stand for it in a .pte."""
         shapes = shaped_call(operator, arguments)
         call = shaped_call(operator, arguments, tuple(operator.shape(shapes)))
@@ -221,11 +262,13 @@ def state_inputs(program: ExportedProgram) -> list[Node]:
     return [node for node in user_inputs(program) if STATE.known(node)]
 
 
-def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> ExportedProgram:
+def _edge_program(
+    program: ExportedProgram, module: torch.fx.GraphModule, added: Mapping[str, torch.Tensor]
+) -> ExportedProgram:
     from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
 
     signature = Signature(
-        input_specs=list(program.graph_signature.input_specs),
+        input_specs=[*_buffers(reversed(list(added))), *program.graph_signature.input_specs],
         output_specs=copy.deepcopy(program.graph_signature.output_specs),
     )
     returned = output_node(module.graph).args[0]
@@ -240,13 +283,19 @@ def _edge_program(program: ExportedProgram, module: torch.fx.GraphModule) -> Exp
         root=module,
         graph=module.graph,
         graph_signature=signature,
-        state_dict=_plain_constants(program, module) | {key: STATE.must(state[key]).initial for key in state},
+        state_dict=_plain_constants(program, module)
+        | dict(added)
+        | {key: STATE.must(state[key]).initial for key in state},
         range_constraints={},
         module_call_graph=_without_state(program, len(state)),
         example_inputs=_user_example(program, len(state)),
         constants=dict(program.constants),
         verifiers=[EXIREdgeDialectVerifier(class_only=True)],
     )
+
+
+def _buffers(names: Iterable[str]) -> list[InputSpec]:
+    return [InputSpec(InputKind.BUFFER, TensorArgument(name=name), name, persistent=True) for name in names]
 
 
 def _write_back(module: torch.fx.GraphModule, signature: Signature, state: Mapping[str, Node]) -> None:

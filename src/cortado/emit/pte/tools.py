@@ -14,7 +14,8 @@ from torch.export import ExportedProgram
 
 from cortado.base.arrays import ArrayType
 from cortado.emit.pte.edge import METHOD, edge_manager
-from cortado.ir.op import overload, registry
+from cortado.ir.op import registry
+from cortado.ir.schemas import overload
 
 
 def register_operators() -> None:

@@ -266,7 +266,8 @@ typedef struct {
     int32_t starts, start_zero, start_multiplier, start_shift;
     int32_t cell_zero, cell_multiplier, cell_shift; /* LSTM: of the cells that are given */
     int32_t cell_bits; /* steps of 2^(cell_bits - 15): of an LSTM's cells, of a GRU's h16 */
-    int32_t gives_cells;                            /* LSTM: the output is the cells' codes */
+    int32_t gives_cells; /* LSTM: the cells after every step; otherwise, if anywhere, after the one that comes last */
+    int32_t no_states;   /* LSTM: h is not given */
     int32_t given_multiplier, given_shift, given_offset;
     int32_t relu;                        /* RNN */
     int32_t together;                    /* rows of weights whose products are computed together: 3 or 4 */
@@ -282,15 +283,16 @@ const int8_t *cortado_gates_s8(const int8_t *x, const int8_t *stream, int32_t n,
 const int8_t *cortado_gates_s8__scalar(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 const int8_t *cortado_gates_s8__dsp(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 
+/* Of an LSTM `cells` are a second output, in codes of their own. Either of the two may be NULL. */
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
-                     int8_t *out, void *scratch, cortado_gates_t gates);
+                     int8_t *out, int8_t *cells, void *scratch, cortado_gates_t gates);
 void cortado_gru_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
                     cortado_gates_t gates);
 void cortado_rnn_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out, void *scratch,
                     cortado_gates_t gates);
 /* Streams of their own, four rows together. */
 void cortado_lstm_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
-                          const int8_t *start_cells, int8_t *out, void *scratch);
+                          const int8_t *start_cells, int8_t *out, int8_t *cells, void *scratch);
 void cortado_gru_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out,
                          void *scratch);
 void cortado_rnn_s8__mve(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, int8_t *out,
@@ -665,11 +667,14 @@ typedef struct {
 
 void cortado_quantize_s32_s8(const cortado_quantize_int_t *L, const int32_t *in, int8_t *out, int32_t n);
 
-/* For each pixel the first of its channels that holds the largest code, or the smallest. */
-void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest);
-/* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first; of equal codes the
- * first channel is the better. */
-void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest);
+/* For each pixel the first of its channels that holds the largest code, or the smallest, and this code. Here and below
+ * either of the two results may be NULL. */
+void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest,
+                       int8_t *values);
+/* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first, and these codes; of
+ * equal codes the first channel is the better. */
+void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
+                     int8_t *values);
 /* out = a and b, calculated modulo 2^32. An operand whose step is 0 is one number for all, otherwise its step is 1.
  * Quotients are rounded down and remainders have the divisor's sign; both are 0 where the divisor is. */
 #define CORTADO_SUM 0

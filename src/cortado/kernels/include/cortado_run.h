@@ -27,9 +27,10 @@ typedef void (*cortado_call_t)(const void *layer, const int8_t *const rows[], in
 
 /* A port's producer, if not a step of its stage: */
 #define CORTADO_COMPLETE 0xFFu /* the tensor is complete before the stage starts */
-#define CORTADO_CONSTANT 0xFEu /* it lies in flash */
+#define CORTADO_WRITTEN 0xFEu  /* it is no operand but a result of the step, beside its first */
+#define CORTADO_CONSTANT 0xFDu /* it lies in flash */
 
-/* One tensor operand: output row y reads rows (y >> repeat) * stride - pad + k * dilation, k = 0 .. taps-1. */
+/* One tensor operand, or a result beside the first: output row y reads rows (y >> repeat) * stride - pad + k * dilation, k = 0 .. taps-1. */
 typedef struct {
     union {
         uint32_t offset;      /* in the arena */
@@ -81,7 +82,8 @@ void cortado_check_failed(const char *step, const char *what, const char *buffer
 #endif
 
 #ifdef CORTADO_TRACE
-/* Built with a trace, every kernel call shows the output row it leaves behind. Yours to define. */
+/* Built with a trace, every kernel call shows the output rows it leaves behind, of each result those of one call
+ * together. Yours to define. */
 void cortado_traced(const void *row, uint32_t bytes);
 #endif
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which channel of each pixel holds its largest code, or its smallest.
+ * Which channel of each pixel holds its largest code, or its smallest, and this code.
  *
  * Tile: 1 pixel. Scratch: none.
  */
 #include "cortado.h"
 
-void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest)
+void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest,
+                       int8_t *values)
 {
     const int32_t flip = largest != 0 ? 0 : -1; /* ~v is smaller for larger v */
     for (; pixels > 0; pixels--, in += channels) {
@@ -14,6 +15,11 @@ void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t c
         for (int32_t c = 1; c < channels; c++) {
             best = (in[c] ^ flip) > (in[best] ^ flip) ? c : best;
         }
-        *out++ = best;
+        if (out != NULL) {
+            *out++ = best;
+        }
+        if (values != NULL) {
+            *values++ = in[best];
+        }
     }
 }

@@ -114,6 +114,7 @@ CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, corta
     step->call(step->layer, turn->rows, (int8_t *)out, step->n * (int32_t)count,
                PLACE(turn->arena, step->scratch_offset), (int32_t)turn->y);
     TRACED(out, step->out_row_bytes * count);
+    TRACED_ALSO(turn->program->ports + step->port, step->ports, turn->rows, count);
     state->made = (uint16_t)turn->after;
     if (state->made == step->rows) {
         state->made = CORTADO_ALL;

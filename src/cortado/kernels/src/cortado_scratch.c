@@ -92,7 +92,7 @@ int32_t cortado_running_mean_s8_scratch(const cortado_global_mean_t *L)
 /* A row of codes for a state that is given, and two where the output holds something else than the states. */
 static int32_t kept_bytes(const cortado_recurrent_t *L)
 {
-    return (L->gives_cells || L->last_only ? 2 : L->starts ? 1 : 0) * L->units;
+    return (L->no_states || L->last_only ? 2 : L->starts ? 1 : 0) * L->units;
 }
 
 int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L)

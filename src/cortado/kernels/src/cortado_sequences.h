@@ -41,14 +41,15 @@ static inline int32_t cortado_started(const cortado_recurrent_t *L, int8_t code)
     return cortado_requant(code - L->start_zero, L->start_multiplier, L->start_shift);
 }
 
-/* One step: from the input's row and the state before to the state after; `out` is none of them. */
+/* One step: from the input's row and the state before to the state after, of an LSTM also to the codes of `cells`,
+ * which are `state`, unless NULL. */
 typedef void (*cortado_step_t)(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after,
-                               int16_t *state, int8_t *out, cortado_gates_t gates);
+                               int16_t *state, int8_t *cells, cortado_gates_t gates);
 
 /* Rows of codes beside the output: two that take turns where states don't go there, or one for the first. */
 static inline int32_t cortado_kept_rows(const cortado_recurrent_t *L)
 {
-    return L->gives_cells || L->last_only ? 2 : L->starts ? 1 : 0;
+    return L->no_states || L->last_only ? 2 : L->starts ? 1 : 0;
 }
 
 /* Where the state in front of the first step lies: not where the first step writes. */
@@ -64,20 +65,23 @@ static inline int32_t cortado_given(const cortado_recurrent_t *L)
 }
 
 /* All steps of one sequence; `before` is the state in front of the first. What a step gives is its state, or, with two
- * rows to keep that in, something else, or nothing before the last. */
+ * rows to keep that in, nothing, or nothing before the last; and its cells, if they are not NULL. */
 static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in, const int8_t *before, int8_t *out,
-                                 int16_t *state, int8_t *rows, cortado_step_t step, cortado_gates_t gates)
+                                 int8_t *cells, int16_t *state, int8_t *rows, cortado_step_t step,
+                                 cortado_gates_t gates)
 {
-    const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1, moves = L->last_only ? 0 : 1;
-    const int32_t aside = cortado_kept_rows(L) == 2, to_out = L->gives_cells ? 0 : 1;
+    const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1;
+    const int32_t aside = cortado_kept_rows(L) == 2, moves = aside ? 0 : 1, to_out = L->no_states ? 0 : 1;
+    int32_t cell = L->gives_cells ? last * L->units : 0;
     in += last * L->in_c;
-    out += moves * last * L->units;
+    out = to_out ? out + moves * last * L->units : rows;
     for (int32_t t = L->steps; t > 0; t--) {
         int8_t *after = aside && t > to_out ? rows + (t & 1) * L->units : out;
-        step(L, in, before, after, state, out, gates);
+        step(L, in, before, after, state, cells != NULL && (L->gives_cells || t == 1) ? cells + cell : NULL, gates);
         before = after;
         in += next * L->in_c;
         out += moves * next * L->units;
+        cell += L->gives_cells ? next * L->units : 0;
     }
 }
 
@@ -92,7 +96,7 @@ static inline void cortado_rnn_sequences(const cortado_recurrent_t *L, const int
                 first[i] = cortado_sat8(cortado_started(L, *start++) + L->out_offset);
             }
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, scratch, step, gates);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, NULL, scratch, step, gates);
         in += L->steps * L->in_c;
         out += cortado_given(L);
     }
@@ -114,7 +118,7 @@ static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int
             }
             CORTADO_STAY_A_LOOP;
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, state, rows, step, gates);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, NULL, state, rows, step, gates);
         in += L->steps * L->in_c;
         out += cortado_given(L);
     }
@@ -122,17 +126,17 @@ static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int
 
 /* All sequences of an LSTM layer. Scratch: the cells, and rows of codes. */
 static inline void cortado_lstm_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
-                                          const int8_t *start_cells, int8_t *out, void *scratch, cortado_step_t step,
-                                          cortado_gates_t gates)
+                                          const int8_t *start_cells, int8_t *out, int8_t *cells, void *scratch,
+                                          cortado_step_t step, cortado_gates_t gates)
 {
-    int16_t *cells = scratch;
-    int8_t *rows = (int8_t *)(cells + L->units), *first = cortado_first_row(L, rows);
+    int16_t *state = scratch;
+    int8_t *rows = (int8_t *)(state + L->units), *first = cortado_first_row(L, rows);
     for (int32_t s = 0; s < L->sequences; s++) {
         for (int32_t i = 0; i < L->units; i++) {
-            cells[i] = 0;
+            state[i] = 0;
             if (L->starts) {
                 const int32_t cell = *start_cells++ - L->cell_zero;
-                cells[i] = (int16_t)cortado_sat16(cortado_requant(cell, L->cell_multiplier, L->cell_shift));
+                state[i] = (int16_t)cortado_sat16(cortado_requant(cell, L->cell_multiplier, L->cell_shift));
             }
             CORTADO_STAY_A_LOOP;
         }
@@ -141,9 +145,14 @@ static inline void cortado_lstm_sequences(const cortado_recurrent_t *L, const in
                 first[i] = cortado_sat8(cortado_started(L, *start++) + L->out_offset);
             }
         }
-        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, rows, step, gates);
+        cortado_steps(L, in, L->starts ? first : L->zero, out, cells, state, rows, step, gates);
         in += L->steps * L->in_c;
-        out += cortado_given(L);
+        if (out != NULL) {
+            out += cortado_given(L);
+        }
+        if (cells != NULL) {
+            cells += (L->gives_cells ? L->steps : 1) * L->units;
+        }
     }
 }
 

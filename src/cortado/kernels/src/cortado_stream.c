@@ -65,6 +65,7 @@ static void run_row(const cortado_program_t *program, const cortado_step_t *step
     PROFILED(program, step);
     step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)state->made);
     TRACED(out, step->out_row_bytes);
+    TRACED_ALSO(program->ports + step->port, step->ports, rows, 1u);
     count_row(step, state);
 }
 

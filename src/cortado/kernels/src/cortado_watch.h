@@ -26,9 +26,21 @@ typedef uint8_t *arena_t;
 #endif
 
 #ifdef CORTADO_TRACE
+/* The rows of results beside the first, as a call of a kernel has left them: `count` of each. */
+static inline void trace_also(const cortado_port_t *port, uint32_t ports, const int8_t *const *rows, uint32_t count)
+{
+    for (; ports > 0; ports--, rows += port->taps, port++) {
+        if (port->producer == CORTADO_WRITTEN) {
+            cortado_traced(*rows, port->row_bytes * count);
+        }
+    }
+}
+
 #define TRACED(out, bytes) cortado_traced(out, bytes)
+#define TRACED_ALSO(port, ports, rows, count) trace_also(port, ports, rows, count)
 #else
 #define TRACED(out, bytes) ((void)0)
+#define TRACED_ALSO(port, ports, rows, count) ((void)0)
 #endif
 
 #ifdef CORTADO_PROFILE

@@ -18,12 +18,12 @@ static int32_t next_state(int32_t reset, int32_t update, int32_t new_x, int32_t 
 }
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out, cortado_gates_t gates)
+                 int8_t *cells, cortado_gates_t gates)
 {
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
     const int32_t together = L->together, offset = L->out_offset, bits = L->cell_bits;
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
-    (void)out;
+    (void)cells;
     for (int32_t left = L->units; left > 0; left -= together) {
         int32_t gx[3][CORTADO_ROWS], gh[3][CORTADO_ROWS];
         for (int32_t g = 0; g < 3; g++) {

@@ -10,11 +10,11 @@
 #if defined(__ARM_FEATURE_MVE)
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out, cortado_gates_t gates)
+                 int8_t *cells, cortado_gates_t gates)
 {
     cortado_units_mve_t T = cortado_units_mve(L, x, before, after, state);
     T.product_left = -L->cell_bits;
-    (void)out;
+    (void)cells;
     (void)gates;
     cortado_gru_units_s8__mve(&T);
 }

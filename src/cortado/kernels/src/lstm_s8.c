@@ -25,8 +25,8 @@ static int32_t narrowed(int32_t cell, int32_t bits)
     return bits >= 3 ? cortado_sat16(cortado_shl(cell, bits - 3)) : (cell + (1 << (2 - bits))) >> (3 - bits);
 }
 
-static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *cells,
-                 int8_t *out, cortado_gates_t gates)
+static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
+                 int8_t *cells, cortado_gates_t gates)
 {
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
     const int32_t together = L->together, offset = L->out_offset, bits = L->cell_bits;
@@ -37,22 +37,22 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
             wx = gates(x, wx, L->in_c, gx[g]);
             wh = gates(before, wh, L->units, gh[g]);
         }
-        for (int32_t i = 0, count = cortado_min(together, left); i < count; i++, cells++) {
+        for (int32_t i = 0, count = cortado_min(together, left); i < count; i++, state++) {
             const int32_t c = next_cell(sum(gx[INPUT][i], gh[INPUT][i]), sum(gx[FORGET][i], gh[FORGET][i]),
-                                        sum(gx[NEW][i], gh[NEW][i]), *cells, bits);
+                                        sum(gx[NEW][i], gh[NEW][i]), *state, bits);
             const int32_t o = cortado_sigmoid(sum(gx[OUTPUT][i], gh[OUTPUT][i]));
-            *cells = (int16_t)c;
+            *state = (int16_t)c;
             *after++ = cortado_hidden(factor, offset, o * cortado_tanh(narrowed(c, bits)));
-            if (L->gives_cells) {
+            if (cells != NULL) {
                 const int32_t code = cortado_requant(c, L->given_multiplier, L->given_shift) + L->given_offset;
-                *out++ = cortado_sat8(code);
+                *cells++ = cortado_sat8(code);
             }
         }
     }
 }
 
 void cortado_lstm_s8(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start, const int8_t *start_cells,
-                     int8_t *out, void *scratch, cortado_gates_t gates)
+                     int8_t *out, int8_t *cells, void *scratch, cortado_gates_t gates)
 {
-    cortado_lstm_sequences(L, in, start, start_cells, out, scratch, step, gates);
+    cortado_lstm_sequences(L, in, start, start_cells, out, cells, scratch, step, gates);
 }

@@ -7,13 +7,13 @@
 #include "cortado_recurrent.h"
 
 static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after, int16_t *state,
-                 int8_t *out, cortado_gates_t gates)
+                 int8_t *cells, cortado_gates_t gates)
 {
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
     const int32_t together = L->together, relu = L->relu, offset = L->out_offset;
     const int8_t *wx = L->weights_x, *wh = L->weights_h;
     (void)state;
-    (void)out;
+    (void)cells;
     for (int32_t left = L->units; left > 0; left -= together) {
         int32_t paths[2 * CORTADO_ROWS], *sums = paths;
         wx = gates(x, wx, L->in_c, paths);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which channels of each pixel hold its largest codes, or its smallest.
+ * Which channels of each pixel hold its largest codes, or its smallest, and these codes.
  *
  * Tile: 1 channel of the result. Scratch: none.
  */
@@ -20,14 +20,20 @@ static int32_t next_best(const int8_t *in, int32_t channels, int32_t flip, int32
     return best;
 }
 
-void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest)
+void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
+                     int8_t *values)
 {
     const int32_t flip = largest != 0 ? 0 : -1; /* ~v is smaller for larger v */
     for (; pixels > 0; pixels--, in += channels) {
         int32_t last = -1;
         for (int32_t i = 0; i < count; i++) {
             last = next_best(in, channels, flip, last);
-            *out++ = last;
+            if (out != NULL) {
+                *out++ = last;
+            }
+            if (values != NULL) {
+                *values++ = in[last];
+            }
         }
     }
 }

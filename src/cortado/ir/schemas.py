@@ -1,0 +1,59 @@
+"""Operators as torch knows them: their schemas, registered from the records on first use."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from cortado.base.errors import CortadoError
+from cortado.ir.op import Call, Operator, result_elements
+
+Tensor = torch.Tensor
+
+_REGISTERED: dict[str, Any] = {}
+_FRAGMENTS: list[Any] = []
+
+
+def overload(operator: Operator) -> Any:
+    """The torch operator of a record, registered on first use as a fragment; an equal existing schema is reused."""
+    if operator.name in _REGISTERED:
+        return _REGISTERED[operator.name]
+    library = torch.library.Library(operator.namespace, "FRAGMENT")
+    _FRAGMENTS.append(library)
+    for name, schema in ((operator.qualified, operator.schema), (operator.qualified_out, operator.out_schema)):
+        wanted = torch._C.parse_schema(f"{operator.namespace}::{schema}")
+        existing = _existing_schema(operator.namespace, name)
+        if existing is None:
+            library.define(schema)
+            library.impl(name, _meta(operator), "Meta")
+        elif str(existing) != str(wanted):
+            raise CortadoError(
+                f"{operator.namespace}::{name} is registered with another schema: found {existing}, expected {wanted}; "
+                "import Cortado in a process of its own, or use executorch 1.5.1"
+            )
+    packet = getattr(getattr(torch.ops, operator.namespace), operator.base)
+    _REGISTERED[operator.name] = getattr(packet, operator.overload_name)
+    return _REGISTERED[operator.name]
+
+
+def _meta(operator: Operator) -> Callable[..., Any]:
+    """What torch's fake tensors need to know of an operator: its outputs' shapes and dtypes, from the record."""
+
+    def value(item: Any) -> Any:
+        return tuple(item.shape) if isinstance(item, Tensor) else item
+
+    def meta(*args: Any, **kwargs: Any) -> Any:
+        named = {**dict(zip(operator.argument_names, args, strict=False)), **kwargs}
+        given = [named.pop(name) for name in operator.results if name in named]
+        sizes = operator.sizes(Call(operator, {name: value(item) for name, item in named.items()}, ()))
+        pairs = zip(sizes, result_elements(operator, named), strict=True)
+        made = given or [torch.empty(size, dtype=kind.torch_dtype, device="meta") for size, kind in pairs]
+        return tuple(made) if operator.also else made[0]
+
+    return meta
+
+
+def _existing_schema(namespace: str, name: str) -> Any:
+    schemas = torch._C._jit_get_schemas_for_operator(f"{namespace}::{name.split('.')[0]}")
+    wanted = name.split(".")[1] if "." in name else ""
+    return next((schema for schema in schemas if schema.overload_name == wanted), None)

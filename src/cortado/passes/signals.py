@@ -1,0 +1,222 @@
+"""signals-as-rows: a signal, whose time is the last dimension, is an image of one column instead of one of one row."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from cortado.ir.facts import QPARAMS, STATE, TWIN, VALUE
+from cortado.ir.graph import (
+    add_constant,
+    constant_value,
+    fake_mode_of,
+    outputs,
+    remove_unused_constants,
+    shape,
+    sole_user,
+    user_inputs,
+)
+from cortado.ir.op import Call, operator_of
+from cortado.ops.quantize_per_tensor import QUANTIZE
+from cortado.ops.reshape import VIEW
+from cortado.ops.transpose import TRANSPOSE
+from cortado.passes.base import ContextPass, PassContext
+from cortado.passes.lower import add_operator_call
+from cortado.passes.move_transposes import merge_views
+from cortado.passes.orders import is_a, sizes_of
+from cortado.passes.verify import Level
+
+Sizes = tuple[int, ...]
+
+_SWAPPED = frozenset({"stride", "padding", "dilation", "kernel_size"})  # (height, width) as (width, height)
+_WIDTHS = frozenset({"pre_pad", "post_pad"})  # for each dimension
+_DIMS = {3: (0, 1, 3), 4: (0, 2, 1, 3)}  # where dimensions go, by rank
+
+
+class SignalsAsRows(ContextPass):
+    """Of a stream whose input is [1, channels, time], all that was [1, 1, time, channels] is [1, time, 1, channels].
+
+    No byte moves, kernels and bits stay; but time comes in rows. As it was where there is a call of which the column
+    is not known.
+    """
+
+    name: ClassVar[str] = "signals-as-rows"
+    level_before: ClassVar[Level] = Level.LOWERED
+    level_after: ClassVar[Level] = Level.LOWERED
+
+    @classmethod
+    def applies(cls, context: PassContext) -> bool:
+        return context.stream
+
+    def run(self, module: GraphModule) -> bool:
+        entrance = _entrance(self.program)
+        if entrance is None:
+            return False
+        try:
+            turned = _found(self.program, entrance)
+        except _Unknown:
+            return False
+        _Columns(self.program, entrance).build(turned)
+        merge_views(module.graph)
+        remove_unused_constants(self.program)
+        return True
+
+
+class _Unknown(Exception):
+    """A call of which the column is not known."""
+
+
+def _entrance(program: ExportedProgram) -> Node | None:
+    """The only input, a signal, as the kernels read it: codes, channels last."""
+    inputs = user_inputs(program)
+    if len(inputs) != 1 or len(shape(inputs[0])) != 3 or STATE.known(inputs[0]):
+        return None
+    node = inputs[0]
+    for operator in (QUANTIZE, TRANSPOSE):
+        user = sole_user(node)
+        if user is None or not (is_a(user, operator) or is_a(user, VIEW)):
+            return None
+        node = user
+        if is_a(user, VIEW):
+            break
+    return node if len(shape(node)) == 3 else None
+
+
+def _column(sizes: Sizes) -> Sizes:
+    """[1, time, channels] and [1, 1, time, channels] as [1, time, 1, channels]."""
+    *outer, time, channels = sizes
+    if math.prod(outer) != 1:
+        raise _Unknown
+    return (1, time, 1, channels)
+
+
+# ---- what becomes a column -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """A call that gives a column: its other arguments, weights as the data they get."""
+
+    arguments: Mapping[str, Any]
+    weight: torch.Tensor | None = None
+
+
+def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
+    """Every call that gives a column, before anything is changed."""
+    columns: dict[Node, Sizes] = {entrance: _column(shape(entrance))}
+    found: dict[Node, _Turned] = {}
+    leaving = set(outputs(program))
+    for node in program.graph_module.graph.nodes:
+        read = [source for source in node.all_input_nodes if source in columns]
+        if not read or node.op != "call_function" or node in leaving or len(sizes_of(node)) not in _DIMS:
+            continue
+        if is_a(node, VIEW):
+            if _column(shape(node)) != columns[read[0]]:
+                continue
+            found[node] = _Turned({"size": list(_column(shape(node)))})
+        else:
+            found[node] = _turned(program, node)
+            _check(node, found[node], columns)
+        columns[node] = _column(shape(node))
+    return found
+
+
+def _check(node: Node, turned: _Turned, columns: Mapping[Node, Sizes]) -> None:
+    """The call, turned, gives the column."""
+    operator = operator_of(node.target)
+    assert operator is not None
+    weight = {} if turned.weight is None else {"weight": tuple(turned.weight.shape)}
+    given: Any = map_arg({**node.kwargs, **turned.arguments, **weight}, lambda one: columns.get(one) or shape(one))
+    try:
+        found = tuple(operator.shape(Call(operator, given, ())))
+    except ValueError:  # it takes no tensor of four dimensions
+        raise _Unknown from None
+    if found != _column(shape(node)):
+        raise _Unknown
+
+
+def _turned(program: ExportedProgram, node: Node) -> _Turned:
+    operator, rank = operator_of(node.target), len(shape(node))
+    if operator is None:
+        raise _Unknown
+    found: dict[str, Any] = {}
+    weight: torch.Tensor | None = None
+    given: Mapping[str, Any] = node.kwargs
+    for name, value in given.items():
+        if name in _SWAPPED and rank == 4:
+            found[name] = list(reversed(value))
+        elif name == "dim":
+            found[name] = _DIMS[rank][value % rank]
+        elif name in _WIDTHS:
+            *_, time, channels = value
+            found[name] = [0, time, 0, channels]
+        elif name == "weight" and name not in operator.tensors:
+            weight = _weight(constant_value(program, value))
+        elif isinstance(value, list | tuple) and not all(isinstance(one, Node) for one in value):
+            raise _Unknown
+    return _Turned(found, weight)
+
+
+def _weight(data: torch.Tensor | None) -> torch.Tensor | None:
+    """As it gets; None where that is as it was."""
+    if data is None or data.dim() != 4 or data.shape[1] != 1:
+        raise _Unknown
+    return data.reshape(data.shape[0], data.shape[2], 1, data.shape[3]) if data.shape[2] > 1 else None
+
+
+# ---- turned --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Columns:
+    """The graph while its calls are turned; the entrance has a view of it as a column."""
+
+    program: ExportedProgram
+    entrance: Node
+    weights: dict[Node, Node] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> FakeTensorMode:
+        mode = fake_mode_of(self.program.graph_module.graph)
+        assert mode is not None
+        return mode
+
+    def build(self, turned: Mapping[Node, _Turned]) -> None:
+        graph, mode = self.program.graph_module.graph, self.mode
+        readers = list(self.entrance.users)
+        with graph.inserting_after(self.entrance):
+            sizes = list(_column(shape(self.entrance)))
+            view = add_operator_call(self.entrance, mode, VIEW, {"self": self.entrance, "size": sizes})
+        QPARAMS.take(view, self.entrance)
+        TWIN.take(view, self.entrance)
+        for reader in readers:
+            if reader in turned:
+                reader.replace_input_with(self.entrance, view)
+        for node, new in turned.items():
+            given = {**node.kwargs, **new.arguments}
+            if new.weight is not None:
+                given["weight"] = self._constant(node.kwargs["weight"], new.weight)
+            node.kwargs = given
+            self._back(node, [user for user in node.users if user not in turned])
+            with mode:
+                VALUE.note(node, torch.empty(_column(shape(node)), dtype=VALUE.must(node).dtype))
+
+    def _back(self, node: Node, readers: list[Node]) -> None:
+        """Who is no column reads the shape that there was; a view of a column is one anyway."""
+        for reader in readers:
+            if not is_a(reader, VIEW):
+                with node.graph.inserting_before(reader):
+                    arguments = {"self": node, "size": list(shape(node))}
+                    reader.replace_input_with(node, add_operator_call(node, self.mode, VIEW, arguments))
+
+    def _constant(self, weight: Any, data: torch.Tensor) -> Node:
+        if weight not in self.weights:
+            self.weights[weight] = add_constant(self.program, f"{weight.name}_column", data)
+            QPARAMS.take(self.weights[weight], weight)
+        return self.weights[weight]
