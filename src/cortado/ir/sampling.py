@@ -49,8 +49,8 @@ def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[
 
 
 @st.composite
-def activation_bounds(draw: Any) -> tuple[int, int]:
+def activation_bounds(draw: Any, element: Element = INT8) -> tuple[int, int]:
     """No clamp, a relu-like one, or any."""
-    low = draw(st.sampled_from([INT8.low, INT8.low, -5, 0]))
-    high = draw(st.sampled_from([INT8.high, INT8.high, 3, 100]))
-    return (low, high) if low <= high else INT8.codes
+    low = draw(st.sampled_from([element.low, element.low, -5, 0]))
+    high = draw(st.sampled_from([element.high, element.high, 3, 100]))
+    return (low, high) if low <= high else element.codes

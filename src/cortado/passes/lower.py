@@ -26,7 +26,7 @@ from cortado.ir.graph import (
     shape,
     user_inputs,
 )
-from cortado.ir.op import Match, Operator, find, operator_of, overload, result_element, shaped_call
+from cortado.ir.op import Match, Operator, c_only, find, operator_of, overload, result_element, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_aten, is_float
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
@@ -133,8 +133,7 @@ def _undo_c_only(before: Node, node: Node) -> str | None:
     while last is not before:
         new.append(last)
         last = last.prev
-    operators = [operator_of(call.target) for call in new]
-    reason = next((found.c_only for found in operators if found is not None and found.c_only), None)
+    reason = next((found for found in map(c_only, new) if found is not None), None)
     for call in new if reason is not None else ():
         call.graph.erase_node(call)
     return reason
