@@ -142,15 +142,16 @@ def _alpha(bound: Bound) -> dict[str, Any]:
 
 def kernel(call: Call, core: Core) -> Kernel:
     channels = _binary.by_channel(call)
-    wide = call.element.bits == INT16.bits
-    if channels is not None or wide:
-        name = f"{'add' if channels is None else 'add_channel'}_s{call.element.bits}"
-        operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
+    if call.element.bits == INT16.bits:
+        return _wide_kernel(call, channels)
+    if channels is not None:
+        operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, channels)
+        fields = _fields(call, "self", "other")
         return Kernel(
-            call=CCall(f"cortado_{name}", operands if channels is None else (*operands, channels)),
-            sources=("add_s16.c" if wide else f"{name}.c",),
+            call=CCall("cortado_add_channel_s8", operands),
+            sources=("add_channel_s8.c",),
             struct="cortado_add_t",
-            fields=_fields(call, "self", "other"),
+            fields=fields,
         )
     swap = (call["self_multiplier"], call["self_shift"]) == packing.ADD_HALF
     fields = _fields(call, "other", "self") if swap else _fields(call, "self", "other")
@@ -161,6 +162,19 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=sources,
         struct="cortado_add_t",
         fields=fields,
+    )
+
+
+def _wide_kernel(call: Call, channels: int | None) -> Kernel:
+    """Of int16: one for every core, which rounds with the multiply that the core has."""
+    operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
+    whole = CCall("cortado_add_s16", operands)
+    fields = _fields(call, "self", "other")
+    return Kernel(
+        call=whole if channels is None else CCall("cortado_add_channel_s16", (*operands, channels)),
+        sources=("add_s16.c",),
+        struct="cortado_add_s16_t",
+        fields={name: value for name, value in fields.items() if not name.endswith("_zero")},
     )
 
 

@@ -11,6 +11,7 @@ from cortado.base.element import INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
+from cortado.ir import facts
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import ONE_ROW, Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, Rows
@@ -27,6 +28,15 @@ def reference(
 
 def match(bound: Bound) -> Quantization | Reject:
     return Quantization({})
+
+
+def match_real(bound: Bound) -> Quantization | Reject:
+    """Codes of other parameters are no real numbers: where there is a way, a table (activation.py) has taken them."""
+    known = facts.qparams(bound["input"])
+    if known is None:
+        return match(bound)
+    before, behind = known.element.name, qparams_of(bound).element.name
+    return Reject(f"{before} codes are read as {behind} codes of another scale, and no operator converts them")
 
 
 def arguments(qparams: QParams) -> dict[str, object]:
@@ -91,4 +101,6 @@ QUANTIZE = Operator(
     samples=samples,
 )
 
-QUANTIZE_PATTERN = Pattern(aten=(torch.ops.quantized_decomposed.quantize_per_tensor.default,), match=match, lower=lower)
+QUANTIZE_PATTERN = Pattern(
+    aten=(torch.ops.quantized_decomposed.quantize_per_tensor.default,), match=match_real, lower=lower
+)

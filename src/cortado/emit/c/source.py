@@ -22,7 +22,13 @@ from cortado.emit.c.text import OfPlan, guarded, listed
 from cortado.plan.program import Program, Tensor
 
 # What the float helpers need, linked only if they are.
-FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
+_FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
+
+
+def float_sources(program: Program) -> frozenset[str]:
+    """The kernels of the functions that convert real numbers."""
+    wide = any(tensor.element == INT16 for tensor in (*program.inputs, *program.outputs))
+    return _FLOAT_SOURCES | ({"quantize_f32_s16.c", "dequantize_s16_f32.c"} if wide else frozenset())
 
 
 @dataclass(frozen=True)

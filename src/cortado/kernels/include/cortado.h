@@ -388,8 +388,12 @@ void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 /* The same of 16 bits, whose zero points are 0: a * 2^13 instead of (a - a_zero) * 2^20. */
-void cortado_add_s16(const cortado_add_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
-void cortado_add_channel_s16(const cortado_add_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n,
+typedef struct {
+    int32_t a_multiplier, a_shift, b_multiplier, b_shift, out_multiplier, out_shift, act_min, act_max;
+} cortado_add_s16_t;
+
+void cortado_add_s16(const cortado_add_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
+void cortado_add_channel_s16(const cortado_add_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n,
                              int32_t channels);
 
 /* out = clamp(requant((a - a_zero) * (b - b_zero), out_multiplier, out_shift) + out_zero). May be in place. */

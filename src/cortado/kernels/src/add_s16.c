@@ -12,7 +12,7 @@ typedef struct {
     int32_t act_min, act_max;
 } factors_t;
 
-static factors_t factors_of(const cortado_add_t *L)
+static factors_t factors_of(const cortado_add_s16_t *L)
 {
     const factors_t f = {cortado_factor(L->a_multiplier, L->a_shift), cortado_factor(L->b_multiplier, L->b_shift),
                          cortado_factor(L->out_multiplier, L->out_shift), L->act_min, L->act_max};
@@ -26,7 +26,7 @@ static inline int16_t add_one(const factors_t *f, int32_t a, int32_t b)
     return (int16_t)cortado_clamp(cortado_scale(sum, f->out), f->act_min, f->act_max);
 }
 
-void cortado_add_s16(const cortado_add_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n)
+void cortado_add_s16(const cortado_add_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n)
 {
     const factors_t f = factors_of(L);
     for (int32_t i = 0; i < n; i++) {
@@ -34,7 +34,7 @@ void cortado_add_s16(const cortado_add_t *L, const int16_t *a, const int16_t *b,
     }
 }
 
-void cortado_add_channel_s16(const cortado_add_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n,
+void cortado_add_channel_s16(const cortado_add_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n,
                              int32_t channels)
 {
     const factors_t f = factors_of(L);
