@@ -27,6 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarn
 class Sums(nn.Module):
     """Sums, a difference with a factor, an operand per channel, a relu, and movement around them."""
 
+    bias: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("bias", torch.linspace(-1, 1, 6))
