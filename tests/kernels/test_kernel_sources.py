@@ -14,18 +14,17 @@ from helpers.kernels import HEADER, WARNINGS, descriptors
 from helpers.paths import ROOT
 
 PAGE = ROOT / "docs" / "kernels.md"
-# <op>_<type>[__<isa>]; copy2d moves bytes of any type.
+# <op>_<type>[__<isa>]; some take values of any type.
 NAME = re.compile(
-    r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s8|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
+    r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s16_f32|f32_s16|s8|s16|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
 )
-UNTYPED = {"copy2d", "widen"}
+UNTYPED = {"copy2d", "widen", "pad_wide", "transpose_wide", "where"}
 # More kernels of one operator in its file: the same rows at once, what its sums become.
 TOGETHER = {
     "cortado_means_s8": "sum_rows_s8",
     "cortado_upsample_nearest_rows_s8": "upsample_nearest_s8",
     "cortado_where_number_s8": "where_s8",
-    "cortado_compare_number_s32": "compare_s32",
-    "cortado_where_s32": "calculate_s32",
+    "cortado_add_channel_s16": "add_s16",
 }
 
 

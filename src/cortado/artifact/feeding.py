@@ -8,7 +8,7 @@ import numpy as np
 
 from cortado.artifact.report import TensorReport
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8
+from cortado.base.element import INT8, element_of
 from cortado.base.errors import CortadoError
 
 
@@ -37,7 +37,8 @@ def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
         return
     allowed = {own: "the network's own type"}
     if tensor.scale is not None:
-        allowed = {np.dtype(np.float32): "real values", INT8.numpy_dtype: "quantized codes"}
+        codes = own if own.kind == "i" else INT8.numpy_dtype
+        allowed = {np.dtype(np.float32): "real values", codes: "quantized codes"}
     if value.dtype not in allowed:
         kinds = " or ".join(f"{dtype} ({meaning})" for dtype, meaning in allowed.items())
         raise CortadoError(f"{where} has dtype {value.dtype}, expected {kinds} for input '{tensor.name}'")
@@ -57,9 +58,11 @@ def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
 
 def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
     """Rounded to nearest, ties to even, as MODEL_quantize does."""
-    if value.dtype == INT8.numpy_dtype:
+    element = element_of(tensor.dtype.value)
+    if value.dtype == element.numpy_dtype:
         return value
     with np.errstate(over="ignore"):  # infinity is the last code, as any large number
         steps = value.astype(np.float32) * (np.float32(1) / np.float32(tensor.scale))
-    steps = np.rint(np.clip(steps, -512, 512)) + np.float32(tensor.zero_point or 0)
-    return np.asarray(np.clip(steps, *INT8.codes).astype(INT8.numpy_dtype))
+    most = np.float32(2 * (element.steps + 1))  # beyond it any zero point saturates
+    steps = np.rint(np.clip(steps, -most, most)) + np.float32(tensor.zero_point or 0)
+    return np.asarray(np.clip(steps, *element.codes).astype(element.numpy_dtype))

@@ -510,9 +510,9 @@ class Artifact:
         return values
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
-        """int8 codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
+        """Codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
         tensor = self.report.inputs[position]
-        if value.dtype == np.int8 and tensor.scale is not None and tensor.zero_point is not None:
+        if value.dtype.kind == "i" and tensor.scale is not None and tensor.zero_point is not None:
             steps = value.astype(np.float32) - np.float32(tensor.zero_point)
             return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
         return value

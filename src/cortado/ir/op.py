@@ -23,7 +23,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
-from cortado.ir.facts import Fact, dtype, is_whole
+from cortado.ir.facts import Fact, dtype, is_whole, qparams
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
 
@@ -310,7 +310,7 @@ def _shapes(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class ElementOf:
-    """The output has the element of the first tensor among these arguments: what moves values moves any."""
+    """The output has the element of the first tensor among these arguments, or the type that one of them names."""
 
     arguments: tuple[str, ...]
 
@@ -546,12 +546,25 @@ def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
         return operator.element
     given = [arguments[name] for name in operator.element.arguments]
     tensors = [item for value in given for item in (value if isinstance(value, list | tuple) else [value])]
+    if isinstance(tensors[0], torch.dtype):
+        return element_of(tensors[0])
     return element_of(dtype(tensors[0]) if isinstance(tensors[0], Node) else tensors[0].dtype)
 
 
 def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
     """Of all results."""
     return [result_element(operator, arguments), *(result.element for result in operator.also)]
+
+
+def c_only(node: Node) -> str | None:
+    """Why a .pte can't hold a call of the lowered graph; None if it can."""
+    operator, known = operator_of(node.target), [qparams(one) for one in (node, *node.all_input_nodes)]
+    if operator is None:
+        return None
+    wide = [one.element.name for one in known if one is not None and one.element != INT8]
+    if operator.c_only is None and wide:
+        return f"{operator.name} of {wide[0]} codes exists in the C bundle only (ExecuTorch's takes int8)"
+    return operator.c_only
 
 
 def operator_of(target: Any) -> Operator | None:

@@ -37,7 +37,7 @@ def codes(
 def values(draw: Any, shape: tuple[int, ...], *, element: Element | None = None) -> Tensor:
     """Of any element that is moved; most often int8."""
     kind = element or draw(st.sampled_from([INT8, INT8, INT8, INT16, INT32, UINT8]))
-    return codes(draw(SEEDS), shape, *kind.codes, kind.torch_dtype)
+    return codes(draw(SEEDS), shape, kind.low, kind.high, kind.torch_dtype)
 
 
 def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[Tensor, Tensor]:
@@ -49,8 +49,8 @@ def fixed_points(seed: int, count: int, low: int = -14, high: int = 1) -> tuple[
 
 
 @st.composite
-def activation_bounds(draw: Any) -> tuple[int, int]:
+def activation_bounds(draw: Any, element: Element = INT8) -> tuple[int, int]:
     """No clamp, a relu-like one, or any."""
-    low = draw(st.sampled_from([INT8.low, INT8.low, -5, 0]))
-    high = draw(st.sampled_from([INT8.high, INT8.high, 3, 100]))
-    return (low, high) if low <= high else INT8.codes
+    low = draw(st.sampled_from([element.low, element.low, -5, 0]))
+    high = draw(st.sampled_from([element.high, element.high, 3, 100]))
+    return (low, high) if low <= high else element.codes

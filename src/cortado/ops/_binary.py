@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype
@@ -145,7 +146,7 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
     sides = (bound["self"], bound["other"])
     if not all(isinstance(side, Node) and uniform_value(side) is None for side in sides):
         return Reject(f"{name} with a single tensor is part of a pointwise function that could not be made a table")
-    if any(dtype(node) not in (torch.float32, torch.int8) for node in sides):
+    if any(dtype(node) not in (torch.float32, torch.int8, torch.int16) for node in sides):
         return Reject(f"{name} of tensors that are not float32")
     forms = [form_of(shape(bound[side]), shape(bound.node)) for side in ("self", "other")]
     if Form.EQUAL not in forms or None in forms or (not by_channel and forms != [Form.EQUAL] * 2):
@@ -257,8 +258,8 @@ def output_shape(call: Call) -> Shape:
     return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
 
 
-def draw_operands(draw: Any, by_channel: bool) -> dict[str, Any]:
-    """Two int8 tensors: equal shapes of any rank, or one with a value per channel."""
+def draw_operands(draw: Any, by_channel: bool, element: Element = INT8) -> dict[str, Any]:
+    """Two tensors of codes: equal shapes of any rank, or one with a value per channel."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
@@ -271,4 +272,5 @@ def draw_operands(draw: Any, by_channel: bool) -> dict[str, Any]:
         "rows": ((pixels, channels), (1, channels)),
         "image": ((1, draw(st.integers(1, 3)), pixels, channels), (1, 1, 1, channels)),
     }[kind]
-    return {"self": sampling.codes(seed, sizes), "other": sampling.codes(seed + 1, other)}
+    both = (*element.codes, element.torch_dtype)
+    return {"self": sampling.codes(seed, sizes, *both), "other": sampling.codes(seed + 1, other, *both)}

@@ -17,7 +17,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
-from cortado.ir.facts import QPARAMS, TABLE, dtype, is_whole
+from cortado.ir.facts import TABLE, dtype, is_whole, qparams
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -48,6 +48,7 @@ from cortado.ops.pointwise import (
     operand_name,
     uniform_value,
 )
+from cortado.ops.quantize_per_tensor import qparams_of
 
 aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -145,8 +146,11 @@ def lower_bytes(lowering: Lowering, source: Node) -> Node:
 
 
 def match_rescale(bound: Bound) -> Quantization | Reject:
-    if not QPARAMS.known(bound["input"]):
+    known = qparams(bound["input"])
+    if known is None:
         return Reject("a float tensor")
+    if {known.element, qparams_of(bound).element} != {INT8}:
+        return Reject("codes that are no int8")
     return Quantization({"input": Activation()})
 
 

@@ -1,5 +1,7 @@
 """a' = requant((a - a_zp) << 20, a_multiplier, a_shift), b' alike; out = clamp(requant(a' + b') + out_zp).
 
+Of int16, whose zero points are 0, the same with << 13: a difference of codes then has 28 bits in both.
+
 A subtraction is an addition whose second multiplier is negative: the rounding of requant is defined for either sign,
 and the runtime takes any int32. `alpha` scales that multiplier, so it costs nothing either.
 """
@@ -10,17 +12,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call
-from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Activation, Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary, packing
 
 aten = torch.ops.aten
-LEFT_SHIFT = 20
-LARGEST_SHIFT = 2  # |a' + b'| < 2^28, and kernels rely on 30 bits
+LEFT_SHIFTS = {INT8.bits: 20, INT16.bits: 13}  # a difference of codes has 8 bits, or 15
+LARGEST_SHIFT = 2  # |a' + b'| <= 2^28, and kernels rely on 30 bits
 
 
 def reference(
@@ -39,10 +43,11 @@ def reference(
     activation_min: int,
     activation_max: int,
 ) -> Tensor:
-    left = requant((self.to(torch.int64) - self_zero_point) << LEFT_SHIFT, self_multiplier, self_shift)
-    right = requant((other.to(torch.int64) - other_zero_point) << LEFT_SHIFT, other_multiplier, other_shift)
+    up = LEFT_SHIFTS[element_of(self.dtype).bits]
+    left = requant((self.to(torch.int64) - self_zero_point) << up, self_multiplier, self_shift)
+    right = requant((other.to(torch.int64) - other_zero_point) << up, other_multiplier, other_shift)
     total = requant(left + right, output_multiplier, output_shift) + output_zero_point
-    return clamp_int8(total, activation_min, activation_max).contiguous()
+    return total.clamp(activation_min, activation_max).to(self.dtype).contiguous()
 
 
 # ---- from aten -----------------------------------------------------------------------------------------------
@@ -51,7 +56,9 @@ def reference(
 def match(bound: Bound) -> Quantization | Reject:
     if bound.get("alpha", 1) == 0:
         return Reject("alpha = 0 leaves one operand without a meaning; drop the addition")
-    return _binary.check(bound, by_channel=True) or Quantization({"self": Activation(), "other": Activation()})
+    kind = wanted_element(bound.node)
+    roles = {"self": Activation(kind), "other": Activation(kind)}
+    return _binary.check(bound, by_channel=True) or Quantization(roles, Activation(kind))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -67,7 +74,7 @@ def lower_sum(lowering: Lowering, self_factor: float, other_factor: float) -> No
     sides = [_term(lowering, "self", self_factor), _term(lowering, "other", other_factor)]
     if operands.swapped:
         sides.reverse()
-    twice_largest = 2 * max(abs(scale) for _, scale in sides)
+    twice_largest, up = 2 * max(abs(scale) for _, scale in sides), LEFT_SHIFTS[lowering.out.element.bits]
     names = ("self", "other")
     arguments: dict[str, Any] = {}
     for name, node, (zero_point, scale) in zip(names, (operands.first, operands.second), sides, strict=True):
@@ -76,7 +83,7 @@ def lower_sum(lowering: Lowering, self_factor: float, other_factor: float) -> No
         arguments[f"{name}_zero_point"] = zero_point
         arguments[f"{name}_multiplier"] = factor.multiplier if scale > 0 else -factor.multiplier
         arguments[f"{name}_shift"] = factor.shift
-    out = _binary.fixed(lowering, twice_largest / (2**LEFT_SHIFT * lowering.out.scale), LARGEST_SHIFT)
+    out = _binary.fixed(lowering, twice_largest / (2**up * lowering.out.scale), LARGEST_SHIFT)
     low, high = lowering.bounds()
     result = lowering.call(
         ADD,
@@ -135,6 +142,8 @@ def _alpha(bound: Bound) -> dict[str, Any]:
 
 def kernel(call: Call, core: Core) -> Kernel:
     channels = _binary.by_channel(call)
+    if call.element.bits == INT16.bits:
+        return _wide_kernel(call, channels)
     if channels is not None:
         operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N, channels)
         fields = _fields(call, "self", "other")
@@ -153,6 +162,19 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=sources,
         struct="cortado_add_t",
         fields=fields,
+    )
+
+
+def _wide_kernel(call: Call, channels: int | None) -> Kernel:
+    """Of int16: one for every core, which rounds with the multiply that the core has."""
+    operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
+    whole = CCall("cortado_add_s16", operands)
+    fields = _fields(call, "self", "other")
+    return Kernel(
+        call=whole if channels is None else CCall("cortado_add_channel_s16", (*operands, channels)),
+        sources=("add_s16.c",),
+        struct="cortado_add_s16_t",
+        fields={name: value for name, value in fields.items() if not name.endswith("_zero")},
     )
 
 
@@ -197,17 +219,18 @@ def samples() -> Any:
         left, right = (Fixed.of(scale / twice_largest) for scale in scales)
         # 2^-16: sums of all kinds; 2^1: nearly cancelling operands, where almost every result saturates.
         out = Fixed.of(2.0 ** draw(st.one_of(st.floats(-22, -16), st.floats(-16, 1.99))))
-        low, high = draw(sampling.activation_bounds())
-        sign = draw(st.sampled_from([1, -1]))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        low, high = draw(sampling.activation_bounds(kind))
+        sign, zero_points = draw(st.sampled_from([1, -1])), sampling.ZERO_POINTS if kind.affine else st.just(0)
         return {
-            **_binary.draw_operands(draw, by_channel=True),
-            "self_zero_point": draw(sampling.ZERO_POINTS),
+            **_binary.draw_operands(draw, by_channel=True, element=kind),
+            "self_zero_point": draw(zero_points),
             "self_multiplier": left.multiplier,
             "self_shift": left.shift,
-            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "other_zero_point": draw(zero_points),
             "other_multiplier": sign * right.multiplier,
             "other_shift": right.shift,
-            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_zero_point": draw(zero_points),
             "output_multiplier": out.multiplier,
             "output_shift": out.shift,
             "activation_min": low,
@@ -229,6 +252,7 @@ ADD: Operator = Operator(
     shape=_binary.output_shape,
     kernel=kernel,
     rows=_binary.rows,
+    element=ElementOf(("self", "other")),
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     pte=lambda arguments, add, target: _binary.in_pte(ADD, arguments, add),

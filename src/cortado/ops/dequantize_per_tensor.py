@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import FLOAT32
+from cortado.base.element import FLOAT32, INT8, INT16
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
@@ -25,11 +25,11 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    scale = float(np.float32(call["scale"]))
+    scale, bits = float(np.float32(call["scale"])), call.element_of("input").bits
     operands = (Row(0), Operand.OUT, Operand.N, Member("scale"), Member("zero_point"))
     return Kernel(
-        call=CCall("cortado_dequantize_s8_f32", operands),
-        sources=("dequantize_s8_f32.c",),
+        call=CCall(f"cortado_dequantize_s{bits}_f32", operands),
+        sources=(f"dequantize_s{bits}_f32.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
     )
@@ -43,15 +43,17 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         scale = float(np.float32(draw(st.sampled_from([1.0, 0.5, 0.0078125, 0.1, 3.7e-4]))))
-        codes = sampling.codes(draw(sampling.SEEDS), (draw(st.integers(1, 70)),))
-        return {"input": codes, **quantize_per_tensor.arguments(QParams(scale, draw(sampling.ZERO_POINTS)))}
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        codes = sampling.values(draw, (draw(st.integers(1, 70)),), element=kind)
+        zero_point = draw(sampling.ZERO_POINTS) if kind.affine else 0
+        return {"input": codes, **quantize_per_tensor.arguments(QParams(scale, zero_point, kind))}
 
     return draw_case()
 
 
 DEQUANTIZE = Operator(
     name="cortex_m::dequantize_per_tensor",
-    summary="int8 to float32",
+    summary="int8 or int16 to float32",
     arguments="Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype",
     reference=reference,
     shape=lambda call: call.shape("input"),

@@ -26,7 +26,7 @@ from cortado.ir.graph import (
     shape,
     user_inputs,
 )
-from cortado.ir.op import Match, Operator, find, operator_of, result_elements, shaped_call
+from cortado.ir.op import Match, Operator, c_only, find, operator_of, result_elements, shaped_call
 from cortado.ir.portable import FLOAT, arguments_of, float_call, is_aten, is_float
 from cortado.ir.schemas import overload
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
@@ -134,8 +134,7 @@ def _undo_c_only(before: Node, node: Node) -> str | None:
     while last is not before:
         new.append(last)
         last = last.prev
-    operators = [operator_of(call.target) for call in new]
-    reason = next((found.c_only for found in operators if found is not None and found.c_only), None)
+    reason = next((found for found in map(c_only, new) if found is not None), None)
     for call in new if reason is not None else ():
         call.graph.erase_node(call)
     return reason

@@ -14,7 +14,7 @@ from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text, stack_row
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration
-from cortado.emit.c.source import FLOAT_SOURCES, Source
+from cortado.emit.c.source import Source, float_sources
 from cortado.emit.c.state import state_in_c
 from cortado.emit.c.tables import build_tables
 from cortado.plan.planned import Planned
@@ -59,7 +59,7 @@ def emit_c(
     state = state_in_c(planned, layers.arrays)
     sections = _placed(layers.arrays.section_bytes, places)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    sources = sorted({_loop(planned), *FLOAT_SOURCES, *layers.sources, *tested})
+    sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *tested})
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
     files = {

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cortado.base.element import INT8, INT16, Element
 from cortado.base.names import c_string
+from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexM
 from cortado.emit.c.arena import arena_parameter, default_arena, place, region_table, wrong_arena, wrong_function
 from cortado.emit.c.data import qparams_text
@@ -20,7 +22,13 @@ from cortado.emit.c.text import OfPlan, guarded, listed
 from cortado.plan.program import Program, Tensor
 
 # What the float helpers need, linked only if they are.
-FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
+_FLOAT_SOURCES = frozenset({"quantize_f32_s8.c", "quantize_u8_s8.c", "dequantize_s8_f32.c"})
+
+
+def float_sources(program: Program) -> frozenset[str]:
+    """The kernels of the functions that convert real numbers."""
+    wide = any(tensor.element == INT16 for tensor in (*program.inputs, *program.outputs))
+    return _FLOAT_SOURCES | ({"quantize_f32_s16.c", "dequantize_s16_f32.c"} if wide else frozenset())
 
 
 @dataclass(frozen=True)
@@ -202,8 +210,8 @@ void *{self.name}_default_arena(void)
                 self._float_helper(
                     f"void {self.name}_dequantize_output({read}, int i, float *values)",
                     self.program.outputs,
-                    "const int8_t",
-                    lambda at, size, q: f"cortado_dequantize_s8_f32({at}, values, {size}, {q});",
+                    "const ",
+                    lambda bits, at, size, q: f"cortado_dequantize_s{bits}_f32({at}, values, {size}, {q});",
                 ),
             )
         )
@@ -215,18 +223,19 @@ void *{self.name}_default_arena(void)
                 self._float_helper(
                     f"void {self.name}_quantize_input({arena_parameter(self.planned)}, int i, const float *values)",
                     self.program.inputs,
-                    "int8_t",
-                    lambda at, size, q: f"cortado_quantize_f32_s8(values, {at}, {size}, {q});",
+                    "",
+                    lambda bits, at, size, q: f"cortado_quantize_f32_s{bits}(values, {at}, {size}, {q});",
                 ),
                 self._float_helper(
                     head_of_bytes(self.planned),
                     self.program.inputs,
-                    "int8_t",
-                    lambda at, size, q: (
+                    "",
+                    lambda bits, at, size, q: (
                         f"cortado_quantize_u8_s8(values, {at}, {size},\n"
                         f"                               channels, gain, offset, {q});"
                     ),
                     unused=("channels", "gain", "offset"),
+                    elements=(INT8,),
                 ),
             )
         )
@@ -235,22 +244,27 @@ void *{self.name}_default_arena(void)
         self,
         head: str,
         tensors: Sequence[Tensor],
-        kind: str,
-        call: Callable[[str, int, str], str],
+        const: str,
+        call: Callable[[int, str, int, str], str],
         unused: Sequence[str] = (),
+        elements: Sequence[Element] = (INT8, INT16),
     ) -> str:
-        """A function that does something to one int8 tensor, by its number; for any other it does nothing."""
+        """A function that does something to one tensor of codes, by its number; for any other it does nothing."""
         good = "!wrong(arena)" if self.planned.regions else "arena != NULL"
         cases = [
-            f"    if ({good} && i == {number}) {{\n"
-            f"        {call(place(self.planned, tensor.buffer, kind), _count(tensor), qparams_text(qparams))}\n"
-            "    }"
+            f"    if ({good} && i == {number}) {{\n        {self._on_codes(tensor, qparams, const, call)}\n    }}"
             for number, (tensor, qparams) in enumerate((tensor, tensor.qparams) for tensor in tensors)
-            if qparams is not None
+            if qparams is not None and tensor.element in elements
         ]
         nothing = "\n".join(f"    (void){name};" for name in ("arena", "i", "values", *unused))
         body = "\n".join(cases) or nothing
         return f"{head}\n{{\n{body}\n}}\n"
+
+    def _on_codes(self, tensor: Tensor, qparams: QParams, const: str, call: Callable[[int, str, int, str], str]) -> str:
+        at = place(self.planned, tensor.buffer, f"{const}{INT8.c_type}")
+        if tensor.element.bytes > 1:
+            at = f"({const}{tensor.element.c_type} *)({const}void *)({at})"
+        return call(tensor.element.bits, at, _count(tensor), qparams_text(qparams))
 
 
 def _count(tensor: Tensor) -> int:

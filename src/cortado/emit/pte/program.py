@@ -17,6 +17,7 @@ from cortado.emit.pte.edge import edge_manager, state_inputs, to_edge
 from cortado.emit.pte.planning import planning_pass
 from cortado.emit.pte.tools import make_etrecord
 from cortado.emit.pte.values import calls_of, check_calls, serialize, share_values
+from cortado.ir import op
 from cortado.ir.facts import NOT_ATEN, qparams
 from cortado.ir.graph import describe, outputs, user_inputs
 from cortado.ir.op import operator_of
@@ -136,8 +137,8 @@ def c_only(program: ExportedProgram) -> list[str]:
     """The nodes that exist in the C bundle only, each with its source line and the reason."""
     refused = []
     for node in program.graph_module.graph.nodes:
-        operator = operator_of(node.target) if node.op == "call_function" else None
-        if operator is not None and operator.c_only is not None:
+        reason = op.c_only(node) if node.op == "call_function" else None
+        if reason is not None:
             ending = f", and {NO_FLOAT_KERNEL}" if NOT_ATEN.known(node) else ""
-            refused.append(f"{describe(node)}: {operator.c_only}{ending}")
+            refused.append(f"{describe(node)}: {reason}{ending}")
     return refused

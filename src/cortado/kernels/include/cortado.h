@@ -389,6 +389,14 @@ void cortado_add_channel_s8(const cortado_add_t *L, const int8_t *a, const int8_
 void cortado_add_s8__scalar(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__dsp(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_add_s8__mve(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* The same of 16 bits, whose zero points are 0: a * 2^13 instead of (a - a_zero) * 2^20. */
+typedef struct {
+    int32_t a_multiplier, a_shift, b_multiplier, b_shift, out_multiplier, out_shift, act_min, act_max;
+} cortado_add_s16_t;
+
+void cortado_add_s16(const cortado_add_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
+void cortado_add_channel_s16(const cortado_add_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n,
+                             int32_t channels);
 
 /* out = clamp(requant((a - a_zero) * (b - b_zero), out_multiplier, out_shift) + out_zero). May be in place. */
 typedef struct {
@@ -724,12 +732,15 @@ void cortado_where(const cortado_where_t *L, const int8_t *mask, const void *a, 
 
 /* out = clamp(round_half_even(x * (1.0f / scale)) + zero_point, -128, 127); NaN gives zero_point. */
 void cortado_quantize_f32_s8(const float *in, int8_t *out, int32_t n, float scale, int32_t zero_point);
+/* The same of 16 bits: from -32768 to 32767. */
+void cortado_quantize_f32_s16(const float *in, int16_t *out, int32_t n, float scale, int32_t zero_point);
 /* The same of bytes that stand for byte * gain[c] + offset[c], channels last: n bytes, c = i mod channels. In place if
  * need be. */
 void cortado_quantize_u8_s8(const uint8_t *in, int8_t *out, int32_t n, int32_t channels, const float *gain,
                             const float *offset, float scale, int32_t zero_point);
 /* out = (q - zero_point) * scale. */
 void cortado_dequantize_s8_f32(const int8_t *in, float *out, int32_t n, float scale, int32_t zero_point);
+void cortado_dequantize_s16_f32(const int16_t *in, float *out, int32_t n, float scale, int32_t zero_point);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-static void where_8(const cortado_where_t *L, const int8_t *mask, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
+static void where_8(const cortado_where_t *L, const int8_t *mask, const int8_t *a, const int8_t *b, int8_t *out,
+                    int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
         out[i] = mask[i] != 0 ? a[i * L->a_step] : b[i * L->b_step];
