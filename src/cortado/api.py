@@ -141,38 +141,18 @@ class Model:
         """Calibration inputs as the compiled model reads them, with the float model's outputs."""
         return tuple(replace(run, inputs=as_read(run.inputs, options)) for run in self.quantized.checked)
 
-    def lowered(
-        self,
-        target: CortexMTargetConfig,
-        options: Options = DEFAULTS,
-        intermediates: Path | None = None,
-        *,
-        allow_float: bool = False,
-        stream: bool = False,
-    ) -> ExportedProgram:
-        """The model as the pipeline leaves it; with `stream`, for rows that never end."""
-        return CortexMPassManager(
-            self.quantized.program(),
-            target_config=target,
-            intermediates=intermediates,
-            linear=options.linear,
-            allow_float=allow_float,
-            input_layout=options.input_layout,
-            stream=stream,
-        ).transform()
-
     def _lower(self, target: CortexMTargetConfig, options: Options, intermediates: Path | None) -> "_Programs":
         """One lowered program for both artifacts. The .pte has another one where something may stay in float, and where
         the C bundle's is for a stream: ExecuTorch runs whole windows."""
 
         def lower(allow_float: bool, place: Path | None) -> ExportedProgram:
-            return self.lowered(target, options, place, allow_float=allow_float)
+            return lowered(self.quantized, target, options, place, allow_float=allow_float)
 
         stream = options.stream is not None
         without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
         place = None if intermediates is None else intermediates / "pte"
         try:
-            program = self.lowered(target, options, intermediates, stream=stream)
+            program = lowered(self.quantized, target, options, intermediates, stream=stream)
         except NotInteger as error:
             if without is not None:
                 raise
@@ -302,6 +282,27 @@ def _single_targets(
     programs = [program_of(name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
     peaks = [schedule(program, options.optimize).plan.peak for program in programs]
     return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
+
+
+def lowered(
+    quantized: Quantized,
+    target: CortexMTargetConfig,
+    options: Options,
+    intermediates: Path | None = None,
+    *,
+    allow_float: bool = False,
+    stream: bool = False,
+) -> ExportedProgram:
+    """A model as the pipeline leaves it; with `stream`, for rows that never end."""
+    return CortexMPassManager(
+        quantized.program(),
+        target_config=target,
+        intermediates=intermediates,
+        linear=options.linear,
+        allow_float=allow_float,
+        input_layout=options.input_layout,
+        stream=stream,
+    ).transform()
 
 
 def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:

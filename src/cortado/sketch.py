@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch.export import ExportedProgram
 
-from cortado.api import Given, Model, as_read, prepare
+from cortado.api import Given, Model, as_read, lowered, prepare
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
@@ -74,7 +74,7 @@ def prepared(
 
 def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
     """The plan of a model for one target."""
-    graph = lowered_graph(model.lowered(target, options, stream=options.stream is not None))
+    graph = lowered_graph(lowered(model.quantized, target, options, stream=options.stream is not None))
     feeding = Feeding(rows=options.input_rows, stream=options.stream)
     program = program_of(model.name, graph, target, options.io, feeding)
     return Sketch(graph, schedule(program, options.optimize), as_read(model.quantized.example_inputs, options))

@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import emit_c
-from cortado.ir.graph import lift
+from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, result_elements
 from cortado.ir.schemas import overload
 from cortado.options import Border
@@ -85,7 +85,7 @@ def _call(
         return [node]
     parts = [graph.call_function(getitem, (node, position)) for position in read_of(operator, number)]
     for part in parts:
-        part.meta["val"] = made[part.args[1]]
+        part.meta["val"] = made[part_index(part)]
     return parts
 
 

@@ -18,7 +18,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir import op
-from cortado.ir.graph import output_node
+from cortado.ir.graph import output_node, taken_from
 from cortado.ir.late_code import late_code
 from cortado.ir.op import MATCH, Match, operator_of, registry
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
@@ -219,7 +219,7 @@ def take_another(module: GraphModule) -> None:
 
 def take_all(module: GraphModule) -> None:
     part = next(node for node in calls(module) if node.target is getitem)
-    part.replace_all_uses_with(part.args[0], lambda user: user.op == "call_function")
+    part.replace_all_uses_with(present(taken_from(part)), lambda user: user.op == "call_function")
 
 
 class CellsAndStates(torch.nn.Module):
