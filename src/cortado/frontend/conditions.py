@@ -23,7 +23,8 @@ from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED
 from cortado.ops.compare_int import COMPARED_IDS
 from cortado.ops.embedding_bag import BAGS
-from cortado.ops.kept_softmax import SOFTMAX_KEPT
+from cortado.ops.lowest import LOWEST_ELSEWHERE
+from cortado.ops.masked_softmax import SOFTMAX_KEPT
 from cortado.ops.pick import PICKED
 from cortado.ops.pointwise import is_bytes, sources
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE, DIFFERENCES, JOINS, NEGATIONS, QUANTIFIERS
@@ -99,7 +100,7 @@ class _Rewriter:
 
     def _real_of(self, node: Node, whole: list[Node]) -> Node | None:
         name, new = name_of(node), at_position(node)
-        if node.target == SOFTMAX_KEPT:
+        if node.target in (SOFTMAX_KEPT, LOWEST_ELSEWHERE):
             new = self._again(node)
         elif name in ("where", "masked_fill"):
             new = self._choice(bind(node))

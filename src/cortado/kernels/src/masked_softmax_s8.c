@@ -1,12 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax over what a constant mask leaves of every row.
+ * Softmax over what a mask keeps of every row: a constant mask of bits, or a computed one of bytes.
  *
  * Tile: that of the function it is given. Scratch: none.
  */
 #include "cortado.h"
 
+typedef void (*softmax_t)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t);
+
 static int32_t is_masked(const uint8_t *mask, int32_t i) { return mask[i >> 3] >> (i & 7) & 1; }
+
+/* A row of which nothing is kept. */
+static void whole_row(const cortado_softmax_t *factors, const int8_t *rounded, int32_t nothing, const int8_t *in,
+                      int8_t *out, int32_t n, softmax_t softmax)
+{
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = (int8_t)(nothing <= 127 ? nothing : rounded != NULL ? rounded[in[i] + 128] : in[i]);
+    }
+    if (nothing > 127) {
+        softmax(factors, out, out, 1, n);
+    }
+}
 
 void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows,
                                void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t))
@@ -21,12 +35,42 @@ void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *
                 out[left++] = in[i];
             }
         }
-        softmax(&factors, out, out, 1, left);
-        /* From the end: a value moves to its place or further back, never over one that has not moved yet. */
-        for (int32_t i = n - 1; i >= 0; i--) {
-            out[i] = is_masked(mask, i) ? -128 : out[--left];
+        if (left == 0) {
+            whole_row(&factors, L->rounded, L->nothing, in, out, n, softmax);
+        } else {
+            softmax(&factors, out, out, 1, left);
+            /* From the end: a value moves to its place or further back, never over one that has not moved yet. */
+            for (int32_t i = n - 1; i >= 0; i--) {
+                out[i] = is_masked(mask, i) ? -128 : out[--left];
+            }
         }
         mask += stride;
         mask = mask == end ? L->mask : mask;
+    }
+}
+
+void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out,
+                             void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t))
+{
+    const cortado_softmax_t factors = {0, 0, L->diff_min, L->exp_table};
+    const int32_t n = L->length;
+    const int8_t *row = kept, *const end = kept + L->kept_rows * n;
+    for (int32_t r = L->rows; r > 0; r--, in += n, out += n) {
+        int32_t left = 0;
+        for (int32_t i = 0; i < n; i++) {
+            if (row[i] != 0) {
+                out[left++] = in[i];
+            }
+        }
+        if (left == 0) {
+            whole_row(&factors, L->rounded, L->nothing, in, out, n, softmax);
+        } else {
+            softmax(&factors, out, out, 1, left);
+            for (int32_t i = n - 1; i >= 0; i--) {
+                out[i] = row[i] != 0 ? out[--left] : -128;
+            }
+        }
+        row += n;
+        row = row == end ? kept : row;
     }
 }

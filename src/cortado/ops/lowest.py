@@ -1,0 +1,50 @@
+"""What a mask hides gets the lowest code, below all that is kept: a maximum, its position and the k largest don't see it.
+
+The lowest code stands for minus infinity there; what is kept has the code above it at least.
+"""
+
+import math
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.numerics import INT8_MIN, Tensor
+from cortado.ir.graph import Bound, shape
+from cortado.ir.op import Lowering, Pattern, Quantization, SharedWith
+from cortado.ops.activation import all_codes, table
+from cortado.ops.masked_softmax import is_constant_mask, roles
+from cortado.ops.truth import truth_codes
+from cortado.ops.where import WHERE
+
+_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY.define("lowest_elsewhere(Tensor input, Tensor kept) -> Tensor")
+
+
+def _in_float(input: Tensor, kept: Tensor) -> Tensor:
+    return torch.where(kept != 0, input, -math.inf)
+
+
+_LIBRARY.impl("lowest_elsewhere", _in_float, "CompositeExplicitAutograd")
+_LIBRARY.impl("lowest_elsewhere", lambda input, kept: torch.empty_like(input), "Meta")
+
+LOWEST_ELSEWHERE: OpOverload = torch.ops.cortado.lowest_elsewhere.default
+
+
+def match(bound: Bound) -> Quantization:
+    return Quantization(roles(bound), SharedWith("input"))
+
+
+def lower(lowering: Lowering) -> Node:
+    source = lowering.node("input")
+    above = table(lowering, source, all_codes().clamp(min=INT8_MIN + 1).to(torch.int8))
+    if is_constant_mask(lowering.bound):
+        data = lowering.data("kept")
+        assert data is not None
+        kept = lowering.constant("kept", data.expand(shape(source)).to(torch.int8))
+    else:
+        kept = lowering.view(truth_codes(lowering, "kept"), shape(source))
+    return lowering.call(WHERE, mask=kept, self=[above], other=[], number=INT8_MIN)
+
+
+LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=match, lower=lower)
