@@ -3,7 +3,7 @@ them out, a maximum does not see them, and of a function its limit stands there.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -51,59 +51,9 @@ class Readers:
         known = self.hidden(source) if shape(source) else None
         if known is None or not known.negative:
             return None
-        scores, kept, fill = self._levels(like, known, bound["dim"] % len(shape(source)))
-        return softmax_of(like, scores, kept, fill, bound["dim"])
-
-    def _levels(self, like: Node, known: Hidden, dim: int) -> tuple[Node, Places, "_Fill"]:
-        """The scores, what counts of them, and what a row is of which nothing does.
-
-        Masks that are added to one another leave, of a row that they hide whole, those places that they hide least.
-        """
-        rank = len(shape(like))
-        terms = [replace(term, where=ranked(like, term.where, rank)) for term in known.terms]
+        dim = bound["dim"] % len(shape(source))
         scores = known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(shape(like)))
-        hides = terms[0].where
-        for term in terms[1:]:
-            hides = either(like, hides, term.where)
-        hides = compact(hides)
-        kept = negated(like, hides)
-        finite = [term for term in terms if math.isfinite(term.fill)]
-        leaves = kept.constant is not None and bool(kept.constant.expand(shape(like)).any(dim).all())
-        added = all(term.added for term in finite)
-        if leaves or not finite or len(terms) == 1:
-            _check_rows(like, kept, dim, not finite)
-            fill = _Fill(known.weakest, added and bool(finite), zeros=not finite)
-            _check_base(like, known, fill, leaves)
-            return scores, kept, fill
-        return self._several(like, known, terms, scores, kept, dim)
-
-    def _several(
-        self, like: Node, known: Hidden, terms: list[Term], scores: Node, kept: Places, dim: int
-    ) -> tuple[Node, Places, "_Fill"]:
-        """Level after level: what is hidden by the smallest sum of fills counts where nothing is hidden less."""
-        finite = [term for term in terms if math.isfinite(term.fill)]
-        weakest, added = known.weakest, all(term.added for term in finite)
-        if len(finite) > _MOST_FILLS or (weakest > _SWALLOWS and (not added or known.biased or weakest < _SEEN)):
-            raise CortadoError(
-                f"{describe(like)}: {len(terms)} masks of different numbers are added to one another, and of a row that "
-                f"they hide whole neither equal parts nor the scores are left ({weakest:g} is the smallest); join the "
-                "masks with | and fill once, with -inf"
-            )
-        some = anywhere(like, kept, dim)
-        for level in _sums(like, terms):
-            more = both(like, negated(like, some), level)
-            kept = either(like, kept, more)
-            some = either(like, some, anywhere(like, level, dim))
-        if weakest <= _SWALLOWS:
-            shown = anywhere(like, negated(like, self._all(like, terms)), dim)
-            scores = add_call(like, aten.masked_fill.Scalar, scores, as_node(like, negated(like, shown)), 0.0)
-        return scores, kept, _Fill(weakest, added, zeros=True)
-
-    def _all(self, like: Node, terms: Sequence[Term]) -> Places:
-        where = terms[0].where
-        for term in terms[1:]:
-            where = either(like, where, term.where)
-        return where
+        return softmax_of(like, scores, _kept(like, known, dim), dim)
 
     # ---- its logarithm
 
@@ -130,7 +80,7 @@ class Readers:
     def _lowest(self, like: Node, source: Node, known: Hidden) -> tuple[Node, Places]:
         """What is visible, and below all of it what is not; and where that is."""
         sizes = shape(source)
-        where = self._all(like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms])
+        where = _anywhere(like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms])
         where = spread(like, where, sizes)
         visible = known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(sizes))
         return add_call(like, LOWEST_ELSEWHERE, visible, as_node(like, negated(like, where))), where
@@ -196,18 +146,73 @@ class Readers:
             return None
         result = Places(self.again(node, source, known.visible))
         terms = [replace(term, where=ranked(node, term.where, len(shape(node)))) for term in known.terms]
-        where = self._all(node, terms)
+        where = _anywhere(node, terms)
         if limits[0]:
             return as_node(node, either(node, result, where))
         return as_node(node, both(node, result, negated(node, where)))
 
 
-class _Fill:
-    """What stands in hidden places: the weakest number, whether scores are added to it, and whether a row of which
-    nothing is kept is 0."""
+@dataclass(frozen=True)
+class _Kept:
+    """What counts in a softmax; what is left of a row of which nothing does (`weaker`, if not all or nothing of it);
+    the weakest number in hidden places, whether scores are added to it, and whether a row of nothing is 0."""
 
-    def __init__(self, fill: float, added: bool, *, zeros: bool) -> None:
-        self.fill, self.added, self.zeros = fill, added, zeros
+    kept: Places
+    weaker: Places | None
+    fill: float
+    added: bool
+    zeros: bool
+
+
+def _anywhere(like: Node, terms: Sequence[Term]) -> Places:
+    where = terms[0].where
+    for term in terms[1:]:
+        where = either(like, where, term.where)
+    return where
+
+
+def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
+    """Masks that are added to one another leave, of a row that they hide whole, the places that they hide least."""
+    rank = len(shape(like))
+    terms = [replace(term, where=ranked(like, term.where, rank)) for term in known.terms]
+    kept = negated(like, compact(_anywhere(like, terms)))
+    finite = [term for term in terms if math.isfinite(term.fill)]
+    leaves = kept.constant is not None and bool(kept.constant.expand(shape(like)).any(dim).all())
+    added = bool(finite) and all(term.added for term in finite)
+    if not finite:
+        _check_rows(like, kept, dim)
+    if leaves or not finite:
+        return _Kept(kept, None, known.weakest, added, zeros=True)
+    if known.weakest > _SWALLOWS and (known.biased or not all(term.added == added for term in finite)):
+        raise CortadoError(
+            f"{describe(like)}: numbers are added to {known.weakest:g}, which a mask put in the place of scores, and of "
+            "a row that is masked whole they would be all that is left; fill with -inf, or add them before the mask"
+        )
+    if len(terms) == 1:
+        return _Kept(kept, None, known.weakest, added, zeros=False)
+    most = total(*(term.fill for term in finite))
+    if len(finite) > _MOST_FILLS or (known.weakest > _SWALLOWS and most < _SEEN):
+        raise CortadoError(
+            f"{describe(like)}: {len(finite)} masks are added to one another, from {known.weakest:g} to {most:g}, and of "
+            "a row that they hide whole neither equal parts nor the scores would be left; join them with | and fill "
+            "once, with -inf"
+        )
+    levels = _sums(like, terms)
+    last = levels[-1].constant
+    if last is not None and bool(last.all()):  # nothing is hidden more than this: that is all of a row
+        return _Kept(kept, _least_hidden(like, levels[:-1], dim), known.weakest, added, zeros=False)
+    return _Kept(kept, _least_hidden(like, levels, dim), known.weakest, added, zeros=True)
+
+
+def _least_hidden(like: Node, levels: Sequence[Places], dim: int) -> Places | None:
+    """What is hidden least in a row that is hidden whole."""
+    if not levels:
+        return None
+    first, *others = levels
+    for level in others:
+        gone = negated(like, anywhere(like, first, dim))
+        first = either(like, first, both(like, gone, level))
+    return first
 
 
 def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
@@ -219,23 +224,22 @@ def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
             value = total(*(term.fill for term in chosen))
             if math.isfinite(value):
                 sums.setdefault(value, []).append(chosen)
-    levels = []
+    rank = len(terms[0].where.sizes)
+    levels: list[Places] = []
     for value in sorted(sums, reverse=True):
-        level = Places(torch.zeros((1,) * len(terms[0].where.sizes), dtype=torch.bool))
+        level = levels[-1] if levels else Places(torch.zeros((1,) * rank, dtype=torch.bool))
         for chosen in sums[value]:
-            within = Places(torch.ones((1,) * len(terms[0].where.sizes), dtype=torch.bool))
-            for term in terms:
-                if not any(term is one for one in chosen):
-                    within = both(like, within, negated(like, term.where))
-            level = either(like, level, within)
+            others = [term for term in terms if not any(term is one for one in chosen)]
+            rest = Places(torch.zeros((1,) * rank, dtype=torch.bool)) if not others else _anywhere(like, others)
+            level = either(like, level, negated(like, rest))
         levels.append(level)
     return levels
 
 
-def _check_rows(like: Node, kept: Places, dim: int, infinite: bool) -> None:
+def _check_rows(like: Node, kept: Places, dim: int) -> None:
     """A constant mask that hides a row whole with -inf leaves 0 / 0."""
     data = kept.constant
-    if data is None or not infinite:
+    if data is None:
         return
     gone = ~data.expand(shape(like)).any(dim)
     rows = gone.reshape(-1).nonzero().reshape(-1).tolist()
@@ -243,15 +247,6 @@ def _check_rows(like: Node, kept: Places, dim: int, infinite: bool) -> None:
         raise CortadoError(
             f"{describe(like)}: the mask leaves nothing of row {rows[0]} ({len(rows)} of {gone.numel()} rows have "
             "nothing left), whose softmax would be 0 / 0; let every row keep a value"
-        )
-
-
-def _check_base(like: Node, known: Hidden, fill: _Fill, leaves: bool) -> None:
-    """Of a row that is hidden whole, what was added to a number that took the scores' place would be left."""
-    if known.biased and not leaves and not fill.zeros and fill.fill > _SWALLOWS:
-        raise CortadoError(
-            f"{describe(like)}: numbers are added to {fill.fill:g}, which a mask put in the place of scores, and of a "
-            "row that is masked whole they would be all that is left; fill with -inf, or add them before the mask"
         )
 
 
@@ -269,18 +264,18 @@ def _factor(node: Node) -> float | None:
     return 1.0 / float(number) if is_call(node, *_QUOTIENTS) else float(number)
 
 
-def softmax_of(like: Node, scores: Node, kept: Places, fill: _Fill, dim: int) -> Node:
+def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:
     """The call that takes the place of a softmax along `dim` of scores of which a mask keeps some."""
     factor, sizes = 1.0, shape(scores)
-    while (found := _factor(scores)) is not None:
+    while (number := _factor(scores)) is not None:
         operands = [one for one in scores.all_input_nodes if not is_constant(one)]
         if shape(operands[0]) != sizes:
             break
-        factor, scores = factor * found, operands[0]
-    order = [*(axis for axis in range(len(sizes)) if axis != dim % len(sizes)), dim % len(sizes)]
+        factor, scores = factor * number, operands[0]
+    order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
     moved = add_permute(like, scores, order)
-    mask = _mask(like, kept, sizes, order)
-    result = add_call(like, SOFTMAX_KEPT, moved, mask, factor, fill.fill, fill.added, fill.zeros)
+    masks = [None if one is None else _mask(like, one, sizes, order) for one in (found.kept, found.weaker)]
+    result = add_call(like, SOFTMAX_KEPT, moved, *masks, factor, found.fill, found.added, found.zeros)
     return add_permute(like, result, [order.index(axis) for axis in range(len(order))])
 
 

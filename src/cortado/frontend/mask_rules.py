@@ -41,7 +41,7 @@ from cortado.frontend.places import Places, as_node, both, either, negated, plac
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
-from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, uniform_value
+from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, is_clamp, uniform_value
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -534,8 +534,10 @@ class _Rules:
         if all(LEAST < one < -CERTAIN for one in limits):
             return self.readers.limited(node, source, hidden, limits)
         if all(one <= LEAST for one in limits) or all(one >= -CERTAIN for one in limits):
-            visible = self._real(node, hidden.visible)
-            result = self._fit(node, self.readers.again(node, source, visible))
+            low, high = is_clamp(node) or (0.0, 0.0)
+            result = hidden.visible
+            if low > CERTAIN or high < -CERTAIN:  # else no visible value is clamped
+                result = self._fit(node, self.readers.again(node, source, self._real(node, hidden.visible)))
             terms = tuple(
                 Term(term.where, one, added=False) for term, one in zip(hidden.terms, limits, strict=True)
             )

@@ -16,7 +16,11 @@ def hide_masked(prepared: GraphModule) -> None:
     for node in list(prepared.graph.nodes):
         if is_call(node, SOFTMAX_KEPT, LOWEST_ELSEWHERE) and is_constant(bind(node)["kept"]):
             bound = bind(node)
-            _hide(prepared, bound["input"], ~constant_data(bound["kept"]).expand(shape(node)))
+            hides = ~constant_data(bound["kept"]).expand(shape(node))
+            if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # of a row that is hidden whole the scores are read
+                hides = hides & ~hides.all(-1, keepdim=True)
+            if bound.get("weaker") is None:
+                _hide(prepared, bound["input"], hides)
 
 
 def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:

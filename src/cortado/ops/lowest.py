@@ -32,13 +32,13 @@ LOWEST_ELSEWHERE: OpOverload = torch.ops.cortado.lowest_elsewhere.default
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization(roles(bound), SharedWith("input"))
+    return Quantization(roles(bound, "kept"), SharedWith("input"))
 
 
 def lower(lowering: Lowering) -> Node:
     source = lowering.node("input")
     above = table(lowering, source, all_codes().clamp(min=INT8_MIN + 1).to(torch.int8))
-    if is_constant_mask(lowering.bound):
+    if is_constant_mask(lowering.bound["kept"]):
         data = lowering.data("kept")
         assert data is not None
         kept = lowering.constant("kept", data.expand(shape(source)).to(torch.int8))

@@ -7,6 +7,9 @@ for each of the first rows, and starts over behind its last one.
 A row of which nothing is kept has the code `nothing` everywhere: 0 if the model has -inf there, equal parts if it has
 a number so large that float32 sees nothing of the scores beside it. For any smaller number `nothing` is WHOLE: the row
 is the softmax of all its scores, `rounded` as float32 rounds them beside the number.
+
+Computed masks that are added to one another hide a place once or several times: of a row that they hide whole, what a
+second mask keeps is left, which is hidden least; if that is nothing either it is as above, or 0 with `zeros`.
 """
 
 import math
@@ -33,15 +36,23 @@ WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
-_LIBRARY.define("softmax_kept(Tensor input, Tensor kept, float factor, float fill, bool added, bool zeros) -> Tensor")
+_LIBRARY.define(
+    "softmax_kept(Tensor input, Tensor kept, Tensor? weaker, float factor, float fill, bool added, bool zeros) -> Tensor"
+)
 
 
-def _in_float(input: Tensor, kept: Tensor, factor: float, fill: float, added: bool, zeros: bool) -> Tensor:
-    """Over the last dimension, `fill` in the place of what is not kept, or added to it; with `zeros`, a row of which
-    nothing is kept is 0."""
+def _in_float(
+    input: Tensor, kept: Tensor, weaker: Tensor | None, factor: float, fill: float, added: bool, zeros: bool
+) -> Tensor:
+    """Over the last dimension, `fill` in the place of what is not kept, or added to it. Of a row of which nothing is
+    kept, that is left which `weaker` keeps; with `zeros`, and of nothing of that either, it is 0."""
     keeps, scores = kept != 0, input * factor
-    found = torch.softmax(torch.where(keeps, scores, scores + fill if added else fill), -1)
-    return torch.where(keeps.any(-1, keepdim=True), found, 0.0) if zeros else found
+    hidden = scores + fill if added else torch.full_like(scores, fill)
+    some = keeps.any(-1, keepdim=True)
+    if weaker is not None:
+        hidden, some = torch.where(weaker != 0, hidden, -math.inf), some | (weaker != 0).any(-1, keepdim=True)
+    found = torch.softmax(torch.where(keeps, scores, hidden), -1)
+    return torch.where(some, found, 0.0) if zeros else found
 
 
 _LIBRARY.impl("softmax_kept", _in_float, "CompositeExplicitAutograd")
@@ -60,13 +71,13 @@ def reference(
     kept: list[Tensor],
     mask: Tensor | None,
     nothing: int,
+    zeros: bool,
     rounded: list[int],
     input_multiplier: int,
     input_shift: int,
     diff_min: int,
 ) -> Tensor:
-    keeps = kept[0] != 0 if kept else ~(torch.zeros(1, input.shape[1], dtype=torch.bool) if mask is None else mask)
-    keeps = keeps.repeat(len(input) // len(keeps), 1)
+    keeps, *weaker = ((one != 0).repeat(len(input) // len(one), 1) for one in (kept if mask is None else [~mask]))
 
     def over(codes: Tensor, masked: Tensor | None) -> Tensor:
         return softmax.reference(
@@ -82,7 +93,10 @@ def reference(
 
     codes = torch.tensor(rounded, dtype=torch.int8)[input.long() - INT8_MIN] if rounded else input
     rest = over(codes, None) if nothing == WHOLE else torch.tensor(nothing, dtype=torch.int8)
-    return torch.where(keeps.any(-1, keepdim=True), over(input, ~keeps), rest).contiguous()
+    for left in weaker:
+        even = codes if nothing == WHOLE else torch.zeros_like(input)
+        rest = torch.where(left.any(-1, keepdim=True), over(even, ~left), INT8_MIN if zeros else rest)
+    return torch.where(keeps.any(-1, keepdim=True), over(input, ~keeps), rest).to(torch.int8).contiguous()
 
 
 # ---- from the float graph ------------------------------------------------------------------------------------
@@ -90,18 +104,19 @@ def reference(
 NEGLIGIBLE = math.log(2 * 256)  # e to the minus this is half a step of the output
 
 
-def is_constant_mask(bound: Bound) -> bool:
-    """Whether what is kept is a constant; a computed mask holds real numbers by the time it is quantized."""
-    return dtype(bound["kept"]) == torch.bool
+def is_constant_mask(mask: Node) -> bool:
+    """Whether a mask is a constant; a computed one holds real numbers by the time it is quantized."""
+    return dtype(mask) == torch.bool
 
 
-def roles(bound: Bound) -> dict[str, Role]:
-    names = ("input",) if is_constant_mask(bound) else ("input", "kept")
-    return dict.fromkeys(names, Role.ACTIVATION)
+def roles(bound: Bound, *names: str) -> dict[str, Role]:
+    """The scores' and those of the computed ones of these masks."""
+    computed = [name for name in names if bound[name] is not None and not is_constant_mask(bound[name])]
+    return dict.fromkeys(("input", *computed), Role.ACTIVATION)
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization(roles(bound), UNIT_INTERVAL)
+    return Quantization(roles(bound, "kept", "weaker"), UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -119,6 +134,7 @@ def lower(lowering: Lowering) -> Node:
         input=lowering.view(source, (rows, length)),
         kept=given["kept"],
         mask=None if constant is None else lowering.constant("mask", constant),
+        zeros=bool(bound["zeros"]),
         **row_of_nothing,
         **softmax.input_factor(q.scale * bound["factor"]),
     )
@@ -127,13 +143,24 @@ def lower(lowering: Lowering) -> Node:
 
 def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
     """The arguments `kept` and `mask` of a call over `rows` of this length; the mask as data."""
-    if not is_constant_mask(lowering.bound):
-        kept = truth_codes(lowering, "kept")
-        return {"kept": [lowering.view(kept, (math.prod(shape(kept)) // length, length))], "mask": None}
-    data = lowering.data("kept")
+    bound, sizes = lowering.bound, shape(lowering.node("input"))
+    names = [name for name in ("kept", "weaker") if bound.get(name) is not None]
+    if names == ["kept"] and is_constant_mask(bound["kept"]):
+        data = lowering.data("kept")
+        assert data is not None
+        return {"kept": [], "mask": shortest(~data.expand(sizes).reshape(rows, length))}
+    kept = [_codes(lowering, name, sizes) for name in names]
+    return {"kept": [lowering.view(one, (math.prod(shape(one)) // length, length)) for one in kept], "mask": None}
+
+
+def _codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
+    """A mask as codes of 0 and 1."""
+    if not is_constant_mask(lowering.bound[name]):
+        return truth_codes(lowering, name)
+    data = lowering.data(name)
     assert data is not None
-    sizes = shape(lowering.node("input"))
-    return {"kept": [], "mask": shortest(~data.expand(sizes).reshape(rows, length))}
+    rows = data.expand(*sizes[len(sizes) - data.dim() :]).reshape(-1, sizes[-1])
+    return lowering.constant(name, shortest(rows).to(torch.int8))
 
 
 def _check_hidden(bound: Bound, q: QParams) -> None:
@@ -156,7 +183,7 @@ def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
 def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
     """What a row of which nothing is kept is: softmax(scores + fill) in float32, or of `fill` alone."""
     fill = float(bound["fill"])
-    if bound["zeros"] or math.isinf(fill):
+    if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
         return {"nothing": INT8_MIN, "rounded": []}
     step = q.scale * bound["factor"]
     scores = np.array([code - q.zero_point for code in range(INT8_MIN, INT8_MAX + 1)]) * step
@@ -196,12 +223,14 @@ def kernel(call: Call, core: Core) -> Kernel:
         "exp_table": softmax.exp_table(call),
     }
     if call["kept"]:
-        (kept_rows, _), *_ = call.shapes("kept")
+        kept_rows, *weaker_rows = (sizes[0] for sizes in call.shapes("kept"))
+        masks = tuple(Row(1 + place) for place in range(len(call["kept"])))
+        symbol = "cortado_weaker_softmax_s8" if weaker_rows else "cortado_kept_softmax_s8"
         return Kernel(
-            call=CCall("cortado_kept_softmax_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Function(rows))),
+            call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Function(rows))),
             sources=("masked_softmax_s8.c", *own),
             struct="cortado_kept_softmax_t",
-            fields={"rows": count, "kept_rows": kept_rows, **common},
+            fields={"rows": count, "kept_rows": kept_rows, "weaker_rows": sum(weaker_rows), "zeros": int(call["zeros"]), **common},
         )
     mask = call.array("mask")
     return Kernel(
@@ -231,6 +260,13 @@ def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:
     return {**drawn, "input": codes}, mask
 
 
+def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
+    """A second mask, which keeps some of what the first does not."""
+    from cortado.ir import sampling
+
+    return [(~mask).to(torch.int8) | sampling.codes(draw(sampling.SEEDS), tuple(mask.shape), 0, 1)]
+
+
 def samples() -> Any:
     """Constant and computed masks of any density, of some rows nothing left."""
     from hypothesis import strategies as st
@@ -238,13 +274,14 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         drawn, mask = draw_rows(draw)
-        computed = draw(st.booleans())
+        computed = draw(st.sampled_from([0, 1, 2]))
         coarse = draw(st.sampled_from([0, 0, 16, 100]))
         return {
             **drawn,
-            "kept": [mask.to(torch.int8)] if computed else [],
+            "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
             "mask": None if computed else mask,
             "nothing": draw(st.one_of(st.integers(INT8_MIN, INT8_MAX), st.just(WHOLE))),
+            "zeros": draw(st.booleans()),
             "rounded": [max(code // coarse * coarse, INT8_MIN) for code in range(-128, 128)] if coarse else [],
         }
 
@@ -255,8 +292,8 @@ MASKED_SOFTMAX = Operator(
     name="cortado::masked_softmax",
     summary="softmax over what a mask keeps: a constant one, as in causal attention, or a computed one",
     arguments=(
-        "Tensor input, Tensor[] kept, Tensor? mask, int nothing, int[] rounded, int input_multiplier, int input_shift, "
-        "int diff_min"
+        "Tensor input, Tensor[] kept, Tensor? mask, int nothing, bool zeros, int[] rounded, int input_multiplier, "
+        "int input_shift, int diff_min"
     ),
     reference=reference,
     shape=lambda call: call.shape("input"),

@@ -459,13 +459,20 @@ void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *
 /* The same with a computed mask: kept are the values whose byte in `kept` is not 0. Row r has the mask of row
  * r % kept_rows. May be in place of `in`. */
 typedef struct {
-    int32_t rows, length, kept_rows, nothing, diff_min;
+    int32_t rows, length, kept_rows, weaker_rows, zeros, nothing, diff_min;
     const int8_t *rounded;
     const int32_t *exp_table; /* as softmax's */
 } cortado_kept_softmax_t;
 
 void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out,
                              void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
+
+/* Of a row of which `kept` keeps nothing, those that `weaker` (row r % weaker_rows of it) keeps have equal parts or,
+ * if `nothing` is 128, the softmax of their (rounded) codes; the others give -128. If that is nothing either, all give
+ * -128 (with `zeros`), or the row is as above. */
+void cortado_weaker_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept,
+                               const int8_t *weaker, int8_t *out,
+                               void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
 
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */

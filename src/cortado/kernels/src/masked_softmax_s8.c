@@ -49,6 +49,25 @@ void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *
     }
 }
 
+/* The values that `kept` keeps come together at the start of `out`; their number. */
+static int32_t gather(const int8_t *kept, const int8_t *in, int8_t *out, int32_t n)
+{
+    int32_t left = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (kept[i] != 0) {
+            out[left++] = in[i];
+        }
+    }
+    return left;
+}
+
+static void scatter(const int8_t *kept, int8_t *out, int32_t n, int32_t left)
+{
+    for (int32_t i = n - 1; i >= 0; i--) {
+        out[i] = kept[i] != 0 ? out[--left] : -128;
+    }
+}
+
 void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out,
                              void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t))
 {
@@ -56,21 +75,47 @@ void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, 
     const int32_t n = L->length;
     const int8_t *row = kept, *const end = kept + L->kept_rows * n;
     for (int32_t r = L->rows; r > 0; r--, in += n, out += n) {
-        int32_t left = 0;
-        for (int32_t i = 0; i < n; i++) {
-            if (row[i] != 0) {
-                out[left++] = in[i];
-            }
-        }
+        const int32_t left = gather(row, in, out, n);
         if (left == 0) {
             whole_row(&factors, L->rounded, L->nothing, in, out, n, softmax);
         } else {
             softmax(&factors, out, out, 1, left);
-            for (int32_t i = n - 1; i >= 0; i--) {
-                out[i] = row[i] != 0 ? out[--left] : -128;
-            }
+            scatter(row, out, n, left);
         }
         row += n;
         row = row == end ? kept : row;
+    }
+}
+
+void cortado_weaker_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept,
+                               const int8_t *weaker, int8_t *out,
+                               void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t))
+{
+    const cortado_softmax_t factors = {0, 0, L->diff_min, L->exp_table};
+    const int32_t n = L->length;
+    const int8_t *row = kept, *const end = kept + L->kept_rows * n;
+    const int8_t *rest = weaker, *const rest_end = weaker + L->weaker_rows * n;
+    for (int32_t r = L->rows; r > 0; r--, in += n, out += n) {
+        const int8_t *mask = row;
+        int32_t left = gather(mask, in, out, n);
+        if (left == 0) {
+            mask = rest;
+            left = gather(mask, in, out, n);
+            for (int32_t i = 0; i < left; i++) {
+                out[i] = (int8_t)(L->nothing <= 127 ? 0 : L->rounded != NULL ? L->rounded[out[i] + 128] : out[i]);
+            }
+        }
+        if (left == 0 && !L->zeros) {
+            whole_row(&factors, L->rounded, L->nothing, in, out, n, softmax);
+        } else {
+            if (left > 0) {
+                softmax(&factors, out, out, 1, left);
+            }
+            scatter(mask, out, n, left);
+        }
+        row += n;
+        row = row == end ? kept : row;
+        rest += n;
+        rest = rest == rest_end ? weaker : rest;
     }
 }
