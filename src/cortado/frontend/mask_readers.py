@@ -16,6 +16,7 @@ from cortado.frontend.hidden import CERTAIN, Fact, Hidden, Term, is_truth, name_
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops._float import add_constant, add_permute, add_view, is_constant
+from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.lowest import LOWEST_ELSEWHERE
 from cortado.ops.masked_softmax import SOFTMAX_KEPT
 from cortado.ops.pointwise import uniform_value
@@ -52,13 +53,28 @@ class Readers:
         if known is None or not known.negative:
             return None
         dim = bound["dim"] % len(shape(source))
-        scores = known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(shape(like)))
+        scores = self._visible(like, known, shape(like))
         return softmax_of(like, scores, _kept(like, known, dim), dim)
 
     # ---- its logarithm
 
     def _log_softmax(self, bound: Bound) -> Fact | None:
-        return None
+        """Where a score is hidden, so is its logarithm."""
+        source, like = bound["self"], bound.node
+        known = self.hidden(source) if shape(source) else None
+        if known is None or not known.negative or known.weakest > CERTAIN:
+            return None
+        dim, sizes = bound["dim"] % len(shape(source)), shape(source)
+        terms = tuple(replace(term, where=ranked(like, term.where, len(sizes)), added=False) for term in known.terms)
+        kept = negated(like, compact(_anywhere(like, terms)))
+        order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
+        moved = add_permute(like, self._visible(like, known, sizes), order)
+        found = add_call(like, LOG_SOFTMAX_KEPT, moved, _mask(like, kept, sizes, order))
+        visible = add_permute(like, found, [order.index(axis) for axis in range(len(order))])
+        return replace(known, terms=terms, visible=visible, certain=True, biased=True)
+
+    def _visible(self, like: Node, known: Hidden, sizes: tuple[int, ...]) -> Node:
+        return known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(sizes))
 
     def _logsumexp(self, bound: Bound) -> Node | None:
         """log(sum(exp(x - m))) + m over what is not hidden, with its largest as m."""
@@ -82,7 +98,7 @@ class Readers:
         sizes = shape(source)
         where = _anywhere(like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms])
         where = spread(like, where, sizes)
-        visible = known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(sizes))
+        visible = self._visible(like, known, sizes)
         return add_call(like, LOWEST_ELSEWHERE, visible, as_node(like, negated(like, where))), where
 
     def extreme(self, bound: Bound) -> Node | None:
@@ -185,16 +201,16 @@ def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
         return _Kept(kept, None, known.weakest, added, zeros=True)
     if known.weakest > _SWALLOWS and (known.biased or not all(term.added == added for term in finite)):
         raise CortadoError(
-            f"{describe(like)}: numbers are added to {known.weakest:g}, which a mask put in the place of scores, and of "
-            "a row that is masked whole they would be all that is left; fill with -inf, or add them before the mask"
+            f"{describe(like)}: numbers are added to {known.weakest:g}, which a mask put in the place of scores, and "
+            "of a row that is masked whole they would be all that is left; fill with -inf, or add them before the mask"
         )
     if len(terms) == 1:
         return _Kept(kept, None, known.weakest, added, zeros=False)
     most = total(*(term.fill for term in finite))
     if len(finite) > _MOST_FILLS or (known.weakest > _SWALLOWS and most < _SEEN):
         raise CortadoError(
-            f"{describe(like)}: {len(finite)} masks are added to one another, from {known.weakest:g} to {most:g}, and of "
-            "a row that they hide whole neither equal parts nor the scores would be left; join them with | and fill "
+            f"{describe(like)}: {len(finite)} masks are added to one another, from {known.weakest:g} to {most:g}, and "
+            "of a row that they hide whole neither equal parts nor the scores would be left; join them with | and fill "
             "once, with -inf"
         )
     levels = _sums(like, terms)
@@ -293,5 +309,3 @@ def _mask(like: Node, kept: Places, sizes: tuple[int, ...], order: list[int]) ->
     if order != sorted(order) or own != sizes[len(sizes) - len(own) :]:
         node = add_permute(like, add_call(like, aten.expand.default, node, list(sizes)), order)
     return node
-
-

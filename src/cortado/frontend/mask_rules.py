@@ -191,7 +191,9 @@ class _Rules:
             return replace(known, on=known.on * slope + offset, off=known.off * slope + offset)
         if isinstance(known, Affine):
             return replace(known, slope=known.slope * slope, offset=known.offset * slope + offset)
-        plain = known is None and isinstance(side, Node) and not is_constant(side) and isinstance(VALUE.of(side), Tensor)
+        plain = (
+            known is None and isinstance(side, Node) and not is_constant(side) and isinstance(VALUE.of(side), Tensor)
+        )
         return Affine(side, slope, offset) if plain and math.isfinite(offset) else None
 
     def _added(self, bound: Bound, sides: list[Hidden | None], factors: tuple[float, float]) -> Hidden | None:
@@ -361,7 +363,9 @@ class _Rules:
             return None
         rank = len(shape(like))
         terms = tuple(
-            replace(term, where=ranked(like, term.where, rank), fill=math.copysign(min(abs(term.fill), abs(number)), number))
+            replace(
+                term, where=ranked(like, term.where, rank), fill=math.copysign(min(abs(term.fill), abs(number)), number)
+            )
             for term in known.terms
         )
         return replace(known, terms=terms, visible=None if known.visible is None else self._fit(like, known.visible))
@@ -538,9 +542,7 @@ class _Rules:
             result = hidden.visible
             if low > CERTAIN or high < -CERTAIN:  # else no visible value is clamped
                 result = self._fit(node, self.readers.again(node, source, self._real(node, hidden.visible)))
-            terms = tuple(
-                Term(term.where, one, added=False) for term, one in zip(hidden.terms, limits, strict=True)
-            )
+            terms = tuple(Term(term.where, one, added=False) for term, one in zip(hidden.terms, limits, strict=True))
             return replace(hidden, terms=terms, visible=result, biased=True)
         return None
 

@@ -6,7 +6,7 @@ from torch.fx import GraphModule, Node
 from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, is_call, shape, sole_user
 from cortado.ops._float import constant_data, is_constant
-from cortado.ops.lowest import LOWEST_ELSEWHERE
+from cortado.ops.lowest import MASKED
 from cortado.ops.masked_softmax import SOFTMAX_KEPT
 from cortado.ops.reshape import VIEW_CALLS
 
@@ -14,7 +14,7 @@ from cortado.ops.reshape import VIEW_CALLS
 def hide_masked(prepared: GraphModule) -> None:
     """Tells the observers of masked scores which values are masked, back to the call that makes the scores."""
     for node in list(prepared.graph.nodes):
-        if is_call(node, SOFTMAX_KEPT, LOWEST_ELSEWHERE) and is_constant(bind(node)["kept"]):
+        if is_call(node, *MASKED) and is_constant(bind(node)["kept"]):
             bound = bind(node)
             hides = ~constant_data(bound["kept"]).expand(shape(node))
             if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # of a row that is hidden whole the scores are read

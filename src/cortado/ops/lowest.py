@@ -1,4 +1,4 @@
-"""What a mask hides gets the lowest code, below all that is kept: a maximum, its position and the k largest don't see it.
+"""What a mask hides gets the lowest code, below all that is kept: a maximum, its position and topk don't see it.
 
 The lowest code stands for minus infinity there; what is kept has the code above it at least.
 """
@@ -13,7 +13,8 @@ from cortado.base.numerics import INT8_MIN, Tensor
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Lowering, Pattern, Quantization, SharedWith
 from cortado.ops.activation import all_codes, table
-from cortado.ops.masked_softmax import is_constant_mask, roles
+from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
+from cortado.ops.masked_softmax import SOFTMAX_KEPT, is_constant_mask, roles
 from cortado.ops.truth import truth_codes
 from cortado.ops.where import WHERE
 
@@ -46,5 +47,8 @@ def lower(lowering: Lowering) -> Node:
         kept = lowering.view(truth_codes(lowering, "kept"), shape(source))
     return lowering.call(WHERE, mask=kept, self=[above], other=[], number=INT8_MIN)
 
+
+MASKED = (SOFTMAX_KEPT, LOG_SOFTMAX_KEPT, LOWEST_ELSEWHERE)
+"""The calls of the float graph that read a mask, as truth values or as the real numbers 0 and 1."""
 
 LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=match, lower=lower)

@@ -37,7 +37,8 @@ WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of 
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
 _LIBRARY.define(
-    "softmax_kept(Tensor input, Tensor kept, Tensor? weaker, float factor, float fill, bool added, bool zeros) -> Tensor"
+    "softmax_kept(Tensor input, Tensor kept, Tensor? weaker, float factor, float fill, bool added, bool zeros) "
+    "-> Tensor"
 )
 
 
@@ -149,11 +150,11 @@ def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
         data = lowering.data("kept")
         assert data is not None
         return {"kept": [], "mask": shortest(~data.expand(sizes).reshape(rows, length))}
-    kept = [_codes(lowering, name, sizes) for name in names]
+    kept = [mask_codes(lowering, name, sizes) for name in names]
     return {"kept": [lowering.view(one, (math.prod(shape(one)) // length, length)) for one in kept], "mask": None}
 
 
-def _codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
+def mask_codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
     """A mask as codes of 0 and 1."""
     if not is_constant_mask(lowering.bound[name]):
         return truth_codes(lowering, name)
@@ -230,7 +231,13 @@ def kernel(call: Call, core: Core) -> Kernel:
             call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Function(rows))),
             sources=("masked_softmax_s8.c", *own),
             struct="cortado_kept_softmax_t",
-            fields={"rows": count, "kept_rows": kept_rows, "weaker_rows": sum(weaker_rows), "zeros": int(call["zeros"]), **common},
+            fields={
+                "rows": count,
+                "kept_rows": kept_rows,
+                "weaker_rows": sum(weaker_rows),
+                "zeros": int(call["zeros"]),
+                **common,
+            },
         )
     mask = call.array("mask")
     return Kernel(

@@ -27,6 +27,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
+from cortado.ops.truth import truth_codes
 
 
 def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: int) -> Tensor:
@@ -57,7 +58,7 @@ def lower(lowering: Lowering) -> Node:
         if data is not None and single:
             numbers = [int(data)]
         tensors[name] = [] if single else [lowering.view(lowering.node(name), out)]
-    mask = lowering.view(lowering.node("mask"), out)
+    mask = lowering.view(truth_codes(lowering, "mask"), out)
     return lowering.call(WHERE, mask=mask, self=tensors["self"], other=tensors["other"], number=numbers[0])
 
 
