@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from cortado.base.errors import CortadoError
 from fuzz.recipe import Block, Options, Shape, Tensor
+from helpers.single import lower_on
 
 LOWEST = torch.finfo(torch.float32).min
-FEWEST_DECIBELS = 27.0
-Scored = Callable[[Tensor, Tensor], Tensor]  # of scores and of where they are hidden
+ENOUGH_DECIBELS = 25.0
+WORSE = 5.0  # decibels below those without a mask: fewer values are left, so that single ones weigh more
 
 
 def _written(scores: Tensor, hidden: Tensor, fill: float) -> Tensor:
@@ -122,7 +124,7 @@ def draw_spelling(rng: Random) -> Spelling:
     fill = rng.choice(
         (-math.inf, -math.inf, -1e9, LOWEST, -1e4) if reader in ("softmax", "by formula") else (-1e9, LOWEST)
     )
-    steps = [name for name in STEPS if reader not in _NOT_FOR.get(name, ())]
+    steps = [name for name in STEPS if reader not in _NOT_FOR.get(name, ()) and (name != "by head" or fill != LOWEST)]
     origin = rng.choice(list(ANY if math.isinf(fill) else ORIGINS))
     if origin == "logarithm":
         fill = -math.inf
@@ -210,31 +212,36 @@ def draw_case(seed: int) -> Case:
 
 def check(seed: int) -> str | None:
     """What is wrong with a seed's model; None if nothing is."""
-    from cortado.base.errors import CortadoError
-    from helpers.single import lower_on
-
     case = draw_case(seed)
     try:
-        found = lower_on(case.model, list(case.batches))
+        leak, decibels = measured(case.model, case.batches, case.fresh)
     except CortadoError as error:
         return None if _may_refuse(str(error)) else f"refused: {error}"
     except Exception as error:
         return f"crash: {type(error).__name__}: {str(error)[:300]}"
-    with torch.no_grad():
-        wanted = torch.cat([case.model(*batch).float() for batch in case.fresh])
-        got = torch.cat([found.outputs(*batch)[0].float() for batch in case.fresh])
-    return compared(wanted, got)
-
-
-def compared(wanted: Tensor, got: Tensor) -> str | None:
-    finite = wanted.isfinite() & (wanted.abs() < 1e6)
-    leak = float(got[finite & (wanted == 0)].abs().max()) if bool((finite & (wanted == 0)).any()) else 0.0
-    noise = float((wanted - got)[finite].double().square().mean())
-    signal = float(wanted[finite].double().square().mean())
-    decibels = 10 * math.log10(signal / noise) if noise else math.inf
     if leak > 0:
         return f"hidden places have {leak:.4f}"
-    return f"{decibels:.1f} dB" if decibels < FEWEST_DECIBELS else None
+    if decibels >= ENOUGH_DECIBELS:
+        return None
+    nowhere = Masked(case.spelling, torch.zeros(1, 1, 1, dtype=torch.bool)).eval()
+    _, without = measured(nowhere, *([batch[:1] for batch in batches] for batches in (case.batches, case.fresh)))
+    return f"{decibels:.1f} dB, {without:.1f} dB without a mask" if decibels < without - WORSE else None
+
+
+def measured(
+    model: Masked, batches: Sequence[tuple[Tensor, ...]], fresh: Sequence[tuple[Tensor, ...]]
+) -> tuple[float, float]:
+    """The largest value where torch has 0, and the signal to noise ratio of the rest in decibels."""
+    found = lower_on(model, list(batches))
+    with torch.no_grad():
+        wanted = torch.cat([model(*batch).float() for batch in fresh])
+    got = torch.cat([found.outputs(*batch)[0].float() for batch in fresh])
+    finite = wanted.isfinite() & (wanted.abs() < 1e6)
+    gone = finite & (wanted == 0)
+    noise = float((wanted - got)[finite].double().square().mean())
+    signal = float(wanted[finite].double().square().mean())
+    leak = float(got[gone].abs().max()) if bool(gone.any()) else 0.0
+    return leak, 10 * math.log10(signal / noise) if noise else math.inf
 
 
 def _may_refuse(text: str) -> bool:

@@ -80,6 +80,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     if may_have_masks(graph):
         _simplify(graph)
         write_out_masks(module)
+        graph.eliminate_dead_code()
         take_masks(module)
         graph.eliminate_dead_code()
     for node in list(graph.nodes):

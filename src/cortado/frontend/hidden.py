@@ -24,6 +24,8 @@ LEAST = -20.0
 scores is known.)"""
 CERTAIN = -1e4
 """Beside other numbers that are added, such as distances, what is at most this is a mask."""
+SENTINEL = -1e3
+"""What is at most this is no value for a maximum or a function with a limit: one step of its range would be above 1."""
 NEVER_A_VALUE = -1e6
 """What is at most this can't be meant as a value among others: it would take all codes. It is a mask or refused."""
 _MOST_MOVED = 1 << 24  # elements whose numbers float32 holds

@@ -12,7 +12,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.hidden import CERTAIN, Fact, Hidden, Term, is_truth, name_of, total
+from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, is_truth, name_of, total
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops._float import add_constant, add_permute, add_view, is_constant
@@ -62,7 +62,7 @@ class Readers:
         """Where a score is hidden, so is its logarithm."""
         source, like = bound["self"], bound.node
         known = self.hidden(source) if shape(source) else None
-        if known is None or not known.negative or known.weakest > CERTAIN:
+        if known is None or not known.negative or known.weakest > SENTINEL:
             return None
         dim, sizes = bound["dim"] % len(shape(source)), shape(source)
         terms = tuple(replace(term, where=ranked(like, term.where, len(sizes)), added=False) for term in known.terms)
@@ -99,7 +99,8 @@ class Readers:
         where = _anywhere(like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms])
         where = spread(like, where, sizes)
         visible = self._visible(like, known, sizes)
-        return add_call(like, LOWEST_ELSEWHERE, visible, as_node(like, negated(like, where))), where
+        kept = as_node(like, negated(like, where))
+        return add_call(like, LOWEST_ELSEWHERE, visible, kept, math.isinf(known.weakest)), where
 
     def extreme(self, bound: Bound) -> Node | None:
         """The largest values and their positions: what stands for minus infinity is none of them."""
@@ -107,7 +108,7 @@ class Readers:
         known = self.hidden(source)
         name = name_of(like)
         descending = bool(bound.get("largest", bound.get("descending", name in ("amax", "argmax", "max"))))
-        if known is None or not known.negative or not descending or known.weakest > CERTAIN:
+        if known is None or not known.negative or not descending or known.weakest > SENTINEL:
             return None
         self._check_left(bound, known)
         low, _ = self._lowest(like, source, known)
@@ -144,7 +145,7 @@ class Readers:
 
     def limited(self, node: Node, source: Node, known: Hidden, limits: Sequence[float]) -> Node | None:
         """The function of what is visible, and its limit elsewhere."""
-        if abs(known.weakest) < -CERTAIN:
+        if abs(known.weakest) < -SENTINEL:
             return None
         if known.negative:
             visible, _ = self._lowest(node, source, known)

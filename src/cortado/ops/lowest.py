@@ -19,15 +19,18 @@ from cortado.ops.truth import truth_codes
 from cortado.ops.where import WHERE
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
-_LIBRARY.define("lowest_elsewhere(Tensor input, Tensor kept) -> Tensor")
+_LIBRARY.define("lowest_elsewhere(Tensor input, Tensor kept, bool infinite) -> Tensor")
 
 
-def _in_float(input: Tensor, kept: Tensor) -> Tensor:
-    return torch.where(kept != 0, input, -math.inf)
+def _in_float(input: Tensor, kept: Tensor, infinite: bool) -> Tensor:
+    """-inf if the model has that, else a number below all others: of a row that is hidden whole both are no result, but
+    what is computed of a difference to it may be one."""
+    low, high = input.aminmax()
+    return torch.where(kept != 0, input, -math.inf if infinite else low - 1e-3 * (high - low) - 1e-6)
 
 
 _LIBRARY.impl("lowest_elsewhere", _in_float, "CompositeExplicitAutograd")
-_LIBRARY.impl("lowest_elsewhere", lambda input, kept: torch.empty_like(input), "Meta")
+_LIBRARY.impl("lowest_elsewhere", lambda input, kept, infinite: torch.empty_like(input), "Meta")
 
 LOWEST_ELSEWHERE: OpOverload = torch.ops.cortado.lowest_elsewhere.default
 

@@ -51,7 +51,9 @@ def _in_float(
     hidden = scores + fill if added else torch.full_like(scores, fill)
     some = keeps.any(-1, keepdim=True)
     if weaker is not None:
-        hidden, some = torch.where(weaker != 0, hidden, -math.inf), some | (weaker != 0).any(-1, keepdim=True)
+        rest = (weaker != 0).any(-1, keepdim=True)
+        hidden = torch.where((weaker != 0) | (~rest & (not zeros)), hidden, -math.inf)
+        some = some | rest
     found = torch.softmax(torch.where(keeps, scores, hidden), -1)
     return torch.where(some, found, 0.0) if zeros else found
 
