@@ -2,11 +2,12 @@
 
 from fuzz.calls import CALLS
 from fuzz.layers import LAYERS
+from fuzz.masks import MASKS
 from fuzz.measures import MEASURES
 from fuzz.movements import MOVEMENTS
 from fuzz.positions import POSITIONS
 from fuzz.recipe import Block
 from fuzz.writes import WRITES
 
-IN_C_ALONE = {*MEASURES, *POSITIONS}  # no .pte has them
-BLOCKS: dict[str, Block] = {**LAYERS, **MEASURES, **MOVEMENTS, **CALLS, **WRITES, **POSITIONS}
+IN_C_ALONE = {*MASKS, *MEASURES, *POSITIONS}  # no .pte has them
+BLOCKS: dict[str, Block] = {**LAYERS, **MEASURES, **MOVEMENTS, **CALLS, **WRITES, **POSITIONS, **MASKS}

@@ -15,6 +15,8 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.conditions import make_conditions_real
+from cortado.frontend.mask_forms import may_have_masks, write_out_masks
+from cortado.frontend.mask_rules import take_masks
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
@@ -75,6 +77,12 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     graph = module.graph
     inline_contexts(module)
     make_writes_plain(module, inputs)
+    if may_have_masks(graph):
+        _simplify(graph)
+        write_out_masks(module)
+        graph.eliminate_dead_code()
+        take_masks(module)
+        graph.eliminate_dead_code()
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
@@ -90,21 +98,40 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
 
 
 def _canonicalize(node: Node) -> None:
+    if _simplified(node):
+        return
+    rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
+    if rewrite is not None:
+        _replace(node, rewrite.rewrite)
+
+
+def _simplify(graph: Graph) -> None:
+    """What says nothing goes, and constants are computed; no call is written in another way yet."""
+    for node in list(graph.nodes):
+        if node.op == "call_function":
+            _simplified(node)
+
+
+def _simplified(node: Node) -> bool:
+    """Whether a call is gone, computed, or none that has other spellings."""
     if node.target in _CHECKS:
         node.graph.erase_node(node)
-        return
+        return True
     make_out_of_place(node)
-    rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
+    simpler = _simpler(node)
+    if simpler is not None:
+        _replace(node, simpler)
+    return simpler is not None
+
+
+def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
     if _is_no_op(node):
-        _replace(node, _first_operand)
-    elif _is_constant(node):
-        _replace(node, _folded)
-    elif node.target in (aten.copy.default, aten.fill.Tensor):
-        _replace(node, _copied)
-    elif node.target in _CONVERSIONS:
-        _replace(node, _converted)
-    elif rewrite is not None:
-        _replace(node, rewrite.rewrite)
+        return _first_operand
+    if _is_constant(node):
+        return _folded
+    if node.target in (aten.copy.default, aten.fill.Tensor):
+        return _copied
+    return _converted if node.target in _CONVERSIONS else None
 
 
 def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:

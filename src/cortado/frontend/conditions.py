@@ -22,7 +22,7 @@ from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, is_constant
 from cortado.ops.compare import ACCEPTED, COMPARED, COMPARED_IDS
 from cortado.ops.embedding_bag import BAGS
-from cortado.ops.kept_softmax import SOFTMAX_KEPT
+from cortado.ops.lowest import MASKED
 from cortado.ops.pick import PICKED
 from cortado.ops.pointwise import is_bytes, sources
 from cortado.ops.truth import AS_TRUTH, AS_WHOLE, DIFFERENCES, JOINS, NEGATIONS, QUANTIFIERS
@@ -98,7 +98,7 @@ class _Rewriter:
 
     def _real_of(self, node: Node, whole: list[Node]) -> Node | None:
         name, new = name_of(node), at_position(node)
-        if node.target == SOFTMAX_KEPT:
+        if node.target in MASKED:
             new = self._again(node)
         elif name in ("where", "masked_fill"):
             new = self._choice(bind(node))
@@ -186,7 +186,8 @@ class _Rewriter:
 
     def _again(self, node: Node) -> Node | None:
         """The same call on real numbers."""
-        given = {one: self.number(one) for one in node.all_input_nodes if _is_whole(one)}
+        index = bind(node).get("index")  # positions stay what they are
+        given = {one: self.number(one) for one in node.all_input_nodes if _is_whole(one) and one is not index}
         if None in given.values():
             return None
         kept = {key: value for key, value in node.kwargs.items() if key != "dtype"}

@@ -1,21 +1,26 @@
-"""Scores that a mask takes out of a softmax: nobody reads them, so they have no part in the range of the others."""
+"""Values that a constant mask hides: nobody reads them, so they have no part in the range of the others."""
 
 import torch
 from torch.fx import GraphModule, Node
 
 from cortado.frontend.observers import RangeObserver
 from cortado.ir.graph import bind, is_call, shape, sole_user
-from cortado.ops._float import constant_data
-from cortado.ops.masked_softmax import SOFTMAX_MASKED
+from cortado.ops._float import constant_data, is_constant
+from cortado.ops.lowest import MASKED
+from cortado.ops.masked_softmax import SOFTMAX_KEPT
 from cortado.ops.reshape import VIEW_CALLS
 
 
 def hide_masked(prepared: GraphModule) -> None:
     """Tells the observers of masked scores which values are masked, back to the call that makes the scores."""
     for node in list(prepared.graph.nodes):
-        if is_call(node, SOFTMAX_MASKED):
+        if is_call(node, *MASKED) and is_constant(bind(node)["kept"]):
             bound = bind(node)
-            _hide(prepared, bound["input"], constant_data(bound["mask"]).expand(shape(node)))
+            hides = ~constant_data(bound["kept"]).expand(shape(node))
+            if is_call(node, SOFTMAX_KEPT) and not bound["zeros"]:  # of a row that is hidden whole the scores are read
+                hides = hides & ~hides.all(-1, keepdim=True)
+            if bound.get("weaker") is None:
+                _hide(prepared, bound["input"], hides)
 
 
 def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:

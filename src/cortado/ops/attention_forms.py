@@ -1,7 +1,6 @@
-"""Attention in operators that there are: two matrix products, and a softmax that takes the mask."""
+"""Attention in operators that there are: two matrix products, a mask and a softmax."""
 
 import math
-from dataclasses import replace
 
 import torch
 from torch.fx import Node
@@ -10,11 +9,9 @@ from cortado.base.errors import Reject
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
-from cortado.ops._float import constant_data, is_constant
-from cortado.ops.mask_forms import LEAST, Kept, Masked, added_mask, hidden_by, kept_softmax, masked_softmax
+from cortado.ops._float import add_constant, constant_data, is_constant
 
 aten = torch.ops.aten
-Tensor = torch.Tensor
 
 
 def refusal(bound: Bound) -> str | None:
@@ -43,51 +40,24 @@ def _for_all_heads(like: Node, query: Node, shared: Node) -> Node:
 
 
 def _weights(bound: Bound, scores: Node, scale: float) -> Node:
-    like, mask = bound.node, _constant_mask(bound, scores)
-    if mask is not None:
-        return masked_softmax(like, Masked(scores, mask.mask, mask.fill, mask.added, scale))
-    kept = _computed_mask(bound, scores)
-    if kept is not None:
-        return kept_softmax(like, replace(kept, factor=scale))
-    return _biased(bound, add_call(like, aten.mul.Tensor, scores, scale))
-
-
-def _biased(bound: Bound, scaled: Node) -> Node:
-    """With numbers that are added to the scores, of which some may hide them."""
+    """softmax of the scores, with the mask in one of the forms that a model may write it in."""
     like, given = bound.node, bound["attn_mask"]
-    if given is None or dtype(given) == torch.bool:
-        return add_call(like, aten.softmax.int, scaled, -1)
-    masked = added_mask(like, scaled, constant_data(given)) if is_constant(given) else None
-    if masked is not None:
-        return masked_softmax(like, masked)
-    return add_call(like, aten.softmax.int, add_call(like, aten.add.Tensor, scaled, given), -1)
-
-
-def _computed_mask(bound: Bound, scores: Node) -> Kept | None:
-    """What a mask that is no constant keeps."""
-    given = bound["attn_mask"]
-    if given is None or is_constant(given):
-        return None
-    if dtype(given) == torch.bool:
-        return Kept(scores, given, -math.inf, added=False)
-    hidden = hidden_by(bound.node, given)
-    if hidden is None:
-        return None
-    return Kept(scores, add_call(bound.node, aten.logical_not.default, hidden.where), hidden.fill, added=True)
-
-
-def _constant_mask(bound: Bound, scores: Node) -> Masked | None:
-    """What does not count whatever the scores are; None where nothing is masked, or numbers are added."""
-    given = bound["attn_mask"]
+    scaled = add_call(like, aten.mul.Tensor, scores, scale)
     if bound["is_causal"]:
-        return Masked(scores, torch.ones(shape(scores)[-2:], dtype=torch.bool).triu(1), -math.inf, added=False)
-    if given is None or not is_constant(given):
-        return None
-    data = constant_data(given)
-    if data.dtype != torch.bool:
-        only = bool((data[data != 0] <= LEAST).all())
-        return added_mask(bound.node, scores, data) if only else None
-    return Masked(scores, ~data, -math.inf, added=False) if bool((~data).any()) else None
+        later = add_constant(like, "later", torch.ones(shape(scores)[-2:], dtype=torch.bool).triu(1))
+        scaled = add_call(like, aten.masked_fill.Scalar, scaled, later, -math.inf)
+    elif given is not None and dtype(given) == torch.bool:
+        hidden = _negated(like, given)
+        scaled = add_call(like, aten.masked_fill.Scalar, scaled, hidden, -math.inf)
+    elif given is not None:
+        scaled = add_call(like, aten.add.Tensor, scaled, given)
+    return add_call(like, aten.softmax.int, scaled, -1)
+
+
+def _negated(like: Node, mask: Node) -> Node:
+    if is_constant(mask):
+        return add_constant(like, "hidden", ~constant_data(mask))
+    return add_call(like, aten.logical_not.default, mask)
 
 
 def match(bound: Bound) -> Reject:

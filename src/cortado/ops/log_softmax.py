@@ -14,11 +14,23 @@ from torch.fx import Node
 
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rows,
+)
 from cortado.ops import softmax
 
 aten = torch.ops.aten
@@ -84,22 +96,36 @@ def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, 
     }
 
 
-def lower(lowering: Lowering) -> Node:
-    qparams, out = lowering.q("self"), lowering.out
-    length = shape(lowering.node("self"))[lowering.bound["dim"]]
+def arguments_for(lowering: Lowering, qparams: QParams, length: int) -> dict[str, int]:
+    """The numbers of a call over rows of this length."""
+    out = lowering.out
     factors = output_factors(qparams.scale, out.scale, length)
     if factors is None:
         raise CortadoError(
             f"{describe(lowering.bound.node)}: an output scale of {out.scale:g} is too small for an input scale of "
             f"{qparams.scale:g}; use calibration inputs of the size the model will see"
         )
-    return softmax.over_last(
-        lowering,
-        LOG_SOFTMAX,
-        **softmax.input_factor(qparams.scale),
-        **factors,
-        output_zero_point=out.zero_point,
-    )
+    return {**softmax.input_factor(qparams.scale), **factors, "output_zero_point": out.zero_point}
+
+
+def lower(lowering: Lowering) -> Node:
+    length = shape(lowering.node("self"))[lowering.bound["dim"]]
+    return softmax.over_last(lowering, LOG_SOFTMAX, **arguments_for(lowering, lowering.q("self"), length))
+
+
+def fields(call: Call) -> dict[str, int | Array]:
+    """The numbers of a descriptor."""
+    return {
+        "diff_min": call["diff_min"],
+        "slope": call["slope"],
+        "log_multiplier": call["log_multiplier"],
+        "log_shift": call["log_shift"],
+        "fraction_bits": call["fraction_bits"],
+        "out_zero": call["output_zero_point"],
+        "act_min": INT8.low,
+        "act_max": INT8.high,
+        "exp_table": softmax.exp_table(call),
+    }
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -107,17 +133,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         call=CCall("cortado_log_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, call.shape("input")[-1])),
         sources=("log_softmax_s8.c",),
         struct="cortado_log_softmax_t",
-        fields={
-            "diff_min": call["diff_min"],
-            "slope": call["slope"],
-            "log_multiplier": call["log_multiplier"],
-            "log_shift": call["log_shift"],
-            "fraction_bits": call["fraction_bits"],
-            "out_zero": call["output_zero_point"],
-            "act_min": INT8.low,
-            "act_max": INT8.high,
-            "exp_table": softmax.exp_table(call),
-        },
+        fields=fields(call),
     )
 
 

@@ -1,7 +1,15 @@
-"""out = softmax over those values of the last dimension that a constant mask leaves; -128, the code of 0, elsewhere.
+"""out = softmax over those values of the last dimension that a mask keeps; -128, the code of 0, elsewhere.
 
-What is masked takes no part in anything: not in the largest value, not in the sum, not in the range of the scores. The
-arithmetic is softmax's. The mask holds a row for each of the first rows, and starts over behind its last one.
+What the mask hides takes no part in anything: not in the largest value, not in the sum, not in the range of the scores.
+The arithmetic is softmax's. The mask is constant (a bit for each value) or computed (0 and 1 as codes); it holds a row
+for each of the first rows, and starts over behind its last one.
+
+A row of which nothing is kept has the code `nothing` everywhere: 0 if the model has -inf there, equal parts if it has
+a number so large that float32 sees nothing of the scores beside it. For any smaller number `nothing` is WHOLE: the row
+is the softmax of all its scores, `rounded` as float32 rounds them beside the number.
+
+Computed masks that are added to one another hide a place once or several times: of a row that they hide whole, what a
+second mask keeps is left, which is hidden least; if that is nothing either it is as above, or 0 with `zeros`.
 """
 
 import math
@@ -14,9 +22,10 @@ from torch.fx import Node
 
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
-from cortado.base.numerics import Tensor
+from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -29,73 +38,179 @@ from cortado.ir.op import (
     Pattern,
     Place,
     Quantization,
+    Role,
     Rows,
 )
 from cortado.ops import softmax
-from cortado.ops.activation import UNIT_INTERVAL
+from cortado.ops.activation import UNIT_INTERVAL, all_codes
+from cortado.ops.truth import truth_codes
+
+WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of it
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
 _LIBRARY = torch.library.Library("cortado", "FRAGMENT")
-_LIBRARY.define("softmax_masked(Tensor input, Tensor mask, float factor, float fill, bool added) -> Tensor")
+_LIBRARY.define(
+    "softmax_kept(Tensor input, Tensor kept, Tensor? weaker, float factor, float fill, bool added, bool zeros) "
+    "-> Tensor"
+)
 
 
-def _in_float(input: Tensor, mask: Tensor, factor: float, fill: float, added: bool) -> Tensor:
-    """Over the last dimension, as the model has it: `fill` in the place of what is masked, or added to it."""
-    scores = input * factor
-    return torch.softmax(torch.where(mask, scores + fill if added else torch.full_like(scores, fill), scores), -1)
+def _in_float(
+    input: Tensor, kept: Tensor, weaker: Tensor | None, factor: float, fill: float, added: bool, zeros: bool
+) -> Tensor:
+    """Over the last dimension, `fill` in the place of what is not kept, or added to it. Of a row of which nothing is
+    kept, that is left which `weaker` keeps; with `zeros`, and of nothing of that either, it is 0."""
+    keeps, scores = kept != 0, input * factor
+    hidden = scores + fill if added else torch.full_like(scores, fill)
+    some = keeps.any(-1, keepdim=True)
+    if weaker is not None:
+        rest = (weaker != 0).any(-1, keepdim=True)
+        hidden = torch.where((weaker != 0) | (~rest & (not zeros)), hidden, -math.inf)
+        some = some | rest
+    found = torch.softmax(torch.where(keeps, scores, hidden), -1)
+    return torch.where(some, found, 0.0) if zeros else found
 
 
-_LIBRARY.impl("softmax_masked", _in_float, "CompositeExplicitAutograd")
-_LIBRARY.impl("softmax_masked", lambda input, *others: torch.empty_like(input), "Meta")
+_LIBRARY.impl("softmax_kept", _in_float, "CompositeExplicitAutograd")
+_LIBRARY.impl("softmax_kept", lambda input, *others: torch.empty_like(input), "Meta")
 
-SOFTMAX_MASKED: OpOverload = torch.ops.cortado.softmax_masked.default
+SOFTMAX_KEPT: OpOverload = torch.ops.cortado.softmax_kept.default
+"""`kept` is a constant of truth values, or computed: real numbers 0 and 1 once truth values are."""
 
 
 # ---- what it computes ----------------------------------------------------------------------------------------
 
 
-def reference(*, input: Tensor, mask: Tensor, input_multiplier: int, input_shift: int, diff_min: int) -> Tensor:
-    return softmax.reference(
-        input=input,
-        dim=-1,
-        input_zero_point=0,
-        output_zero_point=UNIT_INTERVAL.zero_point,
-        input_multiplier=input_multiplier,
-        input_shift=input_shift,
-        diff_min=diff_min,
-        masked=mask.repeat(len(input) // len(mask), 1),
-    )
+def reference(
+    *,
+    input: Tensor,
+    kept: list[Tensor],
+    mask: Tensor | None,
+    nothing: int,
+    zeros: bool,
+    rounded: list[int],
+    input_multiplier: int,
+    input_shift: int,
+    diff_min: int,
+) -> Tensor:
+    keeps, *weaker = ((one != 0).repeat(len(input) // len(one), 1) for one in (kept if mask is None else [~mask]))
+
+    def over(codes: Tensor, masked: Tensor | None) -> Tensor:
+        return softmax.reference(
+            input=codes,
+            dim=-1,
+            input_zero_point=0,
+            output_zero_point=UNIT_INTERVAL.zero_point,
+            input_multiplier=input_multiplier,
+            input_shift=input_shift,
+            diff_min=diff_min,
+            masked=masked,
+        )
+
+    codes = torch.tensor(rounded, dtype=torch.int8)[input.long() - INT8.low] if rounded else input
+    rest = over(codes, None) if nothing == WHOLE else torch.tensor(nothing, dtype=torch.int8)
+    for left in weaker:
+        even = codes if nothing == WHOLE else torch.zeros_like(input)
+        rest = torch.where(left.any(-1, keepdim=True), over(even, ~left), INT8.low if zeros else rest)
+    return torch.where(keeps.any(-1, keepdim=True), over(input, ~keeps), rest).to(torch.int8).contiguous()
 
 
-# ---- from aten -----------------------------------------------------------------------------------------------
+# ---- from the float graph ------------------------------------------------------------------------------------
 
 NEGLIGIBLE = math.log(2 * 256)  # e to the minus this is half a step of the output
 
 
+def is_constant_mask(mask: Node) -> bool:
+    """Whether a mask is a constant; a computed one holds real numbers by the time it is quantized."""
+    return dtype(mask) == torch.bool
+
+
+def roles(bound: Bound, *names: str) -> dict[str, Role]:
+    """The scores' and those of the computed ones of these masks."""
+    computed = [name for name in names if bound[name] is not None and not is_constant_mask(bound[name])]
+    return dict.fromkeys(("input", *computed), Activation())
+
+
 def match(bound: Bound) -> Quantization:
-    return Quantization({"input": Activation()}, UNIT_INTERVAL)
+    return Quantization(roles(bound, "kept", "weaker"), UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:
-    bound, source, q = lowering.bound, lowering.node("input"), lowering.q("input")
-    mask = lowering.data("mask")
-    assert mask is not None
-    span = INT8.steps * q.scale * bound["factor"]
-    if bound["added"] and bound["fill"] + span > -NEGLIGIBLE:
-        raise CortadoError(
-            f"{describe(bound.node)}: the mask adds {bound['fill']:g} to scores that reach over {span:.4g}, so what is "
-            "masked would still count; expected a mask that leaves nothing of it: add -inf"
-        )
+    bound, source = lowering.bound, lowering.node("input")
     sizes = shape(source)
     rows, length = math.prod(sizes[:-1]), sizes[-1]
+    given = mask_operands(lowering, rows, length)
+    constant = given["mask"]
+    q = lowering.q("input")
+    _check_hidden(bound, q)
+    full = constant is None or bool(constant.all(-1).any())
+    row_of_nothing = _nothing(bound, q, length) if full else {"nothing": INT8.low, "rounded": []}
     result = lowering.call(
         MASKED_SOFTMAX,
         input=lowering.view(source, (rows, length)),
-        mask=lowering.constant("mask", shortest(mask.expand(sizes).reshape(rows, length))),
+        kept=given["kept"],
+        mask=None if constant is None else lowering.constant("mask", constant),
+        zeros=bool(bound["zeros"]),
+        **row_of_nothing,
         **softmax.input_factor(q.scale * bound["factor"]),
     )
     return lowering.view(result, sizes)
+
+
+def mask_operands(lowering: Lowering, rows: int, length: int) -> dict[str, Any]:
+    """The arguments `kept` and `mask` of a call over `rows` of this length; the mask as data."""
+    bound, sizes = lowering.bound, shape(lowering.node("input"))
+    names = [name for name in ("kept", "weaker") if bound.get(name) is not None]
+    if names == ["kept"] and is_constant_mask(bound["kept"]):
+        data = lowering.data("kept")
+        assert data is not None
+        return {"kept": [], "mask": shortest(~data.expand(sizes).reshape(rows, length))}
+    kept = [mask_codes(lowering, name, sizes) for name in names]
+    return {"kept": [lowering.view(one, (math.prod(shape(one)) // length, length)) for one in kept], "mask": None}
+
+
+def mask_codes(lowering: Lowering, name: str, sizes: tuple[int, ...]) -> Node:
+    """A mask as codes of 0 and 1."""
+    if not is_constant_mask(lowering.bound[name]):
+        return truth_codes(lowering, name)
+    data = lowering.data(name)
+    assert data is not None
+    rows = data.expand(*sizes[len(sizes) - data.dim() :]).reshape(-1, sizes[-1])
+    return lowering.constant(name, shortest(rows).to(torch.int8))
+
+
+def _check_hidden(bound: Bound, q: QParams) -> None:
+    """What is not kept must not count beside the smallest score that may be all that is kept."""
+    least, most = _reach(bound, q)
+    hidden = bound["fill"] + (most if bound["added"] else 0.0)
+    if hidden > least - NEGLIGIBLE:
+        what = f"adds {bound['fill']:g} to" if bound["added"] else f"puts {bound['fill']:g} among"
+        raise CortadoError(
+            f"{describe(bound.node)}: the mask {what} scores from {least:.4g} to {most:.4g}, so what is masked would "
+            "still count; expected a mask that leaves nothing of it: use -inf"
+        )
+
+
+def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
+    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in (INT8.low, INT8.high))
+    return least, most
+
+
+def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
+    """What a row of which nothing is kept is: softmax(scores + fill) in float32, or of `fill` alone."""
+    fill = float(bound["fill"])
+    if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
+        return {"nothing": INT8.low, "rounded": []}
+    step = q.scale * bound["factor"]
+    scores = np.array([code - q.zero_point for code in range(INT8.low, INT8.high + 1)]) * step
+    with np.errstate(over="ignore"):
+        seen = (np.float32(fill) + scores.astype(np.float32)).astype(np.float64) - float(np.float32(fill))
+    if not bound["added"] or np.ptp(seen) == 0 or not np.isfinite(seen).all():
+        equal = min(round(1 / (length * UNIT_INTERVAL.scale)) + UNIT_INTERVAL.zero_point, INT8.high)
+        return {"nothing": equal, "rounded": []}
+    codes = np.clip(np.rint(seen / step) + q.zero_point, INT8.low, INT8.high).astype(int).tolist()
+    return {"nothing": WHOLE, "rounded": [] if codes == all_codes().tolist() else codes}
 
 
 def shortest(mask: Tensor) -> Tensor:
@@ -114,25 +229,48 @@ def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    """What is left of a row is brought together, goes through the core's own softmax, and back to its places."""
+    """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
     rows, own = softmax.by_table(core)
+    count, length = call.shape("input")
+    common = {
+        "length": length,
+        "nothing": call["nothing"],
+        "diff_min": call["diff_min"],
+        "rounded": Array(np.array(call["rounded"], dtype=np.int8)) if call["rounded"] else None,
+        "exp_table": softmax.exp_table(call),
+    }
+    if call["kept"]:
+        kept_rows, *weaker_rows = (sizes[0] for sizes in call.shapes("kept"))
+        masks = tuple(Row(1 + place) for place in range(len(call["kept"])))
+        symbol = "cortado_weaker_softmax_s8" if weaker_rows else "cortado_kept_softmax_s8"
+        return Kernel(
+            call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Function(rows))),
+            sources=("masked_softmax_s8.c", *own),
+            struct="cortado_kept_softmax_t",
+            fields={
+                "rows": count,
+                "kept_rows": kept_rows,
+                "weaker_rows": sum(weaker_rows),
+                "zeros": int(call["zeros"]),
+                **common,
+            },
+        )
     mask = call.array("mask")
     return Kernel(
         call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Function(rows))),
         sources=("masked_softmax_s8.c", *own),
         struct="cortado_masked_softmax_t",
-        fields={
-            "length": mask.shape[1],
-            "mask_rows": mask.shape[0],
-            "diff_min": call["diff_min"],
-            "mask": packed(mask),
-            "exp_table": softmax.exp_table(call),
-        },
+        fields={"mask_rows": mask.shape[0], "mask": packed(mask), **common},
     )
 
 
-def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor, torch.Generator]:
-    """Rows of codes for a softmax, a mask of any density that starts over behind some row, and what it was drawn by."""
+def rows(call: Call) -> Rows | None:
+    """A constant mask starts over with the tensor, so any span of rows of it can be made; of a computed one, all."""
+    return None if call["kept"] else Rows((ONE_ROW,), pixelwise=True)
+
+
+def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:
+    """Rows of codes for a softmax, and a mask of any density that starts over behind some row."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
@@ -142,36 +280,55 @@ def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor, torch.Generator]:
     period = draw(st.sampled_from([rows for rows in range(1, len(codes) + 1) if len(codes) % rows == 0]))
     rng = sampling.generator(draw(sampling.SEEDS))
     mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
-    return {**drawn, "input": codes}, mask, rng
+    return {**drawn, "input": codes}, mask
+
+
+def _weaker(draw: Any, mask: Tensor) -> list[Tensor]:
+    """A second mask, which keeps some of what the first does not."""
+    from cortado.ir import sampling
+
+    return [(~mask).to(torch.int8) | sampling.codes(draw(sampling.SEEDS), tuple(mask.shape), 0, 1)]
 
 
 def samples() -> Any:
-    """Masks of any density, each row with something left."""
+    """Constant and computed masks of any density, of some rows nothing left."""
     from hypothesis import strategies as st
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        drawn, mask, rng = draw_rows(draw)
-        mask[torch.arange(len(mask)), torch.randint(mask.shape[1], (len(mask),), generator=rng)] = False
-        return {**drawn, "mask": mask}
+        drawn, mask = draw_rows(draw)
+        computed = draw(st.sampled_from([0, 1, 2]))
+        coarse = draw(st.sampled_from([0, 0, 16, 100]))
+        return {
+            **drawn,
+            "kept": [(~mask).to(torch.int8), *_weaker(draw, mask)][:computed],
+            "mask": None if computed else mask,
+            "nothing": draw(st.one_of(st.integers(INT8.low, INT8.high), st.just(WHOLE))),
+            "zeros": draw(st.booleans()),
+            "rounded": [max(code // coarse * coarse, INT8.low) for code in range(-128, 128)] if coarse else [],
+        }
 
     return draw_case()
 
 
 MASKED_SOFTMAX = Operator(
     name="cortado::masked_softmax",
-    summary="softmax over what a constant mask leaves, as in causal attention",
-    arguments="Tensor input, Tensor mask, int input_multiplier, int input_shift, int diff_min",
+    summary="softmax over what a mask keeps: a constant one, as in causal attention, or a computed one",
+    arguments=(
+        "Tensor input, Tensor[] kept, Tensor? mask, int nothing, bool zeros, int[] rounded, int input_multiplier, "
+        "int input_shift, int diff_min"
+    ),
     reference=reference,
     shape=lambda call: call.shape("input"),
     kernel=kernel,
-    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    rows=rows,
+    tensors=("input", "kept"),
     places=frozenset({Place.C}),
     constraints=(
-        "a constant mask that leaves something of every row; C bundle only: the runtime's softmax has no mask, and a "
-        "number that is added to the scores takes their range"
+        "a row of which nothing is kept is 0 behind -inf, and what float32 makes of it behind finite numbers; C bundle "
+        "only: the runtime's softmax has no mask, and a number that is added to the scores takes their range"
     ),
     samples=samples,
 )
 
-MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_MASKED,), match=match, lower=lower)
+MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower)

@@ -34,6 +34,7 @@ from cortado.ir.op import (
     Rows,
 )
 from cortado.ops.calculate_int import refused_shapes, words
+from cortado.ops.truth import truth_codes
 
 
 def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: int) -> Tensor:
@@ -74,7 +75,7 @@ def match(bound: Bound) -> Quantization | Reject:
 def lower(lowering: Lowering) -> Node:
     if is_whole(lowering.bound.node):
         sides = {name: [words(lowering, name)] for name in ("self", "other")}
-        return lowering.call(WHERE, mask=lowering.node("mask"), **sides, number=0)
+        return lowering.call(WHERE, mask=truth_codes(lowering, "mask"), **sides, number=0)
     out, numbers, tensors = shape(lowering.bound.node), [0], dict[str, list[Node]]()
     for name in ("self", "other"):
         data = lowering.data(name)
@@ -82,7 +83,7 @@ def lower(lowering: Lowering) -> Node:
         if data is not None and single:
             numbers = [int(data)]
         tensors[name] = [] if single else [lowering.view(lowering.node(name), out)]
-    mask = lowering.view(lowering.node("mask"), out)
+    mask = lowering.view(truth_codes(lowering, "mask"), out)
     return lowering.call(WHERE, mask=mask, self=tensors["self"], other=tensors["other"], number=numbers[0])
 
 

@@ -10,11 +10,12 @@ from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
-from cortado.ops.mask_forms import LEAST
 from cortado.ops.pointwise import uniform_value
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
+
+_LARGE = 20.0  # what is filled with such a number has a range of its own
 
 
 def _zeroed(like: Node, source: Node, kept: Tensor) -> Node:
@@ -30,10 +31,10 @@ def triangle(bound: Bound) -> Node:
 
 
 def filled(bound: Bound) -> Node | None:
-    """Large negative numbers are left for the softmax that they are meant for."""
+    """Large numbers would take the range of the others."""
     like, mask, value = bound.node, bound["mask"], bound["value"]
     number = uniform_value(value) if isinstance(value, Node) else value
-    if number is None or not is_constant(mask) or not LEAST < float(number) < -LEAST or is_constant(bound["self"]):
+    if number is None or not is_constant(mask) or not abs(float(number)) < _LARGE or is_constant(bound["self"]):
         return None
     data = constant_data(mask)
     if bool((data == data.reshape(-1)[0]).all()):

@@ -453,27 +453,36 @@ void cortado_softmax_table_s8(const cortado_softmax_t *L, const int8_t *in, int8
 void cortado_softmax_table_s8__mve(const cortado_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
 /* Softmax over those of a row's `length` values whose bit in `mask` is 0; the others give -128. Row r has the mask of
- * row r % mask_rows, which begins with a byte of its own, lowest bits first; it leaves at least one value. `softmax`
- * makes a row of them: cortado_softmax_table_s8 or a variant. May be in place. */
+ * row r % mask_rows, which begins with a byte of its own, lowest bits first. Of a row that is masked whole all values
+ * give the code `nothing`; if that is 128, it is the softmax of all of them, by `rounded` (256 codes, from that of -128
+ * on) where there is one. `softmax` makes a row: cortado_softmax_table_s8 or a variant. May be in place. */
 typedef struct {
-    int32_t length, mask_rows, diff_min;
+    int32_t length, mask_rows, nothing, diff_min;
     const uint8_t *mask;
+    const int8_t *rounded;
     const int32_t *exp_table; /* as softmax's */
 } cortado_masked_softmax_t;
 
 void cortado_masked_softmax_s8(const cortado_masked_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows,
                                void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
 
-/* Softmax over those of a row's `length` values whose byte in `kept` is not 0; the others give -128, and all of a row
- * of which nothing is kept give `nothing`. Row r has the mask of row r % kept_rows. `softmax` as above. May be in place
- * of `in`. */
+/* The same with a computed mask: kept are the values whose byte in `kept` is not 0. Row r has the mask of row
+ * r % kept_rows. May be in place of `in`. */
 typedef struct {
-    int32_t rows, length, kept_rows, nothing, diff_min;
+    int32_t rows, length, kept_rows, weaker_rows, zeros, nothing, diff_min;
+    const int8_t *rounded;
     const int32_t *exp_table; /* as softmax's */
 } cortado_kept_softmax_t;
 
 void cortado_kept_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out,
                              void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
+
+/* Of a row of which `kept` keeps nothing, those that `weaker` (row r % weaker_rows of it) keeps have equal parts or,
+ * if `nothing` is 128, the softmax of their (rounded) codes; the others give -128. If that is nothing either, all give
+ * -128 (with `zeros`), or the row is as above. */
+void cortado_weaker_softmax_s8(const cortado_kept_softmax_t *L, const int8_t *in, const int8_t *kept,
+                               const int8_t *weaker, int8_t *out,
+                               void (*softmax)(const cortado_softmax_t *, const int8_t *, int8_t *, int32_t, int32_t));
 
 /* Logarithm of softmax over the last dimension: out = clamp(out_zero - round(((largest - x) * slope + log(sum)) /
  * 2^fraction_bits)), where log(sum) = requant(its base-2 logarithm with 20 fractional bits). May be in place. */
@@ -485,6 +494,18 @@ typedef struct {
 } cortado_log_softmax_t;
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
+
+/* The same over those of a row's `length` values whose byte in `kept` is not 0; the others give -128. Row r has the mask
+ * of row r % kept_rows. May be in place of `in`. */
+typedef struct {
+    int32_t rows, length, kept_rows;
+    int32_t diff_min, slope;
+    int32_t log_multiplier, log_shift, fraction_bits;
+    int32_t out_zero, act_min, act_max;
+    const int32_t *exp_table; /* as softmax's */
+} cortado_kept_log_softmax_t;
+
+void cortado_kept_log_softmax_s8(const cortado_kept_log_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out);
 
 /* Normalization by a group's own mean and variance (or, not `centered`, by its mean square): a sample is `groups`
  * groups of `channels` * `pixels` values. With n values in a group,

@@ -1,0 +1,594 @@
+"""One pass over the float graph that keeps, for every tensor, which of its places stand for infinity.
+
+A mask is not a spelling but a fact: it begins where a large number is put somewhere or added, goes through arithmetic
+and movement, and ends in a softmax or another call that has a meaning for infinity (`mask_readers`). Beside the fact
+stands what is visible of the tensor, computed without the large numbers, so that no scale ever has to hold them. What
+no rule knows is refused where the number can't be meant as a value.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from cortado.base.errors import CortadoError
+from cortado.frontend.hidden import (
+    CERTAIN,
+    LEAST,
+    NEVER_A_VALUE,
+    Affine,
+    Fact,
+    Found,
+    Hidden,
+    Movement,
+    Term,
+    TwoValued,
+    hidden_in,
+    is_float,
+    is_truth,
+    moved_places,
+    moved_visible,
+    movement,
+    name_of,
+    scaled,
+)
+from cortado.frontend.mask_readers import Readers
+from cortado.frontend.places import Places, as_node, both, either, negated, places_of, ranked
+from cortado.ir.facts import VALUE, dtype
+from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
+from cortado.ops._float import add_constant, constant_data, is_constant
+from cortado.ops.pointwise import COMBINATIONS, FUNCTIONS, is_clamp, uniform_value
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+_NEAR = 1.0 / 64  # how far a mask that comes as real numbers may be from 0 and 1
+_POSITIVE = ("exp", "sigmoid", "softplus", "softmax", "_softmax")
+
+
+def take_masks(module: GraphModule) -> None:
+    """Rewrites in place."""
+    rules = _Rules(module)
+    for node in list(module.graph.nodes):
+        with module.graph.inserting_before(node):
+            rules.visit(node)
+
+
+def number_in(value: Any) -> float | None:
+    """A number, or that of a constant which holds one only."""
+    if isinstance(value, bool | int | float):
+        return float(value)
+    found = uniform_value(value) if isinstance(value, Node) else None
+    return None if found is None else float(found)
+
+
+class _Rules:
+    def __init__(self, module: GraphModule) -> None:
+        self.graph = module.graph
+        self.facts: dict[Node, Found] = {}
+        self.readers = Readers(self.hidden)
+        self.rules: dict[str, Callable[[Bound], Fact | Node | None]] = {
+            **dict.fromkeys(("add", "sub", "subtract", "rsub"), self._sum),
+            **dict.fromkeys(("mul", "multiply", "div", "divide", "true_divide"), self._product),
+            **dict.fromkeys(("maximum", "minimum", "max", "min", "fmax", "fmin"), self._extreme),
+            **dict.fromkeys(("where", "masked_fill"), self._choice),
+            **dict.fromkeys(("to", "_to_copy"), self._converted),
+            **dict.fromkeys(("baddbmm", "addmm"), self._added_product),
+            **self.readers.rules,
+        }
+
+    # ---- what is known
+
+    def fact(self, value: Any) -> Fact | None:
+        found = self.facts.get(value) if isinstance(value, Node) else None
+        if found is None and is_truth(value) and not is_constant(value):
+            return TwoValued(places_of(value), 1.0, 0.0)
+        return None if isinstance(found, tuple) else found
+
+    def hidden(self, value: Any, factor: float = 1.0) -> Hidden | None:
+        """What is hidden of a tensor times a factor."""
+        if is_constant(value):
+            data = constant_data(value)
+            return hidden_in(value, data * factor) if data.is_floating_point() else None
+        known = self.fact(value)
+        if isinstance(known, TwoValued):
+            return self._two(value, replace(known, on=known.on * factor, off=known.off * factor))
+        if isinstance(known, Affine):
+            return self._affine(value, known.slope * factor, known.offset * factor, known.source)
+        if known is None or factor == 1.0:
+            return known
+        return scaled(known, self._times(value, known.visible, factor), (factor, factor))
+
+    def _two(self, like: Node, known: TwoValued) -> Hidden | None:
+        """Of two numbers one hides: it is far below the other."""
+        low, high = sorted((known.on, known.off))
+        if not low <= LEAST < high or high > -LEAST:
+            return None
+        where = known.where if known.on < known.off else negated(like, known.where)
+        visible = None if high == 0 else add_constant(like, "visible", torch.full(shape(like), high))
+        return Hidden((Term(where, low - high, added=True),), visible, like, certain=low <= NEVER_A_VALUE)
+
+    def _affine(self, like: Node, slope: float, offset: float, source: Node) -> Hidden | None:
+        """A mask that comes as the numbers 0 and 1: of its two values one is 0 and the other hides."""
+        low, high = sorted((offset, slope + offset))
+        if low > CERTAIN or high != 0:
+            return None
+        whole = not is_float(source)
+        if slope < 0:
+            where = add_call(like, aten.gt.Scalar, source, 0 if whole else _NEAR)
+        else:
+            where = add_call(like, aten.lt.Scalar, source, 1 if whole else 1.0 - _NEAR)
+        return Hidden((Term(Places(where), low, added=True),), None, like, certain=False)
+
+    # ---- one node after the other
+
+    def visit(self, node: Node) -> None:
+        if node.op == "output":
+            self._refuse(node)
+        if node.op != "call_function":
+            return
+        found = self._found(node)
+        if isinstance(found, Node):
+            node.replace_all_uses_with(found)
+            self._forget(node)
+        elif found is not None:
+            self.facts[node] = found
+        else:
+            self._refuse(node)
+
+    def _forget(self, node: Node) -> None:
+        """A call that was replaced: nobody reads it any more."""
+        self.facts.pop(node, None)
+
+    def _found(self, node: Node) -> Found | Node | None:
+        if name_of(node) == "" and node.target is not operator.getitem:
+            return None
+        rule = self.rules.get(name_of(node))
+        found = rule(bind(node)) if rule is not None else None
+        if found is None:
+            found = self._function(node)
+        return self._moved(node) if found is None else found
+
+    def _refuse(self, node: Node) -> None:
+        """Nothing may be computed of numbers that stand for infinity unless a rule knows what it means."""
+        for operand in node.all_input_nodes:
+            found = None if is_constant(operand) else self.hidden(operand)
+            if found is None or not found.certain or not is_float(operand):
+                continue
+            what = "the model's output" if node.op == "output" else describe(node)
+            raise CortadoError(
+                f"{what} reads values of which some stand for infinity ({found.weakest:g}, put there by "
+                f"{describe(found.origin)}): no int8 scale holds them beside others. Expected a softmax, a maximum, "
+                "argmax, topk, or a function that has a limit there (exp, sigmoid, relu, clamp) to be the next; take "
+                "the masked places out with torch.where or masked_fill and a number of the size of the others"
+            )
+
+    # ---- sums
+
+    def _sum(self, bound: Bound) -> Fact | None:
+        left, right = bound["self"], bound["other"]
+        alpha = float(bound.get("alpha", 1))
+        signs = {"rsub": (-alpha, 1.0), "sub": (1.0, -alpha), "subtract": (1.0, -alpha)}
+        factors = signs.get(name_of(bound.node), (1.0, alpha))
+        numbers = [number_in(side) for side in (left, right)]
+        for side, number, own, other in ((left, numbers[1], *factors), (right, numbers[0], factors[1], factors[0])):
+            known = None if number is None else self._linear(side, own, number * other)
+            if known is not None:
+                return known
+        sides = [self.hidden(side, factor) for side, factor in zip((left, right), factors, strict=True)]
+        if sides == [None, None]:
+            return None
+        return self._added(bound, sides, factors)
+
+    def _linear(self, side: Any, slope: float, offset: float) -> Fact | None:
+        """Of two numbers, or a mask that comes as numbers, times one number and with another added."""
+        known = self.fact(side)
+        if isinstance(known, TwoValued):
+            return replace(known, on=known.on * slope + offset, off=known.off * slope + offset)
+        if isinstance(known, Affine):
+            return replace(known, slope=known.slope * slope, offset=known.offset * slope + offset)
+        plain = (
+            known is None and isinstance(side, Node) and not is_constant(side) and isinstance(VALUE.of(side), Tensor)
+        )
+        return Affine(side, slope, offset) if plain and math.isfinite(offset) else None
+
+    def _added(self, bound: Bound, sides: list[Hidden | None], factors: tuple[float, float]) -> Hidden | None:
+        like, given = bound.node, (bound["self"], bound["other"])
+        known = [side for side in sides if side is not None]
+        signs = {term.fill > 0 for side in known for term in side.terms}
+        if len(signs) != 1:
+            return None
+        parts: list[Any] = []
+        for value, side, factor in zip(given, sides, factors, strict=True):
+            if side is not None:
+                parts.append(side.visible)
+            elif isinstance(value, Node):
+                parts.append(value if factor == 1.0 else self._times(value, value, factor))
+            else:
+                parts.append(float(value) * factor)
+        terms = tuple(term for side in known for term in side.terms)
+        terms = tuple(replace(term, where=ranked(like, term.where, len(shape(like)))) for term in terms)
+        visible = self._without_zeros(terms, self._plus(like, *parts))
+        biased = any(side.biased for side in known) or (
+            len(known) == 1 and any(not term.added for term in terms) and not all(isinstance(p, float) for p in parts)
+        )
+        certain = any(side.certain for side in known)
+        origin = next((side.origin for side in known if not is_constant(side.origin)), like)
+        return Hidden(terms, visible, origin, certain, biased)
+
+    def _without_zeros(self, terms: tuple[Term, ...], visible: Node | None) -> Node | None:
+        """Without a product that makes those zero that are hidden anyway."""
+        if not is_call(visible, aten.mul.Tensor) or visible is None:
+            return visible
+        bound = bind(visible)
+        for kept, other in ((bound["self"], bound["other"]), (bound["other"], bound["self"])):
+            if not is_constant(kept) or not isinstance(other, Node) or shape(other) != shape(visible):
+                continue
+            data, hides = constant_data(kept), torch.zeros((), dtype=torch.bool)
+            for term in terms:
+                hides = hides | term.where.constant if term.where.constant is not None else hides
+            if bool((hides | (data == 1)).all()):
+                return other
+        return visible
+
+    def _plus(self, like: Node, left: Any, right: Any) -> Node | None:
+        """The sum of what is visible, under the shape of the result; None and 0 add nothing."""
+        parts = [part for part in (left, right) if part is not None and part != 0.0]
+        if not parts:
+            return None
+        found = parts[0] if len(parts) == 1 else add_call(like, aten.add.Tensor, *parts)
+        if isinstance(found, float):
+            return add_constant(like, "visible", torch.full(shape(like), found))
+        return self._fit(like, found)
+
+    def _fit(self, like: Node, found: Node) -> Node:
+        sizes = shape(like)
+        return found if shape(found) == sizes else add_call(like, aten.expand.default, found, list(sizes))
+
+    def _times(self, like: Node, visible: Node | None, factor: float) -> Node | None:
+        if visible is None or factor == 1.0:
+            return visible
+        return add_call(like, aten.mul.Tensor, visible, factor)
+
+    def _added_product(self, bound: Bound) -> Fact | None:
+        """A mask that a matrix product is added to."""
+        like, known = bound.node, self.hidden(bound["self"], float(bound["beta"]))
+        if known is None:
+            return None
+        factors = [bound[name] for name in ("batch1", "batch2", "mat1", "mat2") if name in bound.values]
+        product = add_call(like, aten.matmul.default, *factors)
+        product = self._times(like, product, float(bound["alpha"])) or product
+        terms = tuple(replace(term, where=ranked(like, term.where, len(shape(like)))) for term in known.terms)
+        return replace(known, terms=terms, visible=self._plus(like, product, known.visible))
+
+    # ---- products
+
+    def _product(self, bound: Bound) -> Fact | None:
+        left, right, like = bound["self"], bound["other"], bound.node
+        divides = name_of(like) in ("div", "divide", "true_divide")
+        if bound.get("rounding_mode") is not None:
+            return None
+        first, second = self.fact(left), self.fact(right)
+        if not divides and isinstance(first, TwoValued) and isinstance(second, TwoValued):
+            return self._both_hold(like, first, second)
+        pairs = ((left, right),) if divides else ((left, right), (right, left))
+        for side, other in pairs:
+            number = number_in(other)
+            if number is not None and (number if divides else math.isfinite(number)):
+                known = self._linear(side, 1.0 / number if divides else number, 0.0)
+                if known is not None:
+                    return known
+        for side, other in pairs:
+            known_side = self.hidden(side)
+            if known_side is not None and not is_constant(side):
+                return self._scaled(like, known_side, other, divides)
+        return None
+
+    def _both_hold(self, like: Node, first: TwoValued, second: TwoValued) -> TwoValued | None:
+        """The product of two tensors that are 0 elsewhere."""
+        sides = []
+        for one in (first, second):
+            if one.off != 0 and one.on == 0:
+                one = TwoValued(negated(like, one.where), one.off, 0.0)
+            sides.append(one)
+        if any(one.off != 0 for one in sides):
+            return None
+        rank = len(shape(like))
+        where = both(like, *(ranked(like, one.where, rank) for one in sides))
+        return TwoValued(where, sides[0].on * sides[1].on, 0.0)
+
+    def _scaled(self, like: Node, known: Hidden, other: Any, divides: bool) -> Hidden | None:
+        """Times something whose sign is known, so that infinity stays what it is."""
+        factors = self._factors(other, known)
+        if factors is None:
+            return None
+        least, most = (1.0 / factors[1], 1.0 / factors[0]) if divides else factors
+        target = aten.div.Tensor if divides else aten.mul.Tensor
+        visible = known.visible
+        if visible is not None:
+            number = number_in(other)
+            visible = self._fit(like, add_call(like, target, visible, other if number is None else number))
+        rank = len(shape(like))
+        terms = tuple(replace(term, where=ranked(like, term.where, rank)) for term in known.terms)
+        return scaled(replace(known, terms=terms), visible, (least, most))
+
+    def _factors(self, other: Any, known: Hidden) -> tuple[float, float] | None:
+        """The factors nearest to 0 and farthest from it, all of one sign."""
+        number = number_in(other)
+        if number is not None:
+            return (number, number) if number != 0 and math.isfinite(number) else None
+        if is_constant(other):
+            data = constant_data(other).double()
+            if bool((data > 0).all()) or bool((data < 0).all()):
+                sizes = data.abs()
+                sign = 1.0 if bool((data > 0).all()) else -1.0
+                return sign * float(sizes.min()), sign * float(sizes.max())
+            return None
+        infinite = all(math.isinf(term.fill) for term in known.terms)
+        return (1.0, 1.0) if infinite and name_of(other) in _POSITIVE else None
+
+    # ---- choices
+
+    def _extreme(self, bound: Bound) -> Fact | Node | None:
+        """maximum and minimum of two tensors; of one tensor they are for the readers."""
+        like, largest = bound.node, name_of(bound.node) in ("maximum", "max", "fmax")
+        if "other" not in bound.values:
+            return self.readers.extreme(bound)
+        sides = [bound["self"], bound["other"]]
+        for side, other in (sides, sides[::-1]):
+            number = number_in(other)
+            if number is None or not isinstance(side, Node) or (number < 0) != largest or is_constant(side):
+                continue
+            if math.isinf(number) and self.fact(side) is None:
+                return self._fit(like, side)
+            if abs(number) >= -CERTAIN and self.hidden(side) is not None:
+                return self._bounded(like, side, number)
+        known = [self.hidden(side) for side in sides]
+        found = next((side for side in known if side is not None), None)
+        if found is None or any(side is not None and side.negative != found.negative for side in known):
+            return None
+        visibles = [value if side is None else side.visible for value, side in zip(sides, known, strict=True)]
+        if found.negative != largest:  # infinity stays
+            return self._smaller(bound, known, visibles)
+        return self._larger(bound, known, visibles)
+
+    def _bounded(self, like: Node, side: Node, number: float) -> Hidden | None:
+        """No further from 0 than a large number, which stands for infinity as well."""
+        known = self.hidden(side)
+        if known is None or known.negative != (number < 0):
+            return None
+        rank = len(shape(like))
+        terms = tuple(
+            replace(
+                term, where=ranked(like, term.where, rank), fill=math.copysign(min(abs(term.fill), abs(number)), number)
+            )
+            for term in known.terms
+        )
+        return replace(known, terms=terms, visible=None if known.visible is None else self._fit(like, known.visible))
+
+    def _smaller(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Hidden:
+        like: Node = bound.node
+        given = [self._real(like, one) for one in visibles]
+        terms = [
+            replace(term, where=ranked(like, term.where, len(shape(like))), added=False)
+            for side in known
+            if side is not None
+            for term in side.terms
+        ]
+        visible = self._fit(like, add_call(like, bound.node.target, *given))
+        first = next(side for side in known if side is not None)
+        return replace(first, terms=tuple(terms), visible=visible, biased=True)
+
+    def _larger(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Fact | Node | None:
+        """What is hidden of one side is the other; what is hidden of both stays hidden."""
+        like: Node = bound.node
+        result = add_call(like, bound.node.target, *(self._real(like, one) for one in visibles))
+        wheres = []
+        for place, side in enumerate(known):
+            if side is None:
+                continue
+            where = self._anywhere(like, side)
+            wheres.append(where)
+            result = self.choose(like, where, self._real(like, visibles[1 - place]), result)
+        if len(wheres) == 1:
+            return result
+        sides = [side for side in known if side is not None]
+        where = both(like, *(ranked(like, one, len(shape(like))) for one in wheres))
+        fill = max(side.weakest for side in sides)
+        return replace(sides[0], terms=(Term(where, fill, added=False),), visible=result, biased=True)
+
+    def _real(self, like: Node, value: Any) -> Node:
+        """A visible operand as a tensor."""
+        if isinstance(value, Node):
+            return value
+        return add_constant(like, "visible", torch.tensor([0.0 if value is None else float(value)]))
+
+    def _anywhere(self, like: Node, known: Hidden) -> Places:
+        first, *others = (ranked(like, term.where, len(shape(like))) for term in known.terms)
+        for other in others:
+            first = either(like, first, other)
+        return first
+
+    def choose(self, like: Node, where: Places, first: Node, second: Node) -> Node:
+        """One of two tensors, element by element."""
+        number = number_in(first)
+        if number is not None:
+            return add_call(like, aten.masked_fill.Scalar, self._fit(like, second), as_node(like, where), number)
+        data = where.constant
+        if data is None:
+            return add_call(like, aten.where.self, as_node(like, where), first, second)
+        parts = [
+            add_call(like, aten.mul.Tensor, one, add_constant(like, "part", kept.to(torch.float32)))
+            for one, kept in ((first, data), (second, ~data))
+        ]
+        return add_call(like, aten.add.Tensor, *parts)
+
+    def _choice(self, bound: Bound) -> Fact | Node | None:
+        fills = name_of(bound.node) == "masked_fill"
+        condition = bound["mask" if fills else "condition"]
+        if not is_truth(condition) or not is_float(bound.node):
+            return None
+        like, rank = bound.node, len(shape(bound.node))
+        where = ranked(like, places_of(condition), rank)
+        sides = (bound["value"], bound["self"]) if fills else (bound["self"], bound["other"])
+        numbers = [number_in(side) for side in sides]
+        if numbers[0] is not None and numbers[1] is not None:
+            return TwoValued(where, numbers[0], numbers[1])
+        wheres = (where, negated(like, where))
+        for place, (number, holds) in enumerate(zip(numbers, wheres, strict=True)):
+            if number is not None and (number <= LEAST or number >= -CERTAIN):
+                return self._filled(like, sides[1 - place], number, holds, wheres[1 - place])
+        known = [self.hidden(side) for side in sides]
+        if known == [None, None]:
+            return None
+        return self._chosen(bound, sides, known, wheres)
+
+    def _filled(self, like: Node, side: Any, number: float, holds: Places, elsewhere: Places) -> Fact | None:
+        """A large number in the place of what is there."""
+        known = self.hidden(side)
+        visible = self._fit(like, side) if known is None else known.visible
+        terms = [Term(holds, number, added=False)]
+        if known is not None:
+            if known.negative != (number < 0):
+                return None
+            visible = None if known.visible is None else self._fit(like, known.visible)
+            terms += self._outside(like, known, elsewhere)
+        certain = abs(number) >= -NEVER_A_VALUE or (known is not None and known.certain)
+        return Hidden(tuple(terms), visible, like, certain, known is not None and known.biased)
+
+    def _outside(self, like: Node, known: Hidden, within: Places) -> list[Term]:
+        """What of it is hidden where something else holds too."""
+        rank = len(shape(like))
+        found = [replace(term, where=both(like, ranked(like, term.where, rank), within)) for term in known.terms]
+        return [term for term in found if not term.where.nowhere]
+
+    def _chosen(
+        self, bound: Bound, sides: tuple[Any, Any], known: list[Hidden | None], wheres: tuple[Places, Places]
+    ) -> Fact | Node:
+        like: Node = bound.node
+        terms = [
+            term
+            for side, where in zip(known, wheres, strict=True)
+            if side is not None
+            for term in self._outside(like, side, where)
+        ]
+        visibles = [
+            self._real(like, value if side is None else side.visible) for value, side in zip(sides, known, strict=True)
+        ]
+        first, second = visibles
+        number = number_in(second)
+        if number is not None and number_in(first) is None:
+            result = self.choose(like, wheres[1], second, first)
+        else:
+            result = self.choose(like, wheres[0], first, second)
+        if not terms:
+            return result
+        found = next(side for side in known if side is not None)
+        return replace(found, terms=tuple(terms), visible=result)
+
+    # ---- functions of one tensor
+
+    def _converted(self, bound: Bound) -> Fact | None:
+        """Another type of the same numbers."""
+        source, like = bound["self"], bound.node
+        known = self.fact(source)
+        if isinstance(known, TwoValued) or known is None or not is_float(like) or not is_float(source):
+            return known if isinstance(known, TwoValued) and not is_truth(like) else None
+        if isinstance(known, Affine) or known.visible is None:
+            return known
+        return replace(known, visible=add_call(like, aten.to.dtype, known.visible, dtype(like)))
+
+    def _function(self, node: Node) -> Fact | Node | None:
+        """A function of one tensor and numbers, element by element."""
+        if node.target not in FUNCTIONS and node.target not in COMBINATIONS:
+            return None
+        operands = [one for one in node.all_input_nodes if uniform_value(one) is None]
+        if len(operands) != 1 or is_constant(operands[0]) or shape(operands[0]) != shape(node):
+            return None
+        source, known = operands[0], self.fact(operands[0])
+        if isinstance(known, TwoValued) and not is_truth(node):
+            on, off = self._at(node, source, [known.on, known.off])
+            return None if math.isnan(on) or math.isnan(off) else TwoValued(known.where, on, off)
+        hidden = self.hidden(source)
+        return None if hidden is None else self._limit(node, source, hidden)
+
+    def _at(self, node: Node, source: Node, values: list[float]) -> list[float]:
+        """What the function gives for these numbers."""
+        target: Any = node.target
+        given = torch.tensor(values, dtype=dtype(source))
+
+        def value(one: Node) -> Any:
+            return given if one is source else torch.tensor(uniform_value(one), dtype=dtype(one))
+
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+        return [float(one) for one in target(*args, **kwargs)]
+
+    def _limit(self, node: Node, source: Node, hidden: Hidden) -> Fact | Node | None:
+        """A function of a tensor of which some stands for infinity: it has a limit there, or stays infinite."""
+        fills = [term.fill for term in hidden.terms]
+        limits = self._at(node, source, fills)
+        if any(math.isnan(one) for one in limits):
+            return None
+        if is_truth(node):
+            return self.readers.compared(node, source, hidden, limits)
+        if all(LEAST < one < -CERTAIN for one in limits):
+            return self.readers.limited(node, source, hidden, limits)
+        if all(one <= LEAST for one in limits) or all(one >= -CERTAIN for one in limits):
+            low, high = is_clamp(node) or (0.0, 0.0)
+            result = hidden.visible
+            if low > CERTAIN or high < -CERTAIN:  # else no visible value is clamped
+                result = self._fit(node, self.readers.again(node, source, self._real(node, hidden.visible)))
+            terms = tuple(Term(term.where, one, added=False) for term, one in zip(hidden.terms, limits, strict=True))
+            return replace(hidden, terms=terms, visible=result, biased=True)
+        return None
+
+    # ---- movement
+
+    def _moved(self, node: Node) -> Found | Node | None:
+        if node.target is operator.getitem:
+            source, place = node.args
+            found = self.facts.get(source) if isinstance(source, Node) else None
+            return found[place] if isinstance(found, tuple) and isinstance(place, int) else None
+        if is_truth(node) or not any(self._moves_with(one) for one in node.all_input_nodes):
+            return None
+        move = movement(node)
+        return None if move is None else self._carried(move)
+
+    def _moves_with(self, node: Node) -> bool:
+        """Whether what is known of a tensor may be a mask, or become one."""
+        known = self.fact(node)
+        return known is not None and (not isinstance(known, Affine) or min(known.offset, known.slope) <= CERTAIN)
+
+    def _carried(self, move: Movement) -> Found | Node | None:
+        node: Node = move.node
+        facts = {one: self.fact(one) for one in move.operands}
+        if len(facts) == 1:
+            (operand, known), *_ = facts.items()
+            if isinstance(known, TwoValued):
+                found = moved_places(move, operand, known.where)
+                two = tuple(TwoValued(where, known.on, known.off) for where in found)
+                own_zero = any(bool((source == 0).any()) for source in move.sources) and known.off != 0
+                return None if own_zero else two if move.several else two[0]
+            if isinstance(known, Affine) and not move.several:
+                return replace(known, source=moved_visible(move, {operand: known.source}))
+        hidden = {one: self.hidden(one) for one in move.operands}
+        if all(one is None for one in hidden.values()):
+            return None
+        result = moved_visible(move, {one: fact.visible for one, fact in hidden.items() if fact is not None})
+        terms: list[list[Term]] = [[] for _ in move.sources]
+        for operand, fact in hidden.items():
+            for term in fact.terms if fact is not None else ():
+                for own, where in zip(terms, moved_places(move, operand, term.where), strict=True):
+                    own += [] if where.nowhere else [replace(term, where=where)]
+        first = next(fact for fact in hidden.values() if fact is not None)
+        if not move.several:
+            return replace(first, terms=tuple(terms[0]), visible=result) if terms[0] else result
+        parts = [add_call(node, operator.getitem, result, place) for place in range(len(terms))]
+        return tuple(
+            replace(first, terms=tuple(own), visible=part) if own else part
+            for own, part in zip(terms, parts, strict=True)
+        )
