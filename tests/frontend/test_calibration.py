@@ -20,9 +20,9 @@ from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
-from cortado.frontend.attribute_names import counted_on
 from cortado.frontend.calm import OBJECTS
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
+from cortado.ir.patched import counted_on
 from cortado.options import CalibrationMethod, Options
 from helpers.single import Expression, randn
 from helpers.values import present

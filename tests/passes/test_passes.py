@@ -17,8 +17,8 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir.graph import output_node
-from cortado.ir.late_code import late_code
 from cortado.ir.op import operator_of, registry
+from cortado.ir.patched import late_code
 from cortado.options import Artifacts, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph

@@ -15,7 +15,6 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.frontend.attribute_names import counted_on
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
@@ -35,7 +34,7 @@ from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
 from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
-from cortado.ir.late_code import late_code
+from cortado.ir.patched import counted_on, late_code
 from cortado.ops._float import constant_data
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 
