@@ -129,7 +129,8 @@ class Compiled:
             return replace(checked, nones=self.nones)
 
     def stream(self, rows: Tensor | ArrayType, on: str | None = None) -> Streamed:
-        """Pushes rows of real numbers, time along the first dimension, through a stream on its emulated board."""
+        """Pushes rows of real numbers, time along the first dimension, through a stream: on its emulated board, or with
+        on="host" on this machine."""
         with _opened(self) as artifact:
             return push_rows(artifact, _as_array(0, rows), on)
 

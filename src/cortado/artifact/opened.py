@@ -297,13 +297,16 @@ class Artifact:
         flags: Sequence[str] = (),
         sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
+        info: BundleInfo | None = None,
     ) -> RunResult:
-        """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran."""
+        """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran.
+        `info` says what that is where it is no sample."""
+        info = info or self.info
         if on == HOST:
-            return self._run_on_host(feeds, flags, sequence, progress)
+            return self._run_on_host(feeds, flags, sequence, progress, info)
         return run_bundle(
             self.folder,
-            self.info,
+            info,
             feeds,
             on,
             stores=stores,
@@ -358,13 +361,14 @@ class Artifact:
         flags: Sequence[str],
         sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
+        info: BundleInfo | None = None,
     ) -> RunResult:
         self.check_trust()
         from cortado.emit.c.bundle import emit_c
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), emit_c(self._portable).files)
-            info = replace(self.info, regions=())  # one memory is as good as several here
+            info = replace(info or self.info, regions=())  # one memory is as good as several here
             return run_bundle(Path(temporary), info, feeds, HOST, flags=flags, sequence=sequence, progress=progress)
 
     @cached_property
