@@ -41,6 +41,7 @@ from cortado.options import DEFAULTS, CalibrationMethod, Options
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
+STEPS = 4096  # the same of a model with state, whose errors add up from step to step
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Quantized:
 
     converted: GraphModule
     example_inputs: Inputs
-    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
+    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
     findings: tuple[Finding, ...] = ()  # of the calibration data
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
@@ -115,12 +116,12 @@ def quantize(
                 found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
             outputs = stream.outputs(found)
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
-            if number < CHECKED:
+            if number < (STEPS if state else CHECKED):
                 checked.append(FloatRun(batch, tuple(outputs)))
             counted(number + 1)
         share(prepared, how.calibration_method)
         tie_state(prepared)
-        settled = settle(prepared, how.calibration_method, len(batches))
+        settled = settle(prepared, how.calibration_method, batches)
         for node in prepared.graph.nodes:
             if node.op == "call_module":
                 _check_observer(prepared, node)
@@ -180,7 +181,7 @@ def keep(
                 captured.eager.reset()
             found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
             outputs = captured.eager.check_codes(where, batch, found, steps)
-            if number < CHECKED:
+            if number < (STEPS if state else CHECKED):
                 checked.append(FloatRun(batch, tuple(outputs)))
         as_codes(module)
     return Quantized(
