@@ -101,7 +101,7 @@ def _model_specs(arguments: argparse.Namespace) -> list[str]:
     given = [str(spec) for spec in (*arguments.model, arguments.model_name) if spec is not None]
     if not given:
         raise CortadoError("no model: name one, as in `cortado compile ds_cnn` (see `cortado zoo`)")
-    return list(dict.fromkeys(given))
+    return given if arguments.together is not None else list(dict.fromkeys(given))
 
 
 def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
