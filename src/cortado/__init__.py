@@ -1,8 +1,10 @@
 """Cortado compiles PyTorch models ahead of time for Arm Cortex-M microcontrollers."""
 
 import importlib
-import logging
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.2.0.dev0"
 
@@ -45,11 +47,13 @@ _MODULES = frozenset({"api", "options"})  # that a user is told of
 
 def quiet_libraries() -> None:
     """Torch's libraries log deprecations and missing GPU code on import, which a user can do nothing about."""
+    import logging
+
     for library in ("torch.utils._pytree", "torchao"):
         logging.getLogger(library).setLevel(logging.ERROR)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """`cortado.compile`, `cortado.api` and their like, imported on first use: torch takes seconds."""
     quiet_libraries()
     if name in _MODULES:

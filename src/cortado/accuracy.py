@@ -14,6 +14,7 @@ Tensor = torch.Tensor
 
 ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth of the signal's power
 WORK = 2_000_000  # values that are computed, at most, beyond the first sample
+SEQUENCE_WORK = 20 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,13 @@ class Kept:
 
 def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int | None = None) -> Kept:
     """`runs` are calibration inputs, at least one, with the float model's outputs; how many are looked at depends on
-    the size of the network. Of a model with state they are steps of sequences, of that length or one."""
+    the size of the network. Of a model with state they are steps of sequences, of that length or one, and judged over
+    all of them: a value that moves by less than its code's step in each never moves."""
     size = sum(math.prod(value.shape) for value in graph.values.values())
     values = first = run_reference(graph, runs[0].inputs)
     found = [[first[name] for name in graph.outputs]]
-    for number, run in enumerate(runs[1 : 1 + WORK // max(size, 1)], start=1):
+    most = (SEQUENCE_WORK if graph.state else WORK) // max(size, 1)
+    for number, run in enumerate(runs[1 : 1 + most], start=1):
         state = None if sequence is not None and number % sequence == 0 else after(graph, values)
         values = run_reference(graph, run.inputs, state)
         found.append([values[name] for name in graph.outputs])

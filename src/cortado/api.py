@@ -36,7 +36,7 @@ from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NHWC, source_line
-from cortado.ir.late_code import late_code
+from cortado.ir.patched import alone, late_code
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, StreamPadding
 from cortado.passes import CortexMPassManager
@@ -363,6 +363,7 @@ def prepare(
     )
 
 
+@alone()
 def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Given]) -> QatModel:
     """A model for quantization-aware training: train it as any module, then give it to `compile`.
 

@@ -45,6 +45,7 @@ from cortado.options import Options
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
+from cortado.run.runner import RunLimits
 from cortado.scoring import Evaluation
 
 Tensor = torch.Tensor
@@ -115,21 +116,30 @@ class Compiled:
         write_folder(path, files, self.report)
         return Artifact.open(path, trust=True)
 
-    def run(self, *inputs: Tensor | ArrayType, on: str | None = None, sequence: int | None = None) -> Checked:
+    def run(
+        self,
+        *inputs: Tensor | ArrayType,
+        on: str | None = None,
+        sequence: int | None = None,
+        timeout: float | None = None,
+    ) -> Checked:
         """Runs a tensor (or NumPy array) for each input on the target's emulated board, or on='host'.
 
         Each holds one sample, or several along its first dimension, and so do the `outputs` of what is returned. With
         state, samples are steps in order. Every run begins with the initial state, as a device does after a reset; with
-        `sequence` it begins anew after so many steps.
+        `sequence` it begins anew after so many steps. It is given up after `timeout` seconds; without that, a board has
+        as many instructions as no inference takes, however busy this machine is.
         """
         arrays = [_as_array(position, value) for position, value in enumerate(inputs)]
         names = [f"input {position}" for position, _ in enumerate(inputs)]
         with _opened(self) as artifact:
-            checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence)
+            limits = RunLimits(seconds=timeout)
+            checked = artifact.run(artifact.samples(arrays, names), on, sequence=sequence, limits=limits)
             return replace(checked, nones=self.nones)
 
     def stream(self, rows: Tensor | ArrayType, on: str | None = None) -> Streamed:
-        """Pushes rows of real numbers, time along the first dimension, through a stream on its emulated board."""
+        """Pushes rows of real numbers, time along the first dimension, through a stream: on its emulated board, or with
+        on="host" on this machine."""
         with _opened(self) as artifact:
             return push_rows(artifact, _as_array(0, rows), on)
 

@@ -244,6 +244,10 @@ def test_names_stay_text(browser: Browser, tiny_artifact: Artifact, tmp_path: Pa
     name = tiny_artifact.report.layers[0].name
     ActionChains(browser.driver).move_to_element(browser.one(f".buffer[data-name='{name}']")).perform()
     assert f"output of {hostile}: " in browser.text("#arena-tip")
+    scripts = "return [...document.scripts].map((script) => [script.id, script.src, script.type].join())"
+    found = browser.run(scripts)
+    browser.open(tiny_artifact.folder / PAGE)
+    assert found == browser.run(scripts)  # no script but the page's own
 
 
 @pytest.mark.parametrize("width", [1200, 400])

@@ -299,6 +299,7 @@ def test_the_command_line_writes_one_program(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        ((TINY, "--together", "DIR"), f"{TINY} was given twice, expected another name for each model: first={TINY} "),
         ((f"tiny={TINY}", "--together", "DIR"), "'tiny' and 'tiny' would be the same model in C"),
         ((f"tiny_data={TINY}", "--together", "DIR"), "would both write tiny_data.h: rename one"),
         ((f"a={TINY}", "--together", "DIR", "-o", "x"), "-o (the folder is that of --together) is for one model"),

@@ -20,9 +20,9 @@ from cortado.artifact.report import Report
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.names import html_text
-from cortado.frontend.attribute_names import counted_on
 from cortado.frontend.calm import OBJECTS
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
+from cortado.ir.patched import counted_on
 from cortado.options import CalibrationMethod, Options
 from helpers.single import Expression, randn
 from helpers.values import present
@@ -222,6 +222,41 @@ def test_few_samples_are_told_of_and_enough_are_not() -> None:
     assert (finding.kind, finding.found, finding.limit) == (FindingKind.FEW_SAMPLES, 31, 32)
     assert finding.text.startswith("31 calibration samples, expected 32 or more")
     assert kinds(prepared(net(), images(32), MSE, bias=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "different"),
+    [
+        (torch.zeros_like, [FindingKind.FEW_SAMPLES, FindingKind.CONSTANT_INPUT], 1),
+        (lambda x: torch.full_like(x, 0.5), [FindingKind.FEW_SAMPLES, FindingKind.CONSTANT_INPUT], 1),
+        (lambda x: images(1)[0][0], [FindingKind.FEW_SAMPLES], 1),
+        (lambda x: images(2)[int(float(x.flatten()[0]) * 1e4) % 2][0], [FindingKind.FEW_SAMPLES], 2),
+    ],
+)
+def test_data_that_say_nothing_are_told_of(
+    make: Callable[[torch.Tensor], torch.Tensor], expected: list[FindingKind], different: int
+) -> None:
+    """All zeros, one number, one sample or two again and again; an error where warnings are."""
+    batches = [(make(batch[0]),) for batch in images(40)]
+    found = prepared(net(), batches, MSE, bias=True)
+    assert kinds(found) == expected
+    few = found.quantized.findings[0]
+    assert (few.found, few.limit) == (different, 32)
+    assert "of 40 that were given" in few.text
+    if FindingKind.CONSTANT_INPUT in expected:
+        assert "in every place of every calibration sample" in found.quantized.findings[1].text
+    with pytest.raises(CortadoError, match="none expected with --strict"):
+        found.compile("cortex-m4", Options(strict=True, artifacts="c"))
+
+
+def test_an_input_of_many_that_never_changes_is_named() -> None:
+    class Two(nn.Module):
+        def forward(self, x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+            return x * gain
+
+    batches = [(torch.randn(1, 4), torch.full((1, 1), 0.25)) for _ in range(32)]
+    (finding,) = prepare(Two(), batches[0], batches).quantized.findings
+    assert (finding.kind, finding.tensor) == (FindingKind.CONSTANT_INPUT, "input 'gain'")
 
 
 def test_a_sample_is_reported_once() -> None:

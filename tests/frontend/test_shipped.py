@@ -1,5 +1,6 @@
 """The trained networks of the zoo: their shipped weights, samples, recordings and accuracies belong together."""
 
+import contextlib
 import json
 import wave
 from functools import cache
@@ -139,6 +140,18 @@ def test_a_wav_file_is_heard_as_the_recording_in_it(tmp_path: Path) -> None:
     for found in (long, short):
         assert found.shape == (RATE,)
         assert np.array_equal(found[np.flatnonzero(found)[0] :][: len(word)], word.astype(np.float32) / 32768)
+
+
+def test_a_damaged_sound_is_no_crash(tmp_path: Path) -> None:
+    """Cut off anywhere, and with any byte of its header changed."""
+    whole = Path(write_wav(tmp_path / "whole.wav", np.ones(300, np.int16))).read_bytes()
+    path = tmp_path / "damaged.wav"
+    cut = [whole[:length] for length in range(0, 60, 3)]
+    changed = [whole[:at] + bytes([byte]) + whole[at + 1 :] for at in range(44) for byte in (0, 1, 99, 255)]
+    for data in (*cut, *changed):
+        path.write_bytes(data)
+        with contextlib.suppress(CortadoError):
+            assert sound.load(str(path)).shape == (RATE,)
 
 
 def test_sounds_that_are_none(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cortado.api import prepare, prepare_qat
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.base.findings import FindingKind
 from cortado.base.target import from_target_string
 from cortado.frontend.export import capture
 from cortado.options import DEFAULTS, Options
@@ -118,6 +119,28 @@ def test_calibration_is_one_sequence_or_several() -> None:
         scales.append(value.scale)
     assert scales[0] == pytest.approx(64 / 255, rel=0.05)
     assert scales[1] == pytest.approx(8 / 255, rel=0.05)
+
+
+def slowly(self: Any, x: Tensor) -> Tensor:
+    self.a = self.a * 0.999 + x * 0.001
+    return self.a * 1.0  # type: ignore[no-any-return]
+
+
+def test_what_is_lost_step_by_step_is_told_over_the_whole_sequence() -> None:
+    """A mean that moves by less than a code's step; the oracle is the module itself, run eagerly."""
+    torch.manual_seed(0)
+    steps = torch.randn(300, 4) + 1.0
+    model = Buffered(slowly, a=torch.zeros(1, 4))
+    prepared = prepare(model, (steps[:1],), steps)
+    with pytest.warns(CortadoWarning, match="dB of its signal"):
+        compiled = prepared.compile("cortex-m4", Options(artifacts="c"))
+    eager = Buffered(slowly, a=torch.zeros(1, 4))
+    wanted = torch.cat([eager(one) for one in steps.split(1)]).double()
+    assert compiled.graph is not None
+    found = torch.cat(run_steps(compiled.graph, steps)).double()
+    kept = float(10 * torch.log10(wanted.square().sum() / (wanted - found).square().sum()))
+    (told,) = [one.found for one in compiled.report.warnings if one.kind is FindingKind.LOW_SQNR]
+    assert told == pytest.approx(kept, abs=1e-3)
 
 
 def test_an_exported_program_keeps_its_state() -> None:

@@ -114,7 +114,14 @@ def run_bundle(
     regions = tuple(region.name for region in found.regions)
     info = runner.BundleInfo(name, program.target, inputs_in_c, outputs_in_c, row_bytes, regions=regions)
     result = runner.run_bundle(
-        folder, info, feeds, on, count=False, flags=flags, stores=stores, timeout=SECONDS_PER_INPUT * inputs
+        folder,
+        info,
+        feeds,
+        on,
+        count=False,
+        flags=flags,
+        stores=stores,
+        limits=runner.RunLimits(SECONDS_PER_INPUT * inputs),
     )
     for value, outputs in zip(values, result.samples, strict=True):
         for tensor, output in zip(program.outputs, outputs, strict=True):

@@ -232,6 +232,25 @@ def test_several_outputs_come_together(tmp_path: Path) -> None:
     assert [one.shape for one in streamed.every] == [(11, 4), (11, 3, 1, 4), (11, 1, 4), (11, 1, 4)]
 
 
+@pytest.mark.host
+@pytest.mark.qemu
+def test_rows_stream_on_this_machine_as_on_the_board() -> None:
+    torch.manual_seed(3)
+    compiled = made(Mean(channels=2), (1, 1, 30, 10)).compile("cortex-m4", Options(stream=2, artifacts="c"))
+    rows = np.random.default_rng(5).standard_normal((60, 10)).astype(np.float32)
+    board, host = compiled.stream(rows), compiled.stream(rows, on="host")
+    np.testing.assert_array_equal(host.outputs, board.outputs)
+    assert (host.ends, host.instructions) == (board.ends, None)
+    mistakes = (
+        (rows, "executorch", "the C bundle's"),
+        (rows[:2], None, "found 2 rows"),
+        (rows * np.nan, None, "finite"),
+    )
+    for given, on, message in (*mistakes, (rows, "mars", "can't run on 'mars'"), (rows[0, 0], None, "found 0 rows")):
+        with pytest.raises(CortadoError, match=message):
+            compiled.stream(np.asarray(given), on=on)
+
+
 def test_outputs_that_come_with_different_rows_are_refused() -> None:
     class Apart(nn.Module):
         def __init__(self) -> None:

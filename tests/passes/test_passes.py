@@ -19,8 +19,8 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.target import ANY, CortexMTargetConfig, from_target_string
 from cortado.ir import op
 from cortado.ir.graph import output_node, taken_from
-from cortado.ir.late_code import late_code
 from cortado.ir.op import MATCH, Match, operator_of, registry
+from cortado.ir.patched import late_code
 from cortado.options import Artifacts, InputLayout, LinearWeights, Options
 from cortado.passes import PIPELINE, ContextPass, CortexMPass, CortexMPassManager, PassContext
 from cortado.passes.manager import print_graph

@@ -8,7 +8,7 @@ import pytest
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import Machine
-from cortado.run import toolchain
+from cortado.run import toolchain, watch
 from cortado.run.board import Region, find_board
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
@@ -108,6 +108,25 @@ def test_a_timeout_is_a_clear_error(tmp_path: Path) -> None:
     board, elf = firmware(tmp_path, body="while (*(volatile int8_t *)in == 0) { } return out[0];")
     with pytest.raises(CortadoError, match=r"did not finish on mps2-an386 within 0\.5 s"):
         run_harness(elf, board, INPUTS, 3, timeout=0.5)
+    for plugin in (None, Watch(count=True)):
+        with pytest.raises(CortadoError, match=r"did not finish on mps2-an386 within 2,000,000 instructions"):
+            run_harness(elf, board, INPUTS, 3, instructions=2_000_000, plugin=plugin)
+
+
+@pytest.mark.qemu
+def test_a_limit_of_instructions_is_met_however_soon_the_program_ends(tmp_path: Path) -> None:
+    board, elf = firmware(tmp_path)
+    assert run_harness(elf, board, INPUTS, 3, instructions=1_000_000).said.exit_code == 0
+    with pytest.raises(CortadoError, match=r"within 20 instructions \(--max-instructions\)"):
+        run_harness(elf, board, INPUTS, 3, instructions=20)
+
+
+@pytest.mark.qemu
+def test_a_core_that_sleeps_for_ever_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 1)
+    board, elf = firmware(tmp_path, body='for (;;) { __asm__ volatile("wfi"); } return in[0] + out[0];')
+    with pytest.raises(CortadoError, match="sleeps on mps2-an386, and nothing will wake it"):
+        run_harness(elf, board, INPUTS, 3)
 
 
 @pytest.mark.qemu

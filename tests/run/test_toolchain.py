@@ -95,6 +95,37 @@ def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path: Path, monkeyp
 
 
 @pytest.mark.host
+@pytest.mark.parametrize("damage", [b"", b"no object file", None])
+def test_a_damaged_cache_mends_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes | None) -> None:
+    """Cut off, overwritten, or with its notes gone: objects, and what is linked of them."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("CORTADO_CACHE", str(cache))
+    source = write(tmp_path, "int main(void) { return 7; }\n", "seven.c")
+    program = toolchain.build_executable([source], [], STRICT, "seven")
+    for path in [path for path in cache.rglob("*") if path.is_file()]:
+        if damage is None and path.suffix == ".sum":
+            path.unlink()
+        elif damage is not None:
+            path.write_bytes(damage)
+    again = toolchain.build_executable([source], [], STRICT, "seven")
+    assert again == program
+    assert subprocess.run([again], check=False).returncode == 7
+
+
+@pytest.mark.host
+def test_a_cache_that_cannot_be_mended_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
+    source = write(tmp_path, "int main(void) { return 7; }\n", "seven.c")
+    program = toolchain.build_executable([source], [], STRICT, "seven")
+    program.unlink()
+    program.mkdir()
+    with pytest.raises(
+        CortadoError, match=r"the build cache .*cache is damaged: .*seven can't be replaced .*; delete it"
+    ):
+        toolchain.build_executable([source], [], STRICT, "seven")
+
+
+@pytest.mark.host
 def test_processes_may_build_the_same_thing_at_once(tmp_path: Path) -> None:
     source = write(tmp_path, "int f(void);\nint f(void) { return 5; }\n", "f.c")
     script = (

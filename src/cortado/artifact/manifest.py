@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cortado.artifact.report import Report, TensorReport, no_report
+from cortado.base.arrays import stored_headers
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, check_name, printable_data
 from cortado.base.target import from_target_string
@@ -17,6 +18,7 @@ from cortado.run import toolchain
 
 REPORT = "report.json"
 _MOST_REMEMBERED = 10_000
+_MOST_BYTES = 64 << 20  # of a report: the largest networks have a few megabytes
 
 
 # ---- what is ours -------------------------------------------------------------------------------------------------
@@ -50,6 +52,8 @@ def is_remembered(found: str) -> bool:
 def read_report(path: Path) -> tuple[Report, str]:
     """A report whose values fit their keys and each other, and its digest."""
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
         data = path.read_bytes()
         found = printable_data(json.loads(data))
     except (ValueError, OSError, RecursionError) as error:
@@ -103,8 +107,10 @@ def _contradictions_of_tensor(tensor: TensorReport) -> Iterator[str]:
 def compare(report: Report, reference: Path) -> None:
     """Raises unless inputs and outputs are what the reference says: a run and its reference would agree on nonsense."""
     try:
-        with reference.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            record = json.loads(file["graph"].tobytes())
+        with reference.open("rb") as stream:
+            stored_headers(stream)
+            with np.load(stream, allow_pickle=False) as file:
+                record = json.loads(file["graph"].tobytes())
         calls = {call["name"]: call for call in record["calls"]}
         if len(record["inputs"]) != len(report.inputs) or len(record["outputs"]) != len(report.outputs):
             raise _Different("the number of inputs or outputs")

@@ -14,21 +14,23 @@ import numpy as np
 from cortado.artifact.checked import Checked, Samples
 from cortado.artifact.feeding import check_value, fed
 from cortado.artifact.folder import compiled_inside
-from cortado.artifact.manifest import REPORT, compare, digest, is_remembered, read_report
+from cortado.artifact.foreign import built_files, check_includes, check_inside, file_digest
+from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.summary import html_summary, in_words
-from cortado.base.arrays import ArrayType, in_order, read_arrays
+from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_expected
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
 from cortado.run.runner import (
     EXECUTORCH,
     HOST,
     IO,
+    NO_LIMITS,
     TRACE,
     BundleInfo,
+    RunLimits,
     RunResult,
     StoreRules,
-    bundle_sources,
     run_bundle,
     write_files,
 )
@@ -109,11 +111,14 @@ class Artifact:
             path = self.folder / name
             if not path.is_file():
                 raise CortadoError(f"{path} is missing; compile the model again")
-            if digest(path.read_bytes()) != expected:
+            check_inside(self.folder, path)
+            if file_digest(path) != expected:
                 raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
-        for path in bundle_sources(self.folder):
+        for path in built_files(self.folder):
             if path.relative_to(self.folder).as_posix() not in self.report.artifacts:
                 raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
+        if not self.ours:
+            check_includes(self.folder)
 
     def check_trust(self) -> None:
         """Before anything that follows the folder's data is executed on this machine."""
@@ -176,8 +181,8 @@ class Artifact:
 
     def example(self) -> list[ArrayType]:
         """The input that `run` takes when none is given: the first of the calibration data."""
-        arrays = read_arrays(self.folder / EXAMPLE)
-        return [arrays[tensor.name] for tensor in self.report.inputs]
+        headers = {tensor.name: Header(tensor.model_shape) for tensor in self.report.inputs}
+        return list(read_expected(self.folder / EXAMPLE, headers).values())
 
     def read_samples(self, path: Path) -> Samples:
         """Samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
@@ -239,6 +244,7 @@ class Artifact:
         timed: bool = False,
         flags: Sequence[str] = (),
         sequence: int | None = None,
+        limits: RunLimits = NO_LIMITS,
     ) -> Checked:
         """Runs float (or already quantized int8) samples, beside the reference.
 
@@ -256,12 +262,12 @@ class Artifact:
                 self.check_input(position, value, f"input {position} of sample {number}")
         self.check_sequence(sequence)
         if on == EXECUTORCH:
-            return self.run_on_executorch(samples, sequence=sequence)
+            return self.run_on_executorch(samples, sequence=sequence, limits=limits)
         self.check_bundle()
         feeds, expected = self._recorded(samples) or self._referenced(samples, on, sequence)
         stores = self.store_rules() if check_stores else None
         steps = self._steps() if timed else None
-        made = self.execute(feeds, on, stores=stores, timed=steps, flags=flags, sequence=sequence)
+        made = self.execute(feeds, on, stores=stores, timed=steps, flags=flags, sequence=sequence, limits=limits)
         return self.checked(made, expected)
 
     def _steps(self) -> StoreRules | None:
@@ -297,13 +303,17 @@ class Artifact:
         flags: Sequence[str] = (),
         sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
+        info: BundleInfo | None = None,
+        limits: RunLimits = NO_LIMITS,
     ) -> RunResult:
-        """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran."""
+        """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran.
+        `info` says what that is where it is no sample."""
+        info = info or self.info
         if on == HOST:
-            return self._run_on_host(feeds, flags, sequence, progress)
+            return self._run_on_host(feeds, flags, sequence, progress, info, limits)
         return run_bundle(
             self.folder,
-            self.info,
+            info,
             feeds,
             on,
             stores=stores,
@@ -311,6 +321,7 @@ class Artifact:
             flags=flags,
             sequence=sequence,
             progress=progress,
+            limits=limits,
         )
 
     def check_bundle(self) -> None:
@@ -328,13 +339,14 @@ class Artifact:
         reference: Reference | None = None,
         *,
         sequence: int | None = None,
+        limits: RunLimits = NO_LIMITS,
     ) -> Checked:
         """The .pte on ExecuTorch's own runtime, with its float inputs and outputs.
 
         `reference` is that of these samples, if it is known: a .pte without float operators is held to it.
         """
         self.check_trust()
-        from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte
+        from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
 
         if self.report.pte is None:
             reasons = "; ".join(self.report.pte_missing)
@@ -349,7 +361,8 @@ class Artifact:
         length = sequence or max(len(feeds), 1)
         sequences = [feeds[start : start + length] for start in range(0, len(feeds), length)]
         path = self.folder / f"{self.report.prefix}.pte"  # its state is reset by loading it again
-        found = [outputs for steps in sequences for outputs in run_pte(path, steps, temp_bytes=temp)]
+        seconds = limits.seconds or TIMEOUT_SECONDS
+        found = [outputs for steps in sequences for outputs in run_pte(path, steps, temp_bytes=temp, timeout=seconds)]
         return Checked(RunResult(EXECUTORCH, found), expected, values=found, real=True, tolerance=tolerance)
 
     def _run_on_host(
@@ -358,14 +371,18 @@ class Artifact:
         flags: Sequence[str],
         sequence: int | None = None,
         progress: Callable[[int], None] = lambda done: None,
+        info: BundleInfo | None = None,
+        limits: RunLimits = NO_LIMITS,
     ) -> RunResult:
         self.check_trust()
         from cortado.emit.c.bundle import emit_c
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
             write_files(Path(temporary), emit_c(self._portable).files)
-            info = replace(self.info, regions=())  # one memory is as good as several here
-            return run_bundle(Path(temporary), info, feeds, HOST, flags=flags, sequence=sequence, progress=progress)
+            info = replace(info or self.info, regions=())  # one memory is as good as several here
+            return run_bundle(
+                Path(temporary), info, feeds, HOST, flags=flags, sequence=sequence, progress=progress, limits=limits
+            )
 
     @cached_property
     def _portable(self) -> "Planned":
@@ -475,13 +492,15 @@ class Artifact:
         example = self.example()
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
-        arrays = read_arrays(self.folder / EXPECTED)
-        feed = [arrays.get(recorded_name("input", i)) for i, _ in enumerate(self.report.inputs)]
-        expected = [arrays.get(recorded_name("output", i)) for i, _ in enumerate(self.report.outputs)]
-        for tensor, array in zip([*self.report.inputs, *self.report.outputs], [*feed, *expected], strict=True):
-            if array is None or array.shape != tensor.shape or str(array.dtype) != tensor.dtype:
-                raise CortadoError(f"{self.folder / EXPECTED} doesn't fit the model; compile it again")
-        return [[array for array in feed if array is not None]], [[array for array in expected if array is not None]]
+        kinds = {"input": self.report.inputs, "output": self.report.outputs}
+        names = {kind: [recorded_name(kind, i) for i, _ in enumerate(tensors)] for kind, tensors in kinds.items()}
+        headers = {
+            name: Header(tensor.shape, tensor.dtype.value)
+            for kind, tensors in kinds.items()
+            for name, tensor in zip(names[kind], tensors, strict=True)
+        }
+        arrays = read_expected(self.folder / EXPECTED, headers)
+        return [[arrays[name] for name in names["input"]]], [[arrays[name] for name in names["output"]]]
 
     def reference(
         self,

@@ -1,4 +1,4 @@
-"""Rows without end through a compiled stream, on an emulated board: what its outputs are as time goes by."""
+"""Rows without end through a compiled stream, on an emulated board or on this machine: its outputs as time goes by."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.arrays import ArrayType
 from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
-from cortado.run.runner import IO, run_bundle
+from cortado.run.runner import EXECUTORCH, IO
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,15 @@ class Streamed:
 
     every: tuple[ArrayType, ...]
     ends: range
-    instructions: int  # of all rows together, exactly
+    instructions: int | None  # of all rows together, exactly; this machine counts none
 
     @property
     def outputs(self) -> ArrayType:
         return self.every[0]
 
     def __repr__(self) -> str:
-        return f"<Streamed: {len(self.ends)} outputs of {self.ends.stop} rows, {self.instructions:,} instructions>"
+        counted = "" if self.instructions is None else f", {self.instructions:,} instructions"
+        return f"<Streamed: {len(self.ends)} outputs of {self.ends.stop} rows{counted}>"
 
 
 def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Streamed:
@@ -34,17 +35,20 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
     report = artifact.report
     if report.stream is None or report.input_rows is None:
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
+    if on == EXECUTORCH:
+        raise CortadoError("rows without end are the C bundle's, which runs on emulated boards and on host: on=None")
     first, hop, row_bytes = report.stream.first_rows, report.stream.hop_rows, report.input_rows.row_bytes
-    count, size = len(rows), rows[:1].size
+    count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
     if size != row_bytes or count < first:
         raise CortadoError(
             f"found {count} rows of {size} values, expected at least {first} rows (the first output comes then) of "
             f"{row_bytes} values, time along the first dimension"
         )
+    if rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
+        raise CortadoError(f"found rows of {rows.dtype} that are no finite numbers, expected real ones")
     ends = range(first - 1, count, hop)
     info = replace(artifact.info, inputs=(IO("rows", (count, row_bytes), "int8"),), results=len(ends))
-    result = run_bundle(artifact.folder, info, [[_codes(artifact, rows, report.stream.dim)]], on)
-    assert result.instructions is not None
+    result = artifact.execute([[_codes(artifact, rows, report.stream.dim)]], on, info=info)
     codes = [
         found.reshape(len(ends), *output.shape) for found, output in zip(result.samples[0], report.outputs, strict=True)
     ]

@@ -1,8 +1,11 @@
 """Arrays of NumPy, and files of them: .npy and .npz, never a pickle."""
 
+import math
+import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -26,6 +29,63 @@ def read_arrays(path: Path) -> dict[str, ArrayType]:
     except Exception as error:  # numpy's readers raise whatever zipfile, struct and ast do on a damaged file
         lines = str(error).splitlines() or [type(error).__name__]
         raise CortadoError(f"{path} is not a readable {path.suffix} file: {lines[0]}") from error
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an array in a file says of itself."""
+
+    shape: tuple[int, ...]
+    dtype: str = ""  # in what is expected: any numbers
+
+    def fits(self, expected: "Header") -> bool:
+        return self.shape == expected.shape and expected.dtype in ("", self.dtype)
+
+
+def stored_headers(stream: BinaryIO) -> dict[str, Header]:
+    """Of every array of an .npz file as Cortado writes it: nothing in it is compressed, so that nothing is larger than
+    the file. Only headers are read; a ValueError tells what is wrong."""
+    size = stream.seek(0, 2)
+    found = {}
+    with zipfile.ZipFile(stream) as archive:
+        members = archive.infolist()
+        if any(one.compress_type != zipfile.ZIP_STORED for one in members) or sum(o.file_size for o in members) > size:
+            raise ValueError("its arrays are compressed, or larger than the file; Cortado writes them as they are")
+        for one in members:
+            with archive.open(one) as member:
+                header = _header(member)
+            room = math.prod(header.shape) * np.dtype(header.dtype).itemsize
+            if room > one.file_size:
+                raise ValueError(f"the array {one.filename!r} says that it has {room:,} bytes, and there are fewer")
+            found[one.filename.removesuffix(".npy")] = header
+    stream.seek(0)
+    return found
+
+
+def _header(member: IO[bytes]) -> Header:
+    version = np.lib.format.read_magic(member)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"an array is of version {version}")
+    shape, _, dtype = readers[version](member)
+    if dtype.hasobject or dtype.fields is not None:
+        raise ValueError(f"an array of {dtype}, expected numbers")
+    return Header(shape, str(dtype))
+
+
+def read_expected(path: Path, expected: Mapping[str, Header]) -> dict[str, ArrayType]:
+    """The arrays of an .npz file of Cortado's, if they are these: sizes are compared before anything is read."""
+    try:
+        with path.open("rb") as stream:
+            found = stored_headers(stream)
+            for name, header in expected.items():
+                if name not in found or not found[name].fits(header):
+                    raise ValueError(f"{name!r} is {found.get(name)}, expected {header}")
+            with np.load(stream, allow_pickle=False) as file:
+                return {name: file[name] for name in expected}
+    except Exception as error:  # zipfile, struct and ast raise what they like on a damaged file
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise CortadoError(f"{path} doesn't fit the model ({lines[0]}); compile it again") from error
 
 
 def in_order(arrays: Mapping[str, ArrayType], names: Sequence[str], path: Path) -> list[ArrayType]:

@@ -10,6 +10,7 @@ class FindingKind(StrEnum):
     """What there is to look at."""
 
     FEW_SAMPLES = "few-samples"  # too little calibration data
+    CONSTANT_INPUT = "constant-input"  # an input that is one number in all calibration data
     ODD_SAMPLE = "odd-sample"  # a sample unlike all others, left out of ranges
     LONE_SAMPLE = "lone-sample"  # a sample that sets a range alone
     FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
@@ -23,7 +24,7 @@ class Finding:
     kind: FindingKind = key("what was found")
     text: str = key("a sentence with the numbers and what to do")
     found: float | None = key(
-        "samples, times the usual range, codes or decibels; null where nothing is left to measure"
+        "samples, different values, times the usual range, codes or decibels; null where nothing is left to measure"
     )
     limit: float = key("what was expected: at least, or for a sample's range at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)

@@ -264,6 +264,19 @@ def run_arguments(commands: Any) -> None:
     )
     _sequence_argument(parser, "the input")
     _chip_argument(parser)
+    parser.add_argument(
+        "--timeout",
+        type=_number,
+        metavar="SECONDS",
+        help="give up after so many seconds, however busy this machine is (default: on a board never, on host two "
+        "minutes for each sample, on executorch ten)",
+    )
+    parser.add_argument(
+        "--max-instructions",
+        type=int,
+        metavar="N",
+        help="give up a sample on an emulated board after so many instructions (default: 20,000,000,000)",
+    )
     _trust_argument(parser)
 
 

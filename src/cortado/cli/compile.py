@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
+from cortado.cli.interrupts import AtOnce
 from cortado.cli.options import options_of, shapes_of
 from cortado.cli.several import several_text, write_index
 from cortado.cli.tables import Progress
@@ -100,7 +101,7 @@ def _model_specs(arguments: argparse.Namespace) -> list[str]:
     given = [str(spec) for spec in (*arguments.model, arguments.model_name) if spec is not None]
     if not given:
         raise CortadoError("no model: name one, as in `cortado compile ds_cnn` (see `cortado zoo`)")
-    return list(dict.fromkeys(given))
+    return given if arguments.together is not None else list(dict.fromkeys(given))
 
 
 def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
@@ -148,7 +149,8 @@ def _import_compiler(clock: Clock) -> None:
     clock.progress(IMPORT)
     if own:
         gc.disable()
-    importlib.import_module("cortado.api")
+    with AtOnce():
+        importlib.import_module("cortado.api")
     if own:
         gc.freeze()
         gc.enable()

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from cortado import __version__, quiet_libraries
 from cortado.base.errors import CortadoError, TellsWhatIsMissing, WrongResult
+from cortado.cli import interrupts
 from cortado.cli.arguments import (
     add,
     compare_arguments,
@@ -46,11 +47,11 @@ class Exit(IntEnum):
     WRONG_RESULT = 1
     USER = 2
     INTERNAL = 70  # a mistake in Cortado itself: neither the user's nor a result
-    INTERRUPTED = 130  # by Ctrl-C, as shells say it
+    INTERRUPTED = interrupts.INTERRUPTED  # by Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """What the shell calls, without arguments: they are the process's, which ends here. With them it returns."""
+    """A command, by the process's own arguments, which then ends here, or by others."""
     code = _main(argv)
     return code if argv is not None else _leave(code)
 
@@ -64,8 +65,9 @@ def _main(argv: Sequence[str] | None) -> int:
         if not hasattr(arguments, "command"):
             parser.print_help(sys.stderr)
             return Exit.USER
-        arguments.command(arguments)
-        sys.stdout.flush()
+        with interrupts.Raised():
+            arguments.command(arguments)
+            sys.stdout.flush()
         return Exit.FINE
     except BrokenPipeError:
         # The reader went away (`cortado targets | head -1`): the interpreter's last flush must not complain.
@@ -87,7 +89,7 @@ def _failed(error: BaseException, as_json: bool) -> int:
 
 
 def _told(error: BaseException) -> tuple[str, Exit]:
-    if _interrupted(error):
+    if interrupts.came() or _interrupted(error):
         return "interrupted", Exit.INTERRUPTED
     if isinstance(error, CortadoError):
         return str(error), Exit.WRONG_RESULT if isinstance(error, WrongResult) else Exit.USER

@@ -45,7 +45,7 @@ def run_command(arguments: argparse.Namespace) -> None:
 def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> None:
     from cortado.profile import clock_of, time_of
     from cortado.run.doctor import require
-    from cortado.run.runner import EXECUTORCH, choose_board
+    from cortado.run.runner import EXECUTORCH, RunLimits, choose_board
     from cortado.run.toolchain import Tool
 
     if on != EXECUTORCH:
@@ -59,7 +59,8 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     samples = _samples(arguments, artifact)
     tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
     require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
-    checked = artifact.run(samples, on, timed=board is not None, sequence=arguments.sequence)
+    limits = RunLimits(seconds=arguments.timeout, instructions=arguments.max_instructions)
+    checked = artifact.run(samples, on, timed=board is not None, sequence=arguments.sequence, limits=limits)
     work = checked.result.work
     timing = None if work is None else time_of(work, artifact.info.target, on, clock)
     names = [tensor.name for tensor in artifact.report.outputs]
@@ -109,8 +110,8 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
     from cortado.pte.metadata import require_target
     from cortado.pte.reader import read_pte_file
     from cortado.run.doctor import require
-    from cortado.run.executorch_host import FLOAT_TEMP_BYTES, run_pte
-    from cortado.run.runner import EXECUTORCH
+    from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
+    from cortado.run.runner import EXECUTORCH, RunLimits
     from cortado.run.toolchain import Tool
 
     info = read_pte_file(arguments.folder)
@@ -134,7 +135,8 @@ def _run_lone_pte(arguments: argparse.Namespace) -> None:
         )
     require((Tool.CC, Tool.CXX))
     sample = list(read_arrays(arguments.input).values())
-    outputs = run_pte(arguments.folder, [sample], temp_bytes=FLOAT_TEMP_BYTES)[0]
+    seconds = RunLimits(seconds=arguments.timeout).seconds or TIMEOUT_SECONDS
+    outputs = run_pte(arguments.folder, [sample], temp_bytes=FLOAT_TEMP_BYTES, timeout=seconds)[0]
     values = {f"output{position}": value for position, value in enumerate(outputs)}
     if arguments.output is not None:
         _write_outputs(arguments.output, values)

@@ -33,6 +33,10 @@ def together_command(arguments: argparse.Namespace, specs: list[str], targets: l
     given = [text for name, text in _OF_ONE.items() if getattr(arguments, name)]
     if given:
         raise CortadoError(f"{given[0]} is for one model and its folder, and --together writes the C of several")
+    twice = next((spec for number, spec in enumerate(specs) if spec in specs[:number]), None)
+    if twice is not None:
+        path = twice.rpartition("=")[2]
+        raise CortadoError(f"{twice} was given twice, expected another name for each model: first={path} second={path}")
     if arguments.artifacts == "pte":
         raise CortadoError("--artifacts pte is for one model: --together writes the C of several, and no .pte")
     if len(targets) > 1:

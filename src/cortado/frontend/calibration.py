@@ -1,14 +1,18 @@
 """From what the observers saw on calibration data to the ranges they keep, and what there is to tell of the data:
-samples that are unlike all others (they are left out), or that set a range alone, and tensors that get few codes."""
+samples that are unlike all others (they are left out), or that set a range alone, tensors that get few codes, and data
+that say nothing: the same sample again and again, or the same number everywhere."""
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import ObserverBase
 
 from cortado.base.findings import Finding, FindingKind
+from cortado.frontend.inputs import Inputs
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import (
     FEWEST_CODES,
@@ -61,8 +65,8 @@ class _Notes:
     narrow: dict[Node, _Narrow] = field(default_factory=dict)  # where it has the fewest codes
 
 
-def settle(prepared: GraphModule, method: CalibrationMethod, samples: int) -> Settled:
-    """Gives every observer its range, unless it follows another."""
+def settle(prepared: GraphModule, method: CalibrationMethod, batches: Sequence[Inputs]) -> Settled:
+    """Gives every observer its range, unless it follows another. `batches` are what was seen."""
     notes, observers = _Notes(), _observers(prepared)
     for observer, tensors in observers.items():
         if observer.seen and observer.leader is None:
@@ -72,11 +76,30 @@ def settle(prepared: GraphModule, method: CalibrationMethod, samples: int) -> Se
             _note_narrow(observer, tensors, notes)
     for observer in observers:
         observer.seen.clear()
-    findings = [_few_samples(samples)] if samples < ENOUGH else []
+    findings = _of_the_data(batches, [node.name for node in prepared.graph.nodes if node.op == "placeholder"])
     findings += [_odd(sample, tensors) for sample, tensors in sorted(notes.odd.items())]
     findings += [_lone(sample, tensors) for sample, tensors in sorted(notes.lone.items()) if sample not in notes.odd]
     findings += [_few_codes(list(notes.narrow.values()))] if notes.narrow else []
     return Settled(frozenset(notes.odd), tuple(findings))
+
+
+def _of_the_data(batches: Sequence[Inputs], names: Sequence[str]) -> list[Finding]:
+    """Samples that are there twice count once."""
+    different = len({_digest(batch) for batch in batches})
+    findings = [_few_samples(different, len(batches))] if different < ENOUGH else []
+    for name, values in zip(names, zip(*batches, strict=True), strict=False):
+        if values[0].is_floating_point():
+            low = min(float(value.min()) for value in values)
+            high = max(float(value.max()) for value in values)
+            findings += [_constant(name, low)] if low == high else []
+    return findings
+
+
+def _digest(batch: Inputs) -> bytes:
+    state = hashlib.sha256()
+    for value in batch:
+        state.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return state.digest()
 
 
 def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
@@ -126,14 +149,26 @@ def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Note
 # ---- in words ------------------------------------------------------------------------------------------------------
 
 
-def _few_samples(samples: int) -> Finding:
+def _few_samples(samples: int, given: int) -> Finding:
     plural = "s" if samples != 1 else ""
+    times = f" that differ{'s' if samples == 1 else ''}, of {given} that were given" if given > samples else ""
     return Finding(
         kind=FindingKind.FEW_SAMPLES,
-        text=f"{samples} calibration sample{plural}, expected {ENOUGH} or more: the ranges of int8 values are a matter "
-        "of luck; give more inputs like those that the model will get",
+        text=f"{samples} calibration sample{plural}{times}, expected {ENOUGH} or more: the ranges of int8 values are a "
+        "matter of luck; give more inputs like those that the model will get",
         found=float(samples),
         limit=float(ENOUGH),
+    )
+
+
+def _constant(name: str, value: float) -> Finding:
+    return Finding(
+        kind=FindingKind.CONSTANT_INPUT,
+        text=f"input '{name}' is {value:g} in every place of every calibration sample, expected values like those that "
+        "the model will get: this one says nothing of the range that others need. Look at how the data is read",
+        found=1.0,
+        limit=2.0,
+        tensor=f"input '{name}'",
     )
 
 

@@ -1,4 +1,4 @@
-"""How Python and torch work while Cortado does."""
+"""How Python and torch work while Cortado does, one thread of it at a time."""
 
 import gc
 from collections.abc import Iterator
@@ -6,31 +6,35 @@ from contextlib import contextmanager
 
 import torch
 
+from cortado.ir.patched import alone
+
 OBJECTS = 50_000  # made since the last collection before the next one; Python's own is 700, and a graph has more
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Networks for microcontrollers have small layers: threads would wait for one another most of the time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    with alone():
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 @contextmanager
 def few_collections() -> Iterator[None]:
     """Torch is a million objects, and each of the collector's long walks would look at them all. What there is already
     is left out, unless the caller has done that; cycles that are made meanwhile are found, in larger portions."""
-    before, ours = gc.get_threshold(), gc.get_freeze_count() == 0
-    if ours:
-        gc.freeze()
-    gc.set_threshold(max(before[0], OBJECTS) if before[0] else 0, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+    with alone():
+        before, ours = gc.get_threshold(), gc.get_freeze_count() == 0
         if ours:
-            gc.unfreeze()
+            gc.freeze()
+        gc.set_threshold(max(before[0], OBJECTS) if before[0] else 0, *before[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*before)
+            if ours:
+                gc.unfreeze()

@@ -5,25 +5,21 @@ import functools
 import inspect
 import keyword
 import operator
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import decompositions
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.export import ExportedProgram, _trace
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import _ModuleStackTracer
-from torch.nn.modules import transformer
 
 from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
 from cortado.frontend.canonical import context_body
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import describe, source_line
+from cortado.ir.patched import captured_as_it_is, user_lines
 from cortado.ops._float import out_of_place, writes_in_place
 
 Tensor = torch.Tensor
@@ -85,40 +81,10 @@ def check_model(model: Any) -> None:
 
 
 @contextlib.contextmanager
-def user_lines() -> Iterator[None]:
-    """Every node remembers the user's whole way to it. torch keeps the methods called `forward` and drops helpers."""
-    before = _ModuleStackTracer._filter_traceback_frames
-    others = (f"{Path(str(torch.__file__)).parent}/", f"{PACKAGE / 'onnx'}/", __file__, "<")
-
-    def users(tracer: Any, stack: traceback.StackSummary) -> traceback.StackSummary:
-        first = next((i for i, frame in enumerate(stack) if frame.name == "forward"), len(stack))
-        kept = [frame for frame in stack[first:] if not frame.filename.startswith(others)]
-        return traceback.StackSummary.from_list(kept)
-
-    _ModuleStackTracer._filter_traceback_frames = users  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        _ModuleStackTracer._filter_traceback_frames = before  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
 def as_it_is(model: torch.nn.Module) -> Iterator[None]:
     """Meanwhile torch.export captures what it would otherwise refuse or get wrong."""
-    with _assigned_inputs(), _assigned_deep_inside(model), _masks_as_given(), _one_step_of_layers():
+    with user_lines(__file__, f"{PACKAGE / 'onnx'}/"), _assigned_deep_inside(model), captured_as_it_is():
         yield
-
-
-@contextlib.contextmanager
-def _assigned_inputs() -> Iterator[None]:
-    """`self.last = x` is a copy of x into a buffer, which torch.export adds itself, and then refuses: it comes from no
-    module."""
-    before = _trace._verify_nn_module_stack
-    _trace._verify_nn_module_stack = lambda graph_module: None
-    try:
-        yield
-    finally:
-        _trace._verify_nn_module_stack = before
 
 
 @contextlib.contextmanager
@@ -148,41 +114,6 @@ def _assigned_deep_inside(model: torch.nn.Module) -> Iterator[None]:
         del model.__dict__["forward"]
         if own is not None:
             model.__dict__["forward"] = own
-
-
-@contextlib.contextmanager
-def _masks_as_given() -> Iterator[None]:
-    """nn.TransformerEncoder compares its mask with a causal one, only to choose a faster kernel, and torch.export can't
-    follow a decision by values. Here the mask itself is what counts."""
-    before = transformer._detect_is_causal_mask
-    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
-    try:
-        yield
-    finally:
-        transformer._detect_is_causal_mask = before
-
-
-@contextlib.contextmanager
-def _one_step_of_layers() -> Iterator[None]:
-    """A recurrent layer stays one call of the graph; to know its shapes torch.export computes all its steps one by one,
-    in fake tensors, for seconds. One step has the shapes of all."""
-    before = {name: getattr(decompositions, name) for name in ("one_layer_lstm", "one_layer_rnn")}
-
-    def shaped(layer: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(layer)
-        def first(steps: Tensor, *arguments: Any, **named: Any) -> Any:
-            row, state = layer(steps[:1], *arguments, **named)
-            return row.new_empty((len(steps), *row.shape[1:])), state
-
-        return first
-
-    for name, layer in before.items():
-        setattr(decompositions, name, shaped(layer))
-    try:
-        yield
-    finally:
-        for name, layer in before.items():
-            setattr(decompositions, name, layer)
 
 
 # ---- after it ------------------------------------------------------------------------------------------------

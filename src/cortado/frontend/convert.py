@@ -15,7 +15,6 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.frontend.attribute_names import counted_on
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import settle
 from cortado.frontend.canonical import canonicalize
@@ -35,13 +34,14 @@ from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
 from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
-from cortado.ir.late_code import late_code
+from cortado.ir.patched import counted_on, late_code
 from cortado.ops._float import constant_data
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
+STEPS = 4096  # the same of a model with state, whose errors add up from step to step
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Quantized:
 
     converted: GraphModule
     example_inputs: Inputs
-    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs
+    checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
     findings: tuple[Finding, ...] = ()  # of the calibration data
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
@@ -116,12 +116,12 @@ def quantize(
                 found = pytree.tree_leaves(float_model.run_sample(number, fed[-1]))
             outputs = stream.outputs(found)
             captured.eager.check(f"calibration batch {number}", batch, outputs, writes)
-            if number < CHECKED:
+            if number < (STEPS if state else CHECKED):
                 checked.append(FloatRun(batch, tuple(outputs)))
             counted(number + 1)
         share(prepared, how.calibration_method)
         tie_state(prepared)
-        settled = settle(prepared, how.calibration_method, len(batches))
+        settled = settle(prepared, how.calibration_method, batches)
         for node in prepared.graph.nodes:
             if node.op == "call_module":
                 _check_observer(prepared, node)
@@ -181,7 +181,7 @@ def keep(
                 captured.eager.reset()
             found = stream.outputs(pytree.tree_leaves(module(*stream.inputs(number, batch))))
             outputs = captured.eager.check_codes(where, batch, found, steps)
-            if number < CHECKED:
+            if number < (STEPS if state else CHECKED):
                 checked.append(FloatRun(batch, tuple(outputs)))
         as_codes(module)
     return Quantized(

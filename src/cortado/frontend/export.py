@@ -26,13 +26,13 @@ from cortado.frontend.captured import (
     check_model,
     check_values,
     rename_state,
-    user_lines,
 )
 from cortado.frontend.eager import Eager
 from cortado.frontend.incoming import as_module, check_calls, check_modules, evaluating, evaluation
 from cortado.frontend.inputs import check_example, dtype_name, is_other_float
 from cortado.frontend.numbers import drop_nones
 from cortado.frontend.state import StateBuffer, lift_state
+from cortado.ir.patched import alone
 
 Tensor = torch.Tensor
 
@@ -55,7 +55,7 @@ def capture(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[T
     model = evaluating(given)
     check_modules(model)
     try:
-        with _quiet(), evaluation(model), user_lines(), as_it_is(model):
+        with alone(), _quiet(), evaluation(model), as_it_is(model):
             program = torch.export.export(model, inputs, strict=False)
     except Exception as error:
         _check_state(model)

@@ -119,13 +119,16 @@ def _user_code(doing: str) -> Iterator[None]:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """`folder` at the front of the import path: a user's file may import its neighbours."""
+    """`folder` at the front of the import path: a user's file may import its neighbours. Then it stays at the end,
+    where it hides nothing: functions of that file may import them later."""
     entry = str(folder.resolve())
     sys.path.insert(0, entry)
     try:
         yield
     finally:
         sys.path.remove(entry)
+        if entry not in sys.path:
+            sys.path.append(entry)
 
 
 def _import_file(path: Path) -> ModuleType:

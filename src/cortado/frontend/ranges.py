@@ -20,6 +20,7 @@ FEWEST_CODES = 16  # of 256, that a tensor should spread over
 LONE = 4.0  # times the value that all but one in a thousand of the other samples stay within
 ALONE = 0.5  # of the largest value: no other sample reaches as far
 NEARLY_ALL = 0.999
+LARGE, SMALLER = 2.0**100, 2.0**-40
 SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
 
 
@@ -56,7 +57,10 @@ class Seen:
 
 
 def _counts(values: ArrayType, low: float, high: float) -> ArrayType:
-    """How many of the values, all from `low` to `high`, are in each bin; as torch.histc, and faster."""
+    """How many of the values, all from `low` to `high`, are in each bin; as torch.histc, and faster. Large ones are
+    divided by a power of two before, which leaves them in their bins: their products would not be float32's."""
+    if max(-low, high) > LARGE:
+        values, low, high = values * np.float32(SMALLER), low * SMALLER, high * SMALLER
     places = values - np.float32(low)
     places *= np.float32(BINS)
     places /= np.float32(high) - np.float32(low)

@@ -14,6 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from cortado.base.arrays import stored_headers
 from cortado.base.element import Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import is_node_name, printable
@@ -358,7 +359,9 @@ def _stored_value(sizes: tuple[int, ...], kind: Element, numbers: Sequence[Any] 
 
 def from_bytes(data: bytes) -> LoweredGraph:
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        stream = io.BytesIO(data)
+        stored_headers(stream)
+        with np.load(stream, allow_pickle=False) as file:
             record = json.loads(file["graph"].tobytes())
             arrays = {key: torch.from_numpy(file[key]) for key in file.files if key != "graph"}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:

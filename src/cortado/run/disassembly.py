@@ -1,12 +1,11 @@
 """The instructions of a firmware, read back from it."""
 
-import subprocess
 from functools import lru_cache
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM
-from cortado.run import toolchain
+from cortado.run import limited, toolchain
 from cortado.run.toolchain import Tool
 from cortado.timing.instructions import Instruction, parse
 
@@ -24,7 +23,8 @@ def _disassemble(elf: Path, mtime_ns: int, architecture: str | None) -> dict[int
     gcc = toolchain.require(Tool.ARM_GCC)
     objdump = gcc.with_name(gcc.name.removesuffix("gcc") + "objdump")
     machine = [] if architecture is None else ["-m", architecture]
-    done = subprocess.run([objdump, "-d", *machine, elf], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CortadoError(f"{objdump.name} can't read {elf.name}: {done.stderr.strip()}")
-    return parse(done.stdout)
+    command = [objdump, "-d", *machine, elf]
+    done = limited.run(command, limited.COMPILER, doing=f"reading the instructions of {elf.name}")
+    if done.code != 0:
+        raise CortadoError(f"{objdump.name} can't read {elf.name}: {done.errors.strip()}")
+    return parse(done.stdout.decode(errors="replace"))

@@ -9,7 +9,6 @@ import importlib.metadata
 import importlib.util
 import re
 import signal
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,12 +22,14 @@ from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.pte.info import DType, Dynamism, Method, Port, TensorInfo
 from cortado.pte.reader import read_pte
-from cortado.run import toolchain
+from cortado.run import limited, toolchain
+from cortado.run.limited import Limits, TooMuch
 
 ADAPTER = KERNELS / "executorch"
 HEADER = ADAPTER / "cortex_m_ops.h"
 METHOD = "forward"
 TIMEOUT_SECONDS = 600.0
+FILE_BYTES = 4 << 30  # of its outputs
 FLOAT_TEMP_BYTES = 1 << 20  # some of ExecuTorch's float kernels (topk) ask the temp allocator for memory
 
 ADAPTER_SOURCES = (
@@ -273,20 +274,20 @@ _NOISE = re.compile(r"\] arg \d+ with type id \d+$")
 
 def _run_child(command: Sequence[str], name: str, timeout: float) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=timeout, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as error:
+        done = limited.run(command, Limits(seconds=timeout, file_bytes=FILE_BYTES), doing=name)
+    except TooMuch as error:
         raise CortadoError(
             f"the ExecuTorch runtime did not finish {name} in {timeout:.0f} seconds; "
             "the file may be damaged (compile the model again), or give it fewer samples at a time"
         ) from error
-    if done.returncode == 0:
+    if done.code == 0:
         return
-    lines = done.stderr.decode(errors="replace").splitlines()
+    lines = done.errors.splitlines()
     lines = [line for line in lines if line.strip() and not _NOISE.search(line)]
     log = "\n  ".join(lines[-_LOG_LINES:]) or "(it said nothing)"
-    if done.returncode < 0:
+    if done.code < 0:
         raise CortadoError(
-            f"the ExecuTorch runtime was ended by {_signal_name(-done.returncode)} while it ran {name}; "
+            f"the ExecuTorch runtime was ended by {_signal_name(-done.code)} while it ran {name}; "
             f"the file is damaged, or was changed after it was compiled. Compile the model again. It said:\n  {log}"
         )
     raise CortadoError(f"the ExecuTorch runtime refused {name}:\n  {log}")

@@ -1,16 +1,20 @@
 """A model's samples through the harness: on a board, or on this machine."""
 
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
+from cortado.run import limited
 from cortado.run.board import Board
 from cortado.run.elf import load_image
-from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult, run_elf
+from cortado.run.limited import Limits, TooMuch
+from cortado.run.qemu import BoardResult, run_elf
 from cortado.run.records import read_records
 from cortado.run.watch import Watch
+
+HOST_TIMEOUT = 120.0
+HOST_FILE_BYTES = 4 << 30  # of what a program on this machine says: a trace of all layers of many samples
 
 
 def _samples(inputs: bytes, count: int, sequence: int) -> bytes:
@@ -25,7 +29,8 @@ def run_harness(
     count: int,
     *,
     sequence: int = 0,
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float | None = None,
+    instructions: int | None = None,
     plugin: Watch | None = None,
     arguments: Sequence[str] = (),
 ) -> BoardResult:
@@ -33,7 +38,8 @@ def run_harness(
 
     A model with state is reset before the first, and where `sequence` is not 0 after every so many.
     """
-    return run_elf(elf, board, _samples(inputs, count, sequence), timeout, plugin, arguments=arguments)
+    given = _samples(inputs, count, sequence)
+    return run_elf(elf, board, given, timeout, plugin, instructions=instructions, arguments=arguments)
 
 
 def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: int) -> int:
@@ -44,22 +50,21 @@ def samples_per_boot(elf: Path, board: Board, input_bytes: int, output_bytes: in
 
 
 def run_host(
-    program: Path, inputs: bytes, count: int, *, sequence: int = 0, timeout: float = DEFAULT_TIMEOUT
+    program: Path, inputs: bytes, count: int, *, sequence: int = 0, timeout: float = HOST_TIMEOUT
 ) -> BoardResult:
     """Runs the model of a program of `build_host` on `count` samples on this machine."""
     start = time.monotonic()
+    given = _samples(inputs, count, sequence)
     try:
-        done = subprocess.run(
-            [str(program.resolve())],
-            input=_samples(inputs, count, sequence),
-            capture_output=True,
-            timeout=timeout,
-            check=False,
+        done = limited.run(
+            [program.resolve()], Limits(seconds=timeout, file_bytes=HOST_FILE_BYTES), doing=program.name, given=given
         )
-    except subprocess.TimeoutExpired:
+    except TooMuch as error:
+        if error.limit != "seconds":
+            raise
         raise CortadoError(f"{program.name} did not finish within {timeout:g} s on this machine") from None
-    if done.returncode != 0:
-        output = read_records(done.stdout, whole=False).text + done.stderr.decode(errors="replace")
-        raise CortadoError(f"{program.name} ended with exit code {done.returncode} on this machine:\n{output}")
+    if done.code != 0:
+        output = read_records(done.stdout, whole=False).text + done.errors
+        raise CortadoError(f"{program.name} ended with exit code {done.code} on this machine:\n{output}")
     said = read_records(done.stdout, whole=True)
     return BoardResult(said, time.monotonic() - start)

@@ -1,10 +1,8 @@
 """Runs an ELF file on an emulated board: input in its memory, records out, faults in words."""
 
 import re
-import resource
 import signal
 import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -12,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
-from cortado.run import toolchain
+from cortado.run import limited, toolchain
 from cortado.run.board import INPUT_HEADER, MEGABYTE, Board
 from cortado.run.elf import Image, load_image
+from cortado.run.limited import Limits, TooMuch
 from cortado.run.records import Said, read_records
 from cortado.run.toolchain import Tool
 from cortado.run.watch import (
@@ -30,7 +29,8 @@ from cortado.run.watch import (
 )
 from cortado.timing.flow import Flow
 
-DEFAULT_TIMEOUT = 120.0
+MOST_INSTRUCTIONS = 20_000_000_000  # of a sample: two minutes of a machine that has nothing else to do
+MEMORY_BYTES = 8 << 30  # of addresses, most of which the emulator never touches
 MOST_OUTPUT_BYTES = 64 << 20  # what a program may say on a serial port
 
 
@@ -54,9 +54,10 @@ def run_elf(
     elf: Path,
     board: Board,
     inputs: bytes = b"",
-    timeout: float = DEFAULT_TIMEOUT,
+    timeout: float | None = None,
     plugin: Watch | None = None,
     *,
+    instructions: int | None = None,
     check: bool = True,
     most_output: int = MOST_OUTPUT_BYTES,
     arguments: Sequence[str] = (),
@@ -64,19 +65,20 @@ def run_elf(
     """Runs firmware on an input, which lies in its memory (device/port.h). `arguments` are more options of QEMU's.
 
     It sees nothing of this machine: the emulator has no semihosting, no disk and no network, and all that leaves it is
-    what the program says. A fault is a BoardFaultError; a timeout, an end without an exit code and too much output are
-    CortadoErrors; so is an exit code other than 0, unless `check` is off.
+    what the program says. It ends after so many `instructions`, however busy this machine is, and where a `timeout` is
+    given after so many seconds. A fault is a BoardFaultError; these limits, an end without an exit code and too much
+    output are CortadoErrors; so is an exit code other than 0, unless `check` is off.
     """
     with tempfile.TemporaryDirectory(prefix="cortado-") as folder:
         run = _Run(elf, board, Path(folder))
         arguments = list(arguments)
         report = run.folder / "watch-report.txt"
-        if plugin is not None:
-            config = run.folder / "watch-config.txt"
-            config.write_text(watch_config(plugin, run.image, report), encoding="utf-8")
-            arguments += ["-plugin", f"{_escape(str(plugin_path()))},config={config.name}"]
+        config = run.folder / "watch-config.txt"
+        most = MOST_INSTRUCTIONS if instructions is None else instructions
+        config.write_text(watch_config(plugin, run.image, report, most), encoding="utf-8")
+        arguments += ["-plugin", f"{_escape(str(plugin_path()))},config={config.name}"]
         try:
-            result = _boot(run, inputs, arguments, timeout, check, most_output)
+            result = _boot(run, inputs, arguments, timeout, most, check, most_output)
         except BoardFaultError as fault:
             if plugin is None or plugin.stores is None:
                 raise
@@ -168,41 +170,54 @@ class _Run:
             return file.read(min(said, self.board.input_room(self.image)))
 
 
+EXIT_LIMIT, EXIT_IDLE = 124, 125  # of the plugin
+
+
 def _boot(
-    run: _Run, inputs: bytes, arguments: Sequence[str], timeout: float, check: bool, most_output: int
+    run: _Run,
+    inputs: bytes,
+    arguments: Sequence[str],
+    timeout: float | None,
+    instructions: int,
+    check: bool,
+    most_output: int,
 ) -> BoardResult:
     start = time.monotonic()
     run.write(inputs)
     name, machine = run.elf.name, run.board.machine.value
-    process = subprocess.Popen(
-        [*run.command(), *arguments],
-        cwd=run.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    with process:
-        most = max(most_output, run.board.kept.length if run.board.kept is not None else 0)
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
-        try:
-            _, stderr = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            text = read_records(run.said(), whole=False).text.strip()
-            raise CortadoError(
-                f"{name} did not finish on {machine} within {timeout:g} s"
-                f" (an endless loop, or more work than the limit allows); it printed: {text or 'nothing'}"
-            ) from None
-    if process.returncode == -signal.SIGXFSZ:
-        raise CortadoError(f"{name} said more than {most_output:,} bytes on {machine}: an endless loop?")
-    errors = stderr.decode(errors="replace")
+    most = max(most_output, run.board.kept.length if run.board.kept is not None else 0)
+    limits = Limits(seconds=timeout, memory_bytes=MEMORY_BYTES, file_bytes=most)
+    try:
+        done = limited.run([*run.command(), *arguments], limits, doing=f"{name} on {machine}", folder=run.folder)
+    except TooMuch as error:
+        if error.limit == "seconds":
+            raise _unfinished(run, f"within {timeout:g} s (--timeout)") from None
+        if error.limit == "file_bytes":
+            raise CortadoError(f"{name} said more than {most_output:,} bytes on {machine}: an endless loop?") from None
+        raise
+    if done.code == EXIT_LIMIT:
+        raise _unfinished(run, f"within {instructions:,} instructions (--max-instructions)")
+    if done.code == EXIT_IDLE:
+        raise CortadoError(f"{name} sleeps on {machine}, and nothing will wake it; it printed: {_printed(run)}")
+    errors = done.errors
     said = read_records(run.said(), whole=False)
     fault = re.search(r"^cortado fault: (.*)$", said.text, re.MULTILINE)
     if fault:
         raise BoardFaultError(_fault_text(fault.group(1), run.board, run.image))
-    if process.returncode != 0 or said.exit_code is None or (check and said.exit_code != 0):
-        raise CortadoError(_failure_text(said, process.returncode, errors, run))
+    if done.code != 0 or said.exit_code is None or (check and said.exit_code != 0):
+        raise CortadoError(_failure_text(said, done.code, errors, run))
     return BoardResult(said, time.monotonic() - start, errors)
+
+
+def _unfinished(run: _Run, limit: str) -> CortadoError:
+    return CortadoError(
+        f"{run.elf.name} did not finish on {run.board.machine.value} {limit}: an endless loop, or more work than the "
+        f"limit allows; it printed: {_printed(run)}"
+    )
+
+
+def _printed(run: _Run) -> str:
+    return read_records(run.said(), whole=False).text.strip() or "nothing"
 
 
 def _failure_text(said: Said, code: int, errors: str, run: _Run) -> str:

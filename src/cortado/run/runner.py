@@ -19,8 +19,8 @@ from cortado.run.board import find_board
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
-from cortado.run.harness import run_harness, run_host, samples_per_boot
-from cortado.run.qemu import DEFAULT_TIMEOUT, BoardResult
+from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
+from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
 from cortado.run.records import Said
 from cortado.run.watch import Call, StoreReport, StoreTable, Watch, skipped_ranges
 from cortado.timing.flow import Flow
@@ -82,6 +82,23 @@ class BundleInfo:
         verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
         reset = ("reset",) if self.state else ()
         return tuple(f"{self.name}_{verb}" for verb in (*verbs, *reset))
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """After what a run is given up; None: what an inference never takes."""
+
+    seconds: float | None = None  # of a boot, or of a process of this machine
+    instructions: int | None = None  # of a sample on a board
+
+    def __post_init__(self) -> None:
+        for name, value in (("timeout", self.seconds), ("max-instructions", self.instructions)):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 < value < 1 << 62):
+                raise CortadoError(f"--{name} {value!r} is no limit; expected a number above 0")
+
+
+NO_LIMITS = RunLimits()
 
 
 @dataclass(frozen=True)
@@ -362,7 +379,7 @@ def run_bundle(
     flags: Sequence[str] = (),
     stores: StoreRules | None = None,
     timed: StoreRules | None = None,
-    timeout: float | None = None,
+    limits: RunLimits = NO_LIMITS,
     sequence: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> RunResult:
@@ -376,7 +393,7 @@ def run_bundle(
     board = choose_board(info.target, on)
     program = build(folder, info, board, flags)
     if board is None:
-        return _run_on_cores(program, info, samples, timeout, sequence, progress)
+        return _run_on_cores(program, info, samples, limits.seconds, sequence, progress)
     machine, watch = find_board(board), Watch(count=True) if count else None
     rules = stores or timed
     if rules is not None:
@@ -389,9 +406,15 @@ def run_bundle(
     boots = []
     for start in range(0, len(samples), most):
         group = samples[start : start + most]
-        limit = _timeout(timeout, len(group))
         done = run_harness(
-            program, machine, _feed(group), len(group), sequence=sequence or 0, timeout=limit, plugin=watch
+            program,
+            machine,
+            _feed(group),
+            len(group),
+            sequence=sequence or 0,
+            timeout=limits.seconds,
+            instructions=(limits.instructions or MOST_INSTRUCTIONS) * len(group),
+            plugin=watch,
         )
         if stores is not None and done.stores is not None:
             stores.check(done.stores)
@@ -450,7 +473,7 @@ def _run_on_cores(
     groups = [samples[start : start + size] for start in range(0, len(samples), size)]
 
     def run(group: Sequence[Sequence[ArrayType]]) -> Said:
-        limit = _timeout(timeout, len(group))
+        limit = HOST_TIMEOUT * len(group) if timeout is None else timeout
         return run_host(program, _feed(group), len(group), sequence=sequence or 0, timeout=limit).said
 
     outputs: list[list[ArrayType]] = []
@@ -465,10 +488,6 @@ def _run_on_cores(
 
 def _feed(samples: Sequence[Sequence[ArrayType]]) -> bytes:
     return b"".join(np.ascontiguousarray(tensor).tobytes() for sample in samples for tensor in sample)
-
-
-def _timeout(given: float | None, samples: int) -> float:
-    return DEFAULT_TIMEOUT * samples if given is None else given
 
 
 def _result(board: Machine, boots: Sequence[BoardResult], info: BundleInfo, samples: int) -> RunResult:

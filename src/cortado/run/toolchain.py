@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cortado.base.errors import CortadoError, MissingTool
+from cortado.run import limited
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
@@ -134,9 +135,10 @@ def _digest(parts: Iterable[str | bytes]) -> str:
 
 
 def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-    """The cache's file for this key; `build` writes it to the path it is given if it isn't there yet."""
+    """The cache's file for this key; `build` writes it to the path it is given if it isn't there yet, or is no longer
+    what was written: a disk that was full, a machine that was switched off."""
     target = cache_dir() / key[:2] / f"{key}{suffix}"
-    if target.exists():
+    if _is_whole(target):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -149,8 +151,33 @@ def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
     with work as folder:
         temporary = Path(folder) / f"output{suffix}"
         build(temporary)
-        os.replace(temporary, target)
+        noted = Path(folder) / "sum"
+        noted.write_text(_sum(temporary))
+        try:
+            os.replace(noted, _note(target))
+            os.replace(temporary, target)
+        except OSError as error:
+            raise CortadoError(
+                f"the build cache {cache_dir()} is damaged: {target} can't be replaced ({error.strerror}); delete it"
+            ) from error
     return target
+
+
+def _note(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sum")
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether it is there with the content that was written."""
+    try:
+        return _note(target).read_text() == _sum(target)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 # ---- Compiling ------------------------------------------------------------------------------------------------------
@@ -191,11 +218,10 @@ def arm_clang() -> Compiler:
 
 def _run(command: Sequence[str | Path], doing: str) -> bytes:
     """Standard output of a command that must succeed; BuildError with its standard error if it doesn't."""
-    result = subprocess.run([str(word) for word in command], capture_output=True, check=False)
-    if result.returncode != 0:
-        said = result.stderr.decode(errors="replace")
-        raise BuildError(f"{doing} failed ({Path(command[0]).name}, exit code {result.returncode}):\n{said}")
-    return result.stdout
+    done = limited.run(command, limited.COMPILER, doing=doing)
+    if done.code != 0:
+        raise BuildError(f"{doing} failed ({Path(command[0]).name}, exit code {done.code}):\n{done.errors}")
+    return done.stdout
 
 
 def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:

@@ -10,6 +10,7 @@ from cortado.run import toolchain
 from cortado.run.elf import Image
 from cortado.timing.flow import Block, Edge, Flow
 
+IDLE_SECONDS = 60  # that a core may sleep: nothing will wake it
 MARKER_STEP = "cortado_marker_step"
 
 
@@ -145,7 +146,8 @@ def plugin_path() -> Path:
     """The QEMU plugin, built if need be."""
     folder = DEVICE / "plugin"
     flags = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
-    return toolchain.compile_shared([folder / "watch.c"], [folder], [*flags, "-fvisibility=hidden"], "cortado-watch")
+    flags += ["-fvisibility=hidden", "-pthread"]
+    return toolchain.compile_shared([folder / "watch.c"], [folder], flags, "cortado-watch", ["-pthread"])
 
 
 def _merge(ranges: Sequence[Range]) -> list[Range]:
@@ -182,8 +184,11 @@ def skipped_ranges(image: Image) -> list[Range]:
     return [(symbol.address, symbol.address + symbol.size) for symbol in skipped]
 
 
-def watch_config(watch: Watch, image: Image, report: Path) -> str:
-    lines = [f"report {report.name}"]
+def watch_config(watch: Watch | None, image: Image, report: Path, instructions: int) -> str:
+    """What the plugin reads: without a watch, it holds the firmware to a number of instructions and no more."""
+    lines = [f"report {report.name}", f"limit {instructions}", f"idle {IDLE_SECONDS}"]
+    if watch is None:
+        return "\n".join(lines) + "\n"
     lines += [f"{word} {image.require(f'cortado_marker_{word}').address:#x}" for word in ("begin", "end")]
     pauses = {word: image.find(f"cortado_marker_{word}") for word in ("pause", "resume")}
     lines += [f"{word} {symbol.address:#x}" for word, symbol in pauses.items() if symbol is not None]

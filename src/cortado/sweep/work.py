@@ -1,9 +1,7 @@
 """One task of a sweep, in the process where the user's code may run: the candidate is built, known, or worked out."""
 
-import hashlib
 import json
 import os
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,15 +13,14 @@ from typing import Any
 
 import torch
 
-from cortado import __version__
 from cortado.base.chips import find_chip
-from cortado.base.data import PACKAGE
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.estimation import Estimate, chosen_target, estimate_of
 from cortado.frontend.models import Source, load_function, load_model, source_of
 from cortado.options import Options
 from cortado.sketch import board_work, prepared, sketch
+from cortado.sweep.content import content_key
 from cortado.sweep.rows import Row, Status, Task, ended, options_text
 from cortado.sweep.spec import Figures
 
@@ -60,13 +57,21 @@ def row_of(task: Task) -> Row:
 
 def _row(task: Task) -> Row:
     source = _source(task)
-    key = _key(task, source)
-    known = None if task.cache is None else Path(task.cache) / f"{key}.json"
-    if known is not None and known.is_file():
+    key = content_key(task, source)
+    known = None if task.cache is None or not key else Path(task.cache) / f"{key}.json"
+    found = None if known is None else _remembered(known)
+    if found is not None:
         named = ended(task, Status.FINE, "")
-        found = Row.from_json(json.loads(known.read_text()))
         return replace(found, model=named.model, place=named.place, options=named.options, cached=True)
     return _worked_out(task, source, key)
+
+
+def _remembered(path: Path) -> Row | None:
+    """A row of an earlier sweep; one that can't be read is worked out again, and written over."""
+    try:
+        return Row.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _worked_out(task: Task, source: Source, key: str) -> Row:
@@ -117,12 +122,12 @@ def _inside(folder: str) -> Iterator[None]:
 
 
 def _source(task: Task) -> Source:
+    torch.manual_seed(0)  # random weights are the same every time
     if task.candidates is None:
         return load_model(task.model)
     builder = _builders(task.candidates, task.folder).get(task.model)
     if builder is None:
         raise CortadoError(f"{task.candidates} gives no '{task.model}' any more, expected the same ones at each call")
-    torch.manual_seed(0)  # random weights are the same every time
     return source_of("candidate", builder, f"{task.candidates}: {task.model}")
 
 
@@ -142,57 +147,3 @@ def _builders(candidates: str, folder: str) -> Mapping[str, Builder]:
             raise CortadoError(f"{candidates} gives two candidates named '{pair[0]}', expected a name for each")
         found[pair[0]] = pair[1]
     return found
-
-
-# ---- content -------------------------------------------------------------------------------------------------------
-
-
-def _key(task: Task, source: Source) -> str:
-    """Of everything that the figures depend on."""
-    digest = hashlib.sha256()
-    asked = [__version__, _package(), task.place.chip, task.place.target, sorted(task.options.items()), task.figures]
-    digest.update(json.dumps(asked).encode())
-    for piece in _content(source.model):
-        digest.update(piece)
-    for value in source.example_inputs:
-        digest.update(f"{value.dtype}{list(value.shape)}".encode())
-        digest.update(value.detach().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _content(model: torch.nn.Module) -> Iterator[bytes]:
-    """What a module is: its classes, the files that they stand in, its numbers, its parameters and buffers."""
-    for name, module in model.named_modules():
-        kind = type(module)
-        yield f"{name}:{kind.__module__}.{kind.__qualname__}({module.extra_repr()})".encode()
-        yield _text_of(kind.__module__)
-        plain = {key: value for key, value in vars(module).items() if isinstance(value, int | float | str | tuple)}
-        yield repr(sorted(plain.items())).encode()
-        yield getattr(module, "code", "").encode() if isinstance(getattr(module, "code", ""), str) else b""
-    for name, value in model.state_dict().items():
-        if isinstance(value, torch.Tensor):
-            yield f"{name}{value.dtype}{list(value.shape)}".encode()
-            yield (
-                value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-                if value.dim()
-                else repr(value.item()).encode()
-            )
-
-
-@cache
-def _text_of(module: str) -> bytes:
-    """The file that a class of the user stands in: forward may call whatever else is there."""
-    if module.startswith("torch."):
-        return torch.__version__.encode()
-    path = getattr(sys.modules.get(module), "__file__", None)
-    return b"" if path is None else Path(path).read_bytes()
-
-
-@cache
-def _package() -> str:
-    """Cortado itself."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix in (".py", ".json", ".c", ".S", ".h"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()

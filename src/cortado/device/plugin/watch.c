@@ -16,6 +16,8 @@
  *   edges                 count in the first region how often each block (a run of instructions without a jump, as the
  *                         emulator translates it) follows each other one, by the STEP of the `call` line
  *   stores                check stores
+ *   limit COUNT           ends the emulator, with exit code 124, soon after so many instructions, marked or not
+ *   idle SECONDS          ends it, with exit code 125, when the core has slept for so long
  *   always LOW HIGH       every call may write [LOW, HIGH); may come several times
  *   call STEP [LOW HIGH]... the n-th `call` line: what may be written from the n-th execution of a step marker
  *                         until the next; STEP is only reported back
@@ -35,14 +37,18 @@
  */
 #include "qemu_plugin_v1.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 PLUGIN_EXPORT int qemu_plugin_version = 1;
 
 enum { MAX_STEPS = 256, MAX_SKIPS = 64, SLOT_BITS = 20, SLOTS = 1 << SLOT_BITS, TABLE = 2 * SLOTS };
+enum { LOOKS_PER_SECOND = 50, EXIT_LIMIT = 124, EXIT_IDLE = 125 };
 enum { BLOCK_BITS = 18, MAX_BLOCKS = 1 << BLOCK_BITS, EDGE_BITS = 20, EDGES = 1 << EDGE_BITS };
 
 typedef struct {
@@ -81,6 +87,7 @@ static struct {
     range_t skips[MAX_SKIPS];
     size_t skip_count;
     bool counting, checking, walking;
+    uint64_t limit, idle;
 } config;
 
 static LIST(range_t) always_ranges;
@@ -363,6 +370,32 @@ static void on_store(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t add
     stray.step = step;
 }
 
+/* ---- Limits --------------------------------------------------------------------------------------------------- */
+
+static uint64_t spent; /* instructions, which the generated code adds block by block */
+
+/* Looks at it from a thread of its own: time on a machine that others use too says nothing of the firmware. */
+static void *guard(void *unused) {
+    const struct timespec pause = {0, 1000000000 / LOOKS_PER_SECOND};
+    uint64_t before = 0, still = 0;
+
+    (void)unused;
+    for (;;) {
+        const uint64_t now = __atomic_load_n(&spent, __ATOMIC_RELAXED);
+
+        if (config.limit != 0 && now > config.limit) {
+            _exit(EXIT_LIMIT);
+        }
+        still = now == before ? still + 1 : 0;
+        if (config.idle != 0 && still > config.idle * LOOKS_PER_SECOND) {
+            _exit(EXIT_IDLE);
+        }
+        before = now;
+        (void)nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
 /* ---- Translation ---------------------------------------------------------------------------------------------- */
 
 static void watch(struct qemu_plugin_insn *insn) {
@@ -400,6 +433,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     size_t i;
 
     (void)id;
+    qemu_plugin_register_vcpu_tb_exec_inline(tb, QEMU_PLUGIN_INLINE_ADD_U64, &spent, count);
     if (config.walking) {
         block_t *block = block_at(qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0)), count);
 
@@ -449,6 +483,9 @@ static void on_exit_report(qemu_plugin_id_t id, void *userdata) {
 
     (void)id;
     (void)userdata;
+    if (config.limit != 0 && spent > config.limit) { /* too soon for the guard to see */
+        _exit(EXIT_LIMIT);
+    }
     if (file == NULL) {
         die("cannot write", config.report);
     }
@@ -564,6 +601,10 @@ static void read_directive(const char *directive) {
         config.walking = true;
     } else if (strcmp(directive, "stores") == 0) {
         config.checking = true;
+    } else if (strcmp(directive, "limit") == 0) {
+        config.limit = one_number(directive);
+    } else if (strcmp(directive, "idle") == 0) {
+        config.idle = one_number(directive);
     } else {
         die("unknown directive", directive);
     }
@@ -586,12 +627,14 @@ static void read_config(const char *path) {
     }
     free(line);
     (void)fclose(file);
-    if (config.report == NULL || config.begin == 0 || config.end == 0) {
-        die("report, begin and end are needed in", path);
+    if (config.report == NULL || (config.begin == 0) != (config.end == 0)) {
+        die("report is needed, and begin and end or none of them, in", path);
     }
 }
 
 PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv) {
+    pthread_t thread;
+
     (void)info;
     if (argc != 1 || strncmp(argv[0], "config=", 7) != 0) {
         fprintf(stderr, "watch plugin: config=FILE is needed\n");
@@ -600,5 +643,8 @@ PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *in
     read_config(argv[0] + 7);
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_atexit_cb(id, on_exit_report, NULL);
+    if (pthread_create(&thread, NULL, guard, NULL) != 0 || pthread_detach(thread) != 0) {
+        die("cannot start a thread", "");
+    }
     return 0;
 }

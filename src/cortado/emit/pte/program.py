@@ -3,8 +3,7 @@
 import copy
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +20,7 @@ from cortado.ir import op
 from cortado.ir.facts import NOT_ATEN, qparams
 from cortado.ir.graph import describe, outputs, user_inputs
 from cortado.ir.op import operator_of
+from cortado.ir.patched import not_serialized
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.pte.info import IoQParams
@@ -75,7 +75,7 @@ def _to_executorch(edge: ExportedProgram, text: str) -> Any:
     from executorch.exir import ExecutorchBackendConfig
 
     manager = edge_manager(edge, {METADATA_METHOD: text})
-    with warnings.catch_warnings(), _not_serialized():
+    with warnings.catch_warnings(), not_serialized():
         # Told of every buffer that is written to, whether or not its initial values go into the file.
         warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
         return manager.to_executorch(
@@ -84,19 +84,6 @@ def _to_executorch(edge: ExportedProgram, text: str) -> Any:
                 extract_delegate_segments=False,
             )
         )
-
-
-@contextmanager
-def _not_serialized() -> Iterator[None]:
-    """exir makes a file of all that it emitted; here a file is made of it later, when its values are shared."""
-    from executorch.exir.program import _program
-
-    before = _program.serialize_for_executorch
-    _program.serialize_for_executorch = lambda *args, **kwargs: (b"", {})
-    try:
-        yield
-    finally:
-        _program.serialize_for_executorch = before
 
 
 def _facts(program: ExportedProgram, target: CortexMTargetConfig, metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""Programs that see other people's bytes: with limits of time, memory and file sizes, in a group of processes that ends
+with what started it.
+
+A compiler is a program that starts others. All of them are in one process group, which is ended as a whole: when the
+time is up, when an exception passes, and when this process ends in whatever way. For the last a small shell waits on a
+pipe that only this process holds open, and ends the groups it was told of when it breaks.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cortado.base.errors import CortadoError
+
+MEGABYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may take; None: as much as it likes."""
+
+    seconds: float | None = None  # of the clock on the wall
+    cpu_seconds: int | None = None
+    memory_bytes: int | None = None  # of addresses, for each of its processes
+    file_bytes: int | None = None  # of each file, and of what it says
+
+
+COMPILER = Limits(seconds=1800, cpu_seconds=900, memory_bytes=6144 * MEGABYTE, file_bytes=1024 * MEGABYTE)
+"""Beyond what the largest network needs that fits a microcontroller's address space, far below what hurts a machine."""
+
+
+class TooMuch(CortadoError):
+    """A program was ended at one of its limits, which is named as in Limits; the message says it in words."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a program ended and what it said."""
+
+    code: int  # negative: the signal that ended it
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def errors(self) -> str:
+        return self.stderr.decode(errors="replace")
+
+
+def run(
+    command: Sequence[str | Path], limits: Limits, *, doing: str, folder: Path | None = None, given: bytes = b""
+) -> Done:
+    """Runs a program to its end. What it says goes to files, which have a limit; pipes have none."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as own, contextlib.ExitStack() as stack:
+        paths = [Path(own) / name for name in ("in", "out", "err")]
+        paths[0].write_bytes(given)
+        stdin = stack.enter_context(paths[0].open("rb"))
+        stdout, stderr = (stack.enter_context(path.open("wb")) for path in paths[1:])
+        process = subprocess.Popen(
+            _limited(command, limits), stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, process_group=0
+        )
+        with _kept(process):
+            try:
+                code = process.wait(limits.seconds)
+            except subprocess.TimeoutExpired:
+                raise TooMuch("seconds", f"{doing} took more than {limits.seconds:g} seconds, and was ended") from None
+        done = Done(code, *(path.read_bytes() for path in paths[1:]))
+    _check(done, limits, doing)
+    return done
+
+
+def _limited(command: Sequence[str | Path], limits: Limits) -> list[str]:
+    """The command behind a shell that sets its limits: they are there before it runs. A lower one stays."""
+    wanted = {
+        "-St": limits.cpu_seconds,
+        "-v": None if limits.memory_bytes is None else limits.memory_bytes // 1024,
+        "-f": None if limits.file_bytes is None else limits.file_bytes // 512,
+    }
+    sets = [f"ulimit {option} {value} 2>/dev/null" for option, value in wanted.items() if value is not None]
+    return ["/bin/sh", "-c", "; ".join(["ulimit -c 0", *sets, 'exec "$@"']), "sh", *map(str, command)]
+
+
+def _check(done: Done, limits: Limits, doing: str) -> None:
+    """A compiler's driver tells of a part that was ended, in words, and ends as if all were well."""
+    by_signal = signal.Signals(-done.code) if done.code < 0 else None
+    text = done.stderr[-20_000:].decode(errors="replace")
+    if by_signal is signal.SIGXFSZ or "File size limit exceeded" in text or _is_full(done, limits):
+        raise TooMuch("file_bytes", f"{doing} wrote more than {_amount(limits.file_bytes)}, and was ended")
+    if by_signal is signal.SIGXCPU or "CPU time limit exceeded" in text:
+        seconds = limits.cpu_seconds
+        raise TooMuch("cpu_seconds", f"{doing} took more than {seconds} seconds of computing time, and was ended")
+    words = ("out of memory", "Cannot allocate memory", "virtual memory exhausted", "memory exhausted", "bad_alloc")
+    if done.code != 0 and limits.memory_bytes is not None and any(word in text for word in words):
+        most = _amount(limits.memory_bytes)
+        raise TooMuch("memory_bytes", f"{doing} needs more than {most} of memory, and was ended")
+
+
+def _is_full(done: Done, limits: Limits) -> bool:
+    return limits.file_bytes is not None and max(len(done.stdout), len(done.stderr)) >= limits.file_bytes
+
+
+def _amount(size: int | None) -> str:
+    return "there is room for" if size is None else f"{size // MEGABYTE:,} MB"
+
+
+# ---- which ends with this process -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _kept(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Whatever ends the block, or this process, ends the program's whole group."""
+    _tell(f"+ {process.pid}")
+    try:
+        yield
+    finally:
+        _end_group(process)
+        _tell(f"- {process.pid}")
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a program that was started with a group of its own, and all that it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+_WAITS = """
+while read -r sign group; do
+    if [ "$sign" = "+" ]; then
+        groups="$groups $group "
+    else
+        groups="${groups%% $group *} ${groups#* $group }"
+    fi
+done
+for group in $groups; do kill -s KILL -- "-$group"; done
+"""
+
+
+@dataclass
+class _Shell:
+    """The shell that waits, and the process that it waits for."""
+
+    owner: int
+    pipe: int
+
+
+_lock = threading.Lock()
+_shells: list[_Shell] = []
+
+
+def _tell(line: str) -> None:
+    with _lock, contextlib.suppress(OSError):  # without it, groups end by their limits
+        if not _shells or _shells[-1].owner != os.getpid():
+            _shells.append(_start())
+        os.write(_shells[-1].pipe, f"{line}\n".encode())
+
+
+def _start() -> _Shell:
+    read, write = os.pipe()
+    null = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+    files = [(os.POSIX_SPAWN_DUP2, read, 0), null, (os.POSIX_SPAWN_DUP2, 1, 2)]
+    try:
+        os.posix_spawn("/bin/sh", ["sh", "-c", _WAITS], os.environ, file_actions=files, setpgroup=0)
+    finally:
+        os.close(read)
+    return _Shell(os.getpid(), write)
