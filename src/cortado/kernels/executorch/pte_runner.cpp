@@ -2,7 +2,7 @@
  *
  * Runs the method "forward" of a .pte on this machine's ExecuTorch runtime, as firmware would: the planned arena and
  * nothing else. The temp allocator is empty unless another size is asked for. The operators ask of each call what Arm's
- * kernels ask on the core that the file was compiled for.
+ * kernels ask on the core that the file was compiled for, and give what they give there.
  *
  *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES]
  *
@@ -225,6 +225,7 @@ int main(int argc, char **argv)
     executorch::runtime::runtime_init();
     const Block file = read_file(argv[1]);
     tell_target(file);
+    cortado_cortex_m_imitate_arm(1);
     BufferDataLoader loader(file.data, file.size);
     Program program = checked(Program::load(&loader, Program::Verification::InternalConsistency), "loading the program");
     const MethodMeta meta = checked(program.method_meta("forward"), "looking for the method 'forward'");

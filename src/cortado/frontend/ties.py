@@ -1,0 +1,135 @@
+"""Input values half-way between two codes: on MVE, ExecuTorch's own quantize may choose the other one.
+
+The reference and all other kernels compute x * (1 / scale) in float32 and round that; ExecuTorch's operator for MVE
+rounds the product itself. Both agree unless the product is within a float's rounding error of a tie. Values from a
+continuum hardly ever are; images whose pixels are k / 127.5 - 1 are, in a scale of 2 / 255, with every pixel.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.fx import GraphModule, Node
+
+from cortado.base.arrays import ArrayType
+from cortado.base.findings import Finding, FindingKind
+from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams
+from cortado.frontend.inputs import Inputs
+from cortado.frontend.observers import RangeObserver
+from cortado.frontend.quantized import is_quantize, qparams_of
+from cortado.frontend.ranges import MOST_VALUES
+
+# Of a step. A product of up to 256 steps is rounded by 2^-17 of one at most, and by 2^-16 more if it is a quotient.
+NEAR = 2.0**-15
+MANY = 2.0**-10  # of an input's values on ties; of values from a continuum, 2^-14 are within NEAR of one
+WIDER = tuple(1.0 + thousandths / 1000 for thousandths in range(1, 17))  # ranges that are tried
+MOST_DISTINCT = 1 << 17  # values of an input that are looked at
+
+
+@dataclass(frozen=True)
+class Tied:
+    """An input of which many values lie on ties."""
+
+    position: int
+    name: str
+    ties: int  # different values that do
+    values: int  # different values in all
+
+    @property
+    def percent(self) -> float:
+        return 100.0 * self.ties / self.values
+
+
+def avoid_ties(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
+    """Widens the range of an input by a little where many of its values lie on ties, and fewer do then."""
+    for position, node in enumerate(_inputs(prepared, batches)):
+        targets = [str(user.target) for user in node.users if user.op == "call_module"]
+        observers = {_leading(prepared.get_submodule(target)) for target in targets}
+        for observer in observers:
+            if isinstance(observer, RangeObserver):
+                _avoid(observer, _distinct(batches, position))
+
+
+def tied_inputs(converted: GraphModule, batches: Sequence[Inputs]) -> tuple[Tied, ...]:
+    """The inputs of a quantized graph of which many values lie on ties."""
+    found = []
+    for position, node in enumerate(_inputs(converted, batches)):
+        scales = {qparams_of(user) for user in node.users if is_quantize(user)}
+        if scales:
+            values = _distinct(batches, position)
+            ties = max(_count(values, qparams) for qparams in scales)
+            if _are_many(ties, values):
+                found.append(Tied(position, node.name, ties, len(values)))
+    return tuple(found)
+
+
+def ties_finding(tied: Tied) -> Finding:
+    """As a warning, for a .pte whose core may have MVE."""
+    return Finding(
+        kind=FindingKind.TIED_INPUT,
+        text=f"{tied.ties} of {tied.values} different values of input {tied.position} ('{tied.name}') lie half-way "
+        "between two codes: on a core with MVE, ExecuTorch's own quantize_per_tensor may choose the other one, and the "
+        ".pte's outputs then differ from the reference's. Give the float model, whose input scales Cortado chooses, or "
+        "quantize this input in the firmware",
+        found=tied.percent,
+        limit=100.0 * MANY,
+        tensor=tied.name,
+    )
+
+
+def _inputs(module: GraphModule, batches: Sequence[Inputs]) -> list[Node]:
+    """The placeholders of the user's own inputs; state comes behind them."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return placeholders[: len(batches[0]) if batches else 0]
+
+
+def _leading(observer: torch.nn.Module) -> torch.nn.Module:
+    while isinstance(observer, RangeObserver) and observer.leader is not None:
+        observer = observer.leader
+    return observer
+
+
+def _avoid(observer: RangeObserver, values: ArrayType) -> None:
+    low, high = float(observer.min_val), float(observer.max_val)
+    ties = {1.0: _count(values, _chosen(observer))}
+    if not _are_many(ties[1.0], values):
+        return
+    for factor in WIDER:
+        observer.set_range(low * factor, high * factor)
+        ties[factor] = _count(values, _chosen(observer))
+        if ties[factor] == 0:
+            return
+    best = min(ties, key=lambda factor: ties[factor])
+    observer.set_range(low * best, high * best)
+
+
+def _chosen(observer: RangeObserver) -> QParams:
+    scale, zero_point = observer.calculate_qparams()
+    return QParams(float(scale), int(zero_point))
+
+
+def _are_many(ties: int, values: ArrayType) -> bool:
+    return ties > MANY * len(values)
+
+
+def _distinct(batches: Sequence[Inputs], position: int) -> ArrayType:
+    """The different values of an input, enough of them to judge; none of an input of whole numbers."""
+    found: ArrayType = np.empty(0, np.float32)
+    for batch in batches:
+        value = batch[position]
+        if not value.is_floating_point() or len(found) > MOST_DISTINCT:
+            break
+        flat = value.reshape(-1)
+        flat = flat[:: max(1, flat.numel() // MOST_VALUES) | 1]
+        found = np.unique(np.concatenate([found, flat.to(torch.float32).numpy()]))
+    return found
+
+
+def _count(values: ArrayType, qparams: QParams) -> int:
+    """How many of the values lie on a tie between two codes; what saturates has one code on both sides."""
+    inverse = np.float32(1.0) / np.float32(qparams.scale)
+    steps = values.astype(np.float64) * np.float64(inverse)
+    codes = steps + qparams.zero_point
+    inside = (codes > INT8_MIN - 0.5 + NEAR) & (codes < INT8_MAX + 0.5 - NEAR)
+    return int((inside & (np.abs(steps - np.floor(steps) - 0.5) <= NEAR)).sum())
