@@ -20,16 +20,17 @@ from cortado.frontend.observers import RangeObserver
 from cortado.frontend.quantized import is_quantize, qparams_of
 from cortado.frontend.ranges import MOST_VALUES
 
-# Of a step. A product of up to 256 steps is rounded by 2^-17 of one at most, and by 2^-16 more if it is a quotient.
+# Of a step: a product of up to 256 steps is rounded by 2^-17 of one at most. What a firmware computes in another way than
+# the calibration data was, k * (2 / 255) - 1, is as near.
 NEAR = 2.0**-15
-MANY = 2.0**-10  # of an input's values on ties; of values from a continuum, 2^-14 are within NEAR of one
+MANY = 2.0**-10  # of an input's values that get another code; of values from a continuum, 2^-18 do
 WIDER = tuple(1.0 + thousandths / 1000 for thousandths in range(1, 17))  # ranges that are tried
 MOST_DISTINCT = 1 << 17  # values of an input that are looked at
 
 
 @dataclass(frozen=True)
 class Tied:
-    """An input of which many values lie on ties."""
+    """An input of which many values may get another code."""
 
     position: int
     name: str
@@ -42,7 +43,7 @@ class Tied:
 
 
 def avoid_ties(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
-    """Widens the range of an input by a little where many of its values lie on ties, and fewer do then."""
+    """Widens the range of an input by a little where many of its values have two codes, until none is near a tie."""
     for position, node in enumerate(_inputs(prepared, batches)):
         targets = [str(user.target) for user in node.users if user.op == "call_module"]
         observers = {_leading(prepared.get_submodule(target)) for target in targets}
@@ -52,13 +53,13 @@ def avoid_ties(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
 
 
 def tied_inputs(converted: GraphModule, batches: Sequence[Inputs]) -> tuple[Tied, ...]:
-    """The inputs of a quantized graph of which many values lie on ties."""
+    """The inputs of a quantized graph of which many values have two codes."""
     found = []
     for position, node in enumerate(_inputs(converted, batches)):
         scales = {qparams_of(user) for user in node.users if is_quantize(user)}
         if scales:
             values = _distinct(batches, position)
-            ties = max(_count(values, qparams) for qparams in scales)
+            ties = max(_with_two_codes(values, qparams) for qparams in scales)
             if _are_many(ties, values):
                 found.append(Tied(position, node.name, ties, len(values)))
     return tuple(found)
@@ -69,7 +70,7 @@ def ties_finding(tied: Tied) -> Finding:
     return Finding(
         kind=FindingKind.TIED_INPUT,
         text=f"{tied.ties} of {tied.values} different values of input {tied.position} ('{tied.name}') lie half-way "
-        "between two codes: on a core with MVE, ExecuTorch's own quantize_per_tensor may choose the other one, and the "
+        "between two codes, and on a core with MVE ExecuTorch's own quantize_per_tensor chooses the other one: the "
         ".pte's outputs then differ from the reference's. Give the float model, whose input scales Cortado chooses, or "
         "quantize this input in the firmware",
         found=tied.percent,
@@ -91,16 +92,16 @@ def _leading(observer: torch.nn.Module) -> torch.nn.Module:
 
 
 def _avoid(observer: RangeObserver, values: ArrayType) -> None:
-    low, high = float(observer.min_val), float(observer.max_val)
-    ties = {1.0: _count(values, _chosen(observer))}
-    if not _are_many(ties[1.0], values):
+    if not _are_many(_with_two_codes(values, _chosen(observer)), values):
         return
+    low, high = float(observer.min_val), float(observer.max_val)
+    near: dict[float, int] = {}
     for factor in WIDER:
         observer.set_range(low * factor, high * factor)
-        ties[factor] = _count(values, _chosen(observer))
-        if ties[factor] == 0:
+        near[factor] = _near_ties(values, _chosen(observer))
+        if near[factor] == 0:
             return
-    best = min(ties, key=lambda factor: ties[factor])
+    best = min(near, key=lambda factor: near[factor])
     observer.set_range(low * best, high * best)
 
 
@@ -126,10 +127,25 @@ def _distinct(batches: Sequence[Inputs], position: int) -> ArrayType:
     return found
 
 
-def _count(values: ArrayType, qparams: QParams) -> int:
-    """How many of the values lie on a tie between two codes; what saturates has one code on both sides."""
-    inverse = np.float32(1.0) / np.float32(qparams.scale)
-    steps = values.astype(np.float64) * np.float64(inverse)
+def _steps(values: ArrayType, qparams: QParams) -> ArrayType:
+    """How many steps the values are from zero: exactly, the product of two floats fits a double."""
+    return values.astype(np.float64) * np.float64(_inverse(qparams))
+
+
+def _inverse(qparams: QParams) -> np.float32:
+    return np.float32(1.0) / np.float32(qparams.scale)
+
+
+def _with_two_codes(values: ArrayType, qparams: QParams) -> int:
+    """How many of the values get another code where the product is rounded once."""
+    once = np.round(_steps(values, qparams)) + qparams.zero_point
+    twice = np.round(values * _inverse(qparams)) + qparams.zero_point
+    return int((np.clip(once, INT8_MIN, INT8_MAX) != np.clip(twice, INT8_MIN, INT8_MAX)).sum())
+
+
+def _near_ties(values: ArrayType, qparams: QParams) -> int:
+    """How many of the values lie near a tie between two codes; what saturates has one code on both sides."""
+    steps = _steps(values, qparams)
     codes = steps + qparams.zero_point
     inside = (codes > INT8_MIN - 0.5 + NEAR) & (codes < INT8_MAX + 0.5 - NEAR)
     return int((inside & (np.abs(steps - np.floor(steps) - 0.5) <= NEAR)).sum())

@@ -10,6 +10,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops.activation import TRUTH
@@ -24,7 +25,7 @@ def reference(*, self: Tensor, other: list[Tensor], number: int, accepts: int) -
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("compared_ids(Tensor self, Tensor[] other, int number, int accepts) -> Tensor")
 
 

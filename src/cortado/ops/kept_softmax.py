@@ -16,6 +16,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import INT8_MAX, INT8_MIN, QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
 from cortado.ops import softmax
@@ -25,7 +26,7 @@ from cortado.ops.truth import truth_codes
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("softmax_kept(Tensor input, Tensor kept, float factor, float fill, bool added) -> Tensor")
 
 

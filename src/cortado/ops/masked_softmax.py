@@ -16,6 +16,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -35,7 +36,7 @@ from cortado.ops.activation import UNIT_INTERVAL
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("softmax_masked(Tensor input, Tensor mask, float factor, float fill, bool added) -> Tensor")
 
 

@@ -10,12 +10,13 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, SharedWith
 
 aten = torch.ops.aten
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("picked(Tensor self, Tensor positions) -> Tensor")
 _LIBRARY.impl("picked", lambda self, positions: self.gather(-1, positions), "CompositeExplicitAutograd")
 _LIBRARY.impl("picked", lambda self, positions: self.new_empty(positions.shape), "Meta")

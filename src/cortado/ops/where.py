@@ -13,6 +13,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -37,7 +38,7 @@ def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: 
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("chosen(Tensor mask, Tensor self, Tensor other) -> Tensor")
 _LIBRARY.impl("chosen", lambda mask, self, other: torch.where(mask != 0, self, other), "CompositeExplicitAutograd")
 _LIBRARY.impl("chosen", lambda mask, self, other: torch.empty_like(mask), "Meta")

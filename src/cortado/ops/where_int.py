@@ -10,6 +10,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
@@ -21,7 +22,7 @@ def reference(*, mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("chosen_ids(Tensor mask, Tensor self, Tensor other) -> Tensor")
 
 

@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.op import Lowering, Operator, Pattern, Place, Plain, Quantization, Role
 from cortado.ops.calculate_int import words
@@ -29,7 +30,7 @@ def words_of(*, input: Tensor) -> Tensor:
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions(portable=False)  # there is no view of another type
 _LIBRARY.define("as_bytes(Tensor self) -> Tensor")
 _LIBRARY.define("from_bytes(Tensor self) -> Tensor")
 
