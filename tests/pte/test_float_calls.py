@@ -1,5 +1,5 @@
-"""Calls of the float graph that are Cortado's own, under --allow-float: each in ExecuTorch's portable kernels, run on its
-runtime beside the user's own module."""
+"""Calls of the float graph that are Cortado's own, under --allow-float: each in ExecuTorch's portable kernels, run on
+its runtime beside the user's own module."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -130,7 +130,7 @@ def test_ties_that_stay_are_told_where_a_core_may_have_mve(target: str, warned: 
 
 @pytest.mark.host
 def test_the_runtime_here_gives_what_a_core_with_mve_would() -> None:
-    """Blocks of 16 values as a vector does, the rest one by one; beyond 16 bits a code wraps. M4 has the reference's."""
+    """Blocks of 16 values as a vector does, the rest one by one; beyond 16 bits a code wraps. Not so on an M4."""
     values = torch.cat([SPELLINGS["k / 127.5 - 1"], torch.tensor([300.0, -300.0] + 14 * [0.0])])
     values = torch.cat([values, SPELLINGS["k / 127.5 - 1"][:15]])  # less than a block
     model = prepare(seeded(Border), [values], [])

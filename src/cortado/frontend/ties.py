@@ -20,8 +20,8 @@ from cortado.frontend.observers import RangeObserver
 from cortado.frontend.quantized import is_quantize, qparams_of
 from cortado.frontend.ranges import MOST_VALUES
 
-# Of a step: a product of up to 256 steps is rounded by 2^-17 of one at most. What a firmware computes in another way than
-# the calibration data was, k * (2 / 255) - 1, is as near.
+# Of a step: a product of up to 256 steps is rounded by 2^-17 of one at most. What a firmware computes in another way
+# than the calibration data was, k * (2 / 255) - 1, is as near.
 NEAR = 2.0**-15
 MANY = 2.0**-10  # of an input's values that get another code; of values from a continuum, 2^-18 do
 WIDER = tuple(1.0 + thousandths / 1000 for thousandths in range(1, 17))  # ranges that are tried
