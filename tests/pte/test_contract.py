@@ -68,7 +68,7 @@ def test_an_operator_is_what_executorch_has(name: str) -> None:
 
 
 def test_the_operators_that_may_change_are_known() -> None:
-    """Those on NHWC tensors, which docs/executorch.md names; when ExecuTorch settles them, or unsettles others, look."""
+    """Those on NHWC tensors, as docs/executorch.md says; look again when ExecuTorch settles them, or others no more."""
     used = {name for name in OPERATORS if name.endswith("_nhwc")}
     assert experimental() == used
     text = (Path(__file__).parents[2] / "docs" / "executorch.md").read_text()
