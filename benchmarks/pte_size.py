@@ -53,16 +53,22 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
         lowered = model.quantized.program()
         CortexMPassManager(lowered, target_config=target).transform()
         pte = emit_pte(lowered, target, {"model": name})
+        info = read_pte(pte.data, name)
+        method = info.method("forward")
+        assert method is not None
         peer = PEERS[name].get(key, {})
         found.append(
             {
                 "network": name,
                 "target": key,
                 "bytes": len(pte.data),
-                **split(read_pte(pte.data, name)),
+                **split(info),
                 "peer_bytes": peer.get("pte_bytes"),
                 "arena_bytes": pte.arena_bytes,
                 "peer_arena_bytes": peer.get("arena_bytes"),
+                "method_bytes": method.loading.method_bytes,
+                "temp_bytes": method.loading.temp_bytes,
+                "alone_bytes": method.loading.alone_bytes,
             }
         )
     return found
@@ -71,6 +77,7 @@ def measure(name: str, keys: list[str]) -> list[dict[str, Any]]:
 def main() -> None:
     results = measured(__doc__, "m55", measure)
     parts = ["weights", "biases", "tables", "other", "metadata", "program", "padding"]
+    loaded = ["method_bytes", "temp_bytes", "alone_bytes"]
     rows = [
         [
             f"{r['network']} {r['target']}",
@@ -79,11 +86,13 @@ def main() -> None:
             *(r[part] for part in parts),
             r["arena_bytes"],
             ratio(r["arena_bytes"], r["peer_arena_bytes"]),
+            *(r[part] for part in loaded),
         ]
         for r in results
     ]
-    print(table(["network", "bytes", "ratio to peer", *parts, "arena", "ratio to peer"], rows))
-    print("\ntables: multipliers, shifts and lookup tables; program: instructions, shapes, names.")
+    print(table(["network", "bytes", "ratio to peer", *parts, "arena", "ratio to peer", *loaded], rows))
+    print("\nmethod, temp: what loading takes of these allocators; alone: of the method allocator without the other.")
+    print("tables: multipliers, shifts and lookup tables; program: instructions, shapes, names.")
     print("ratio: to ExecuTorch's .pte and arena with the same float inputs and outputs (baselines.json).")
 
 

@@ -19,7 +19,7 @@ from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotIn
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
 from cortado.base.progress import with_counts
-from cortado.base.target import ANY, ONE_OF_EACH, CortexM, CortexMTargetConfig, from_target_string
+from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
 from cortado.emit.c.bundle import emit_c, with_stack
@@ -34,6 +34,7 @@ from cortado.frontend.labels import checked_labels
 from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
+from cortado.frontend.ties import ties_finding
 from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NHWC, source_line
 from cortado.ir.patched import alone, late_code
@@ -105,7 +106,7 @@ class Model:
             pte_missing=programs.pte_missing,
             bundle_missing=programs.bundle_missing,
             float_operators=float_calls,
-            findings=(*self.quantized.findings, *kept.findings),
+            findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
             delay=self.delay or 0,
         )
         _tell(self.name, report.warnings, options.strict)
@@ -124,6 +125,11 @@ class Model:
             options=options,
             report=report,
         )
+
+    def _ties(self, pte: Pte | None, target: CortexMTargetConfig) -> list[Finding]:
+        """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""
+        may_differ = pte is not None and Core.MVE in target.cores
+        return [ties_finding(tied) for tied in self.quantized.tied] if may_differ else []
 
     def _used(self, options: Options) -> Options:
         """The model was calibrated before: with the options of then."""

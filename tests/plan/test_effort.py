@@ -25,7 +25,7 @@ from cortado.plan import branches
 from cortado.plan.planned import Planned
 from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
 from cortado.plan.schedule import Schedules, schedule
-from cortado.plan.segments import Known
+from cortado.plan.segments import Known, Segments
 from cortado.plan.stages import StageRun
 
 M4 = from_target_string("cortex-m4")
@@ -46,7 +46,8 @@ def bound_stages(monkeypatch: pytest.MonkeyPatch, bound: int) -> None:
 class Network:
     """Builds a program of steps over images, without data."""
 
-    def __init__(self) -> None:
+    def __init__(self, height: int = HEIGHT) -> None:
+        self.height = height
         self.widths: dict[str, int] = {}
         self.stages: list[Stage] = []
 
@@ -57,7 +58,7 @@ class Network:
 
     def step(self, width: int, sources: Sequence[str], kind: Walk, rule: RowRule | None = None) -> str:
         name = f"t{len(self.stages)}"
-        ports = tuple(Port(source, HEIGHT, self.widths[source], rule or RowRule()) for source in sources)
+        ports = tuple(Port(source, self.height, self.widths[source], rule or RowRule()) for source in sources)
         kernels = {
             Core.DSP: Kernel(
                 call=CCall("nothing", ()),
@@ -67,17 +68,17 @@ class Network:
                 scratch_check=CCall("nothing", ()),
             )
         }
-        one = Step(name, "op", "", ports, name, 1, HEIGHT, width, 4, kernels, kind, macs=10_000 * width)
+        one = Step(name, "op", "", ports, name, 1, self.height, width, 4, kernels, kind, macs=10_000 * width)
         self.stages.append(Stage((one,)))
         self.widths[name] = width
         return name
 
     def program(self, *outputs: str) -> Program:
         ends = {
-            name: Tensor(name, name, name, (1, HEIGHT, 1, width), INT8, None, (0, 1, 2, 3))
+            name: Tensor(name, name, name, (1, self.height, 1, width), INT8, None, (0, 1, 2, 3))
             for name, width in self.widths.items()
         }
-        buffers = {name: Buffer(name, HEIGHT * width) for name, width in self.widths.items()}
+        buffers = {name: Buffer(name, self.height * width) for name, width in self.widths.items()}
         inputs = tuple(end for name, end in ends.items() if name.startswith("x"))
         results = tuple(ends[name] for name in outputs)
         return Program("drawn", M4, (Core.DSP,), buffers, tuple(self.stages), inputs, results)
@@ -118,6 +119,16 @@ def many_inputs(count: int) -> Program:
     return network.program(total)
 
 
+def autocorrelation(lags: int, height: int = 1) -> Program:
+    """A signal times itself, moved by one value more each time: all that is made and read is a single row."""
+    network = Network(height)
+    signal, found = network.input(128), []
+    for lag in range(lags):
+        parts = [network.step(128 - lag, [signal], Walk.PIXELS) for _ in range(2)]
+        found.append(network.step(1, [network.step(128 - lag, parts, Walk.ELEMENTS)], Walk.PIXELS))
+    return network.program(network.step(lags, found, Walk.PIXELS))
+
+
 def checked(program: Program, optimize: Optimize = Optimize.RAM) -> Planned:
     planned = schedule(program, optimize)
     validate(planned.problem, planned.plan)
@@ -145,6 +156,18 @@ def test_stages_of_a_concat_chain_differ_by_their_length_only() -> None:
     short, long = (known(concat_chain(layers)).runs for layers in (8, 16))
     assert len(short.known) > 8
     assert len(long.known) <= 2 * math.log(16) / math.log(8) * len(short.known)  # n log n; without widths apart, n * n
+
+
+@pytest.mark.parametrize("optimize", [Optimize.RAM, Optimize.BALANCED])
+def test_steps_of_a_single_row_are_not_tried_together(optimize: Optimize, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together they need no less memory, and there are as many ways to choose them as in any network."""
+    assert schedule(autocorrelation(24), Optimize.BALANCED).spent["stages"].work == 0
+    assert schedule(autocorrelation(6, height=2), Optimize.BALANCED).spent["stages"].work > 0
+    found = schedule(autocorrelation(6), optimize)
+    monkeypatch.setattr(Segments, "saves", lambda segments, first, last: True)
+    tried = schedule(autocorrelation(6), optimize)
+    assert tried.spent["stages"].work > 10 * found.spent["stages"].work
+    assert tried.plan.peak == found.plan.peak
 
 
 @pytest.mark.parametrize("program", [heads(40), many_inputs(60)], ids=["heads", "inputs"])

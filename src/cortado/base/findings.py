@@ -15,6 +15,7 @@ class FindingKind(StrEnum):
     LONE_SAMPLE = "lone-sample"  # a sample that sets a range alone
     FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
     LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
+    TIED_INPUT = "tied-input"  # values of an input that kernels may round to either of two codes
 
 
 @json_class
@@ -24,9 +25,10 @@ class Finding:
     kind: FindingKind = key("what was found")
     text: str = key("a sentence with the numbers and what to do")
     found: float | None = key(
-        "samples, different values, times the usual range, codes or decibels; null where nothing is left to measure"
+        "samples, different values, times the usual range, codes, decibels or percent of values; null where nothing is "
+        "left to measure"
     )
-    limit: float = key("what was expected: at least, or for a sample's range at most")
+    limit: float = key("what was expected: at least, or for a sample's range and values on ties at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)
     sample: Annotated[int, Limits("a whole number of at least 0", 0)] | None = key(
         "the calibration sample, counted from 0, where it is about one", default=None

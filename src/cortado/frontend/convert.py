@@ -30,6 +30,7 @@ from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
 from cortado.frontend.state import StateBuffer, Stream, as_codes, holders, keep_needed, tie_state
+from cortado.frontend.ties import Tied, avoid_ties, tied_inputs
 from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
 from cortado.ir.facts import STATE
@@ -60,6 +61,7 @@ class Quantized:
     example_inputs: Inputs
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
     findings: tuple[Finding, ...] = ()  # of the calibration data
+    tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
 
@@ -122,6 +124,7 @@ def quantize(
         share(prepared, how.calibration_method)
         tie_state(prepared)
         settled = settle(prepared, how.calibration_method, batches)
+        avoid_ties(prepared, batches)
         for node in prepared.graph.nodes:
             if node.op == "call_module":
                 _check_observer(prepared, node)
@@ -136,6 +139,7 @@ def quantize(
         example_inputs=tuple(example_inputs),
         checked=tuple(checked),
         findings=settled.findings,
+        tied=tied_inputs(converted, batches),
         nones=captured.nones,
         how=how,
     )
@@ -188,6 +192,7 @@ def keep(
         converted=module,
         example_inputs=tuple(example_inputs),
         checked=tuple(checked),
+        tied=tied_inputs(module, batches),
         nones=captured.nones,
         how=AS_IT_CAME,
     )

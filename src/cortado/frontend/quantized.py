@@ -253,6 +253,11 @@ def add_pair(like: Node, source: Node, qparams: QParams) -> tuple[Node, Node]:
     return quantized, add_call(like, DEQUANTIZE, quantized, *parameters)
 
 
+def is_quantize(node: Node) -> bool:
+    """In the form that `read` leaves."""
+    return is_call(node, QUANTIZE)
+
+
 def is_dequantize(node: Node) -> bool:
     """In the form that `read` leaves."""
     return is_call(node, DEQUANTIZE)

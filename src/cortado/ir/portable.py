@@ -3,7 +3,7 @@
 import operator
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
@@ -19,7 +19,9 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, Reject
 from cortado.ir.facts import VALUE, Fact
-from cortado.ir.graph import module_path, source_line
+from cortado.ir.functions import NAMESPACE as OWN_NAMESPACE
+from cortado.ir.functions import in_aten
+from cortado.ir.graph import bind, module_path, source_line
 from cortado.ir.op import patterns_of
 
 Tensor = torch.Tensor
@@ -38,6 +40,11 @@ class FloatCall:
     reason: str
     edge: ExportedProgram = field(repr=False)
     kernels: tuple[str, ...]
+
+    @property
+    def reads(self) -> tuple[bool, ...]:
+        """Which of these tensors its result depends on."""
+        return tuple(bool(node.users) for node in self.edge.graph.nodes if node.op == "placeholder")
 
 
 FLOAT: Fact[FloatCall] = Fact("cortado_float")  # of a node of the lowered graph that stays in float
@@ -58,14 +65,14 @@ def operands(arguments: Mapping[str, Any]) -> list[Node]:
     return [leaf for leaf in pytree.tree_leaves(dict(arguments)) if isinstance(leaf, Node)]
 
 
-def is_aten(target: Any) -> bool:
-    """Whether a call is one that ExecuTorch may know: nothing of Cortado's own."""
-    return isinstance(target, OpOverload) and target.namespace == NAMESPACE
+def is_function(target: Any) -> bool:
+    """Whether a call of the float graph can be said in aten: one of its own, or one of Cortado's made of these."""
+    return isinstance(target, OpOverload) and (target.namespace == NAMESPACE or in_aten(target) is not None)
 
 
 def float_call(target: Any, arguments: Mapping[str, Any], reason: str) -> FloatCall | Reject:
     """A call in ExecuTorch's own words, or why there is none."""
-    if not is_aten(target):
+    if not is_function(target):
         return Reject(f"{reason}, and {NO_FLOAT_KERNEL}")
     strange = [type(leaf).__name__ for leaf in pytree.tree_leaves(dict(arguments)) if not isinstance(leaf, _PLAIN)]
     if strange:
@@ -88,18 +95,22 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def _written(target: OpOverload) -> Callable[..., Any]:
+    """A call in words that ExecuTorch may know."""
+    written = [pattern.in_float for pattern in patterns_of(target) if pattern.in_float is not None]
+    return next(iter(written), in_aten(target) or target)
+
+
 class _Single(torch.nn.Module):
     """A module that is one call."""
 
     def __init__(self, target: OpOverload, arguments: Mapping[str, Any]) -> None:
         super().__init__()
-        self.target, self.arguments = target, dict(arguments)
+        self.written, self.arguments = _written(target), dict(arguments)
 
     def forward(self, *tensors: Tensor) -> Any:
         given = iter(tensors)
-        arguments = pytree.tree_map_only(Node, lambda node: next(given), self.arguments)
-        written = [pattern.in_float for pattern in patterns_of(self.target) if pattern.in_float is not None]
-        return (written[0] if written else self.target)(**arguments)
+        return self.written(**pytree.tree_map_only(Node, lambda node: next(given), self.arguments))
 
 
 def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedProgram:
@@ -112,15 +123,43 @@ def _edge_program(target: OpOverload, arguments: Mapping[str, Any]) -> ExportedP
         warnings.simplefilter("ignore")  # of torch to itself
         exported = torch.export.export(_Single(target, arguments), tensors, strict=False)
         edge = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).exported_program()
+    assert isinstance(edge, ExportedProgram)
+    _make_numbers(edge)
     specs = edge.graph_signature
-    if any(spec.kind is not InputKind.USER_INPUT for spec in specs.input_specs):
-        raise CortadoError("it needs constants of its own")
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in specs.output_specs):
         raise CortadoError("it changes its arguments")
     if not all(_is_static(node) for node in edge.graph.nodes if node.op != "output"):
         raise CortadoError("the shape of its result depends on the data")
-    assert isinstance(edge, ExportedProgram)
     return edge
+
+
+def _make_numbers(edge: ExportedProgram) -> None:
+    """ExecuTorch makes a constant tensor of a number that meets a tensor, or a call that has no kernel; here a kernel
+    makes it, and the call's tensors are the program's only inputs."""
+    placeholders = {node.name: node for node in edge.graph.nodes if node.op == "placeholder"}
+    specs = edge.graph_signature.input_specs
+    for spec in [spec for spec in specs if spec.kind is not InputKind.USER_INPUT]:
+        data = edge.constants.get(str(spec.target), edge.state_dict.get(str(spec.target)))
+        if not isinstance(data, Tensor) or data.numel() != 1:
+            raise CortadoError("it needs constants of its own")
+        _fill(placeholders[spec.arg.name], data.item())
+        specs.remove(spec)
+    for node in [node for node in edge.graph.nodes if node.target is torch.ops.aten.scalar_tensor.default]:
+        _fill(node, bind(node)["s"])
+
+
+def _fill(node: Node, number: float) -> None:
+    """A tensor of one number as a kernel makes it."""
+    from executorch.exir.dialects._ops import ops as exir_ops
+
+    value = VALUE.must(node)
+    first = next(other for other in node.graph.nodes if other.op != "placeholder")
+    with node.graph.inserting_before(first):
+        full = exir_ops.edge.aten.full.default
+        new = node.graph.call_function(full, (list(value.shape), number), {"dtype": value.dtype})
+    VALUE.take(new, node)
+    node.replace_all_uses_with(new)
+    node.graph.erase_node(node)
 
 
 def _is_static(node: Node) -> bool:
@@ -135,11 +174,9 @@ def calls(edge: ExportedProgram) -> Iterator[Node]:
 
 def _out_variant(node: Node) -> str:
     """The name under which the runtime looks for the kernel of an edge operator."""
-    from executorch.exir.operator.convert import to_out_variant
-
     target: Any = node.target
     try:
-        return str(to_out_variant(target._op)[0].name())
+        return str(target.to_out_variant().name())
     except RuntimeError:  # there is none
         return str(target._op.name())
 
@@ -213,13 +250,13 @@ def run_float(name: str, arguments: Mapping[str, Any]) -> Any:
     """What a float call gives: torch's own float32 kernels on this machine."""
     if name == GETITEM:
         return arguments["source"][arguments["index"]]
-    found = re.fullmatch(rf"{NAMESPACE}::(\w+)\.(\w+)", name)
-    packet = getattr(torch.ops.aten, found.group(1), None) if found is not None else None
-    target = getattr(packet, found.group(2), None) if found is not None else None
+    found = re.fullmatch(rf"({NAMESPACE}|{OWN_NAMESPACE})::(\w+)\.(\w+)", name)
+    packet = getattr(getattr(torch.ops, found.group(1)), found.group(2), None) if found is not None else None
+    target = getattr(packet, found.group(3), None) if found is not None else None
     if not isinstance(target, OpOverload) or not _is_function_of_tensors(target):
         raise CortadoError(f"torch has no function {name} of tensors; compile the model again")
     with torch.no_grad():
-        return target(**arguments)
+        return (_written(target) if target.namespace == OWN_NAMESPACE else target)(**arguments)
 
 
 def _is_function_of_tensors(target: OpOverload) -> bool:

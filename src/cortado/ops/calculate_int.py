@@ -16,6 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.widen import as_words
@@ -52,7 +53,7 @@ def reference(*, self: Tensor, other: Tensor, how: int) -> Tensor:
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("calculated_ids(Tensor self, Tensor other, int how) -> Tensor")
 
 

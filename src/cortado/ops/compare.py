@@ -16,6 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -77,7 +78,7 @@ def reference(
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("compared(Tensor self, Tensor other, int accepts) -> Tensor")
 _LIBRARY.impl(
     "compared",

@@ -15,6 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _measures
@@ -26,7 +27,7 @@ FRACTION_BITS = 24
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("row_cosine(Tensor input, Tensor other, float eps) -> Tensor")
 _LIBRARY.impl(
     "row_cosine",

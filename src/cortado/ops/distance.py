@@ -15,6 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _measures
@@ -28,7 +29,7 @@ LARGEST_ROW = 2**16  # squares of 23 bits then sum to 62 bits
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("row_distance(Tensor input, Tensor other, float eps) -> Tensor")
 _LIBRARY.impl(
     "row_distance",

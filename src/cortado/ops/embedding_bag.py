@@ -16,6 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops._convolution import check_sums
@@ -53,7 +54,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 # ---- from aten -----------------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions(portable=False)
 _LIBRARY.define("bags(Tensor weight, Tensor indices, bool mean, int padding_idx) -> Tensor")
 
 

@@ -15,12 +15,13 @@ from cortado.base.element import INT8
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops import log_softmax
 from cortado.ops.masked_softmax import draw_rows, mask_codes, roles
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("log_softmax_kept(Tensor input, Tensor kept) -> Tensor")
 
 

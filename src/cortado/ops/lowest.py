@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from cortado.base.element import INT8
 from cortado.base.numerics import Tensor
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Lowering, Pattern, Quantization, SharedWith
 from cortado.ops.activation import all_codes, table
@@ -19,7 +20,7 @@ from cortado.ops.masked_softmax import SOFTMAX_KEPT, is_constant_mask, roles
 from cortado.ops.truth import truth_codes
 from cortado.ops.where import WHERE
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("lowest_elsewhere(Tensor input, Tensor kept, bool infinite) -> Tensor")
 
 

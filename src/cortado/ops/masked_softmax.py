@@ -26,6 +26,7 @@ from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import dtype
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -49,7 +50,7 @@ WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of 
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define(
     "softmax_kept(Tensor input, Tensor kept, Tensor? weaker, float factor, float fill, bool added, bool zeros) "
     "-> Tensor"

@@ -13,6 +13,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Operand, Row, Written
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
 from cortado.ir.op import (
     Activation,
@@ -29,7 +30,7 @@ from cortado.ir.op import (
 
 aten = torch.ops.aten
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("picked(Tensor self, Tensor positions) -> Tensor")
 _LIBRARY.impl("picked", lambda self, positions: self.gather(-1, positions), "CompositeExplicitAutograd")
 _LIBRARY.impl("picked", lambda self, positions: self.new_empty(positions.shape), "Meta")

@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.ir.facts import VALUE, dtype, is_whole
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
 from cortado.ir.op import patterns_of
 
@@ -76,7 +77,7 @@ _LARGEST_UNIFORM = 2**16  # constants above that size are not searched for being
 
 # ---- a piece as text -----------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("pointwise(Tensor input, str function) -> Tensor")
 
 

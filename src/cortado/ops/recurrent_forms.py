@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from cortado.base.errors import Reject
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Lowering, Pattern, Rewrite
 from cortado.ops._float import add_permute, add_view, constant_data, is_constant, parts_of, replace_result
@@ -25,7 +26,7 @@ Tensor = torch.Tensor
 _LAYER = (
     "(Tensor input, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor[] start, bool reverse"
 )
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define(f"gru_layer{_LAYER}) -> Tensor")
 _LIBRARY.define(f"rnn_layer{_LAYER}, bool relu) -> Tensor")
 _LIBRARY.define(f"lstm_layer{_LAYER}, Tensor cells) -> Tensor")

@@ -16,6 +16,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import VALUE
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -50,7 +51,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 # ---- from aten -----------------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all) -> Tensor")
 
 
@@ -68,6 +69,16 @@ def _no_best(self: Tensor, k: int, largest: bool, all: bool) -> Tensor:
 _LIBRARY.impl("best_positions", _best, "CompositeExplicitAutograd")
 _LIBRARY.impl("best_positions", _no_best, "Meta")
 BEST = torch.ops.cortado.best_positions.default
+
+
+def _first_of_equal(self: Tensor, k: int, largest: bool, all: bool) -> Tensor:
+    """The same where of equal numbers the first is the better, as in C: by how many numbers come before each."""
+    mine, others = self.unsqueeze(-1), self.unsqueeze(-2)
+    places = torch.arange(self.shape[-1])
+    better = others > mine if largest else others < mine
+    equal = (others == mine) & (places < places.unsqueeze(-1))
+    rank = (better | equal).to(torch.float32).sum(-1)
+    return torch.topk(rank, k, dim=-1, largest=False).indices
 
 
 @dataclass(frozen=True)
@@ -178,7 +189,7 @@ TOPK = Operator(
     samples=samples,
 )
 
-BEST_PATTERN = Pattern(aten=(BEST,), match=match, lower=lower)
+BEST_PATTERN = Pattern(aten=(BEST,), match=match, lower=lower, in_float=_first_of_equal)
 REFUSED_PATTERN = Pattern(
     aten=(aten.topk.default, aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable),
     match=refuse,

@@ -6,6 +6,7 @@ from torch.fx import Node
 from cortado.base.element import BOOL
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.op import Activation, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops.activation import TRUTH, all_codes, table
@@ -25,7 +26,7 @@ DIFFERENCES = ("logical_xor", "bitwise_xor")
 QUANTIFIERS = {"any": aten.amax.default, "all": aten.amin.default}
 
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 for _name, _kind in (("as_truth", torch.bool), ("as_whole", torch.int64)):
     _LIBRARY.define(f"{_name}(Tensor self) -> Tensor")
     _LIBRARY.impl(_name, lambda self, kind=_kind: self.to(kind), "CompositeExplicitAutograd")

@@ -16,6 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _measures
@@ -27,7 +28,7 @@ LARGEST_ROW = 2**22  # n^2 * 2^14 then has 58 bits
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("row_variance(Tensor input, float correction, bool root) -> Tensor")
 
 

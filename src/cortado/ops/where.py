@@ -16,6 +16,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole, wanted_element
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import (
     ONE_ROW,
@@ -45,7 +46,7 @@ def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: 
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("chosen(Tensor mask, Tensor self, Tensor other) -> Tensor")
 
 

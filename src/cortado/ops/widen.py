@@ -14,6 +14,7 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import dtype
+from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
 
@@ -24,7 +25,7 @@ def reference(*, input: Tensor, bytes: int, sign: int) -> Tensor:
     return input.to(torch.int32).contiguous()
 
 
-_LIBRARY = torch.library.Library("cortado", "FRAGMENT")
+_LIBRARY = Functions()
 _LIBRARY.define("widened(Tensor self) -> Tensor")
 _LIBRARY.impl("widened", lambda self: self.to(torch.int64), "CompositeExplicitAutograd")
 _LIBRARY.impl("widened", lambda self: torch.empty_like(self, dtype=torch.int64), "Meta")

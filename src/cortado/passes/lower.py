@@ -27,7 +27,8 @@ from cortado.ir.graph import (
     user_inputs,
 )
 from cortado.ir.op import Match, Operator, c_only, find, operator_of, result_elements, shaped_call
-from cortado.ir.portable import FLOAT, arguments_of, float_call, is_aten, is_float
+from cortado.ir.portable import FLOAT, arguments_of, float_call, is_float, is_function
+from cortado.ir.portable import operands as float_operands
 from cortado.ir.schemas import overload
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE, DEQUANTIZE_PATTERN
 from cortado.ops.quantize_per_tensor import QUANTIZE, QUANTIZE_PATTERN
@@ -82,7 +83,7 @@ class Lower(ContextPass):
         if missing:
             return f"{missing} was not quantized"
         twin, before = _twin(node), node.prev
-        if not is_aten(node.target):
+        if not is_function(node.target):
             NOT_ATEN.note(node, True)
         TWIN.forget(node)  # of the calls it becomes, only those that hold its values inherit it
         with node.graph.inserting_before(node):
@@ -173,7 +174,7 @@ class _FloatKeeper:
         kept = float_call(target, arguments, reason)
         if isinstance(kept, Reject):
             return kept
-        new = self.node.graph.call_function(target, (), arguments)
+        new = self.node.graph.call_function(target, (), _read(arguments, kept.reads))
         VALUE.take(new, self.node)
         FLOAT.note(new, kept)
         copy_origin(self.node, new)
@@ -193,6 +194,13 @@ class _FloatKeeper:
         new = add_operator_call(self.node, self.mode, operator, arguments)
         QPARAMS.forget(new)
         return new
+
+
+def _read(arguments: dict[str, Any], reads: Sequence[bool]) -> Any:
+    """Arguments of a float call; what it does not depend on gives way to what it does, and needs not be computed."""
+    read = [operand for operand, is_read in zip(float_operands(arguments), reads, strict=True) if is_read]
+    order = iter(reads)
+    return map_arg(arguments, lambda operand: operand if next(order) or not read else read[0])
 
 
 class LoweringContext:

@@ -64,7 +64,7 @@ def _longer(
             return
         before = best[first]
         small = rings + search.crossing[first] <= limit  # rings lie beside every whole tensor of the stage
-        if small and before is not None and first <= over:
+        if small and before is not None and first <= over and search.saves(first, last):
             yield from ((before, segment) for segment in search.segments(first, last, tally))
 
 

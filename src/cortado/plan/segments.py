@@ -133,6 +133,7 @@ class Segments:
         self.reach = self._reaches()
         self.first_stage = self._first_stage()
         self.costs = costs_of(program)
+        self.in_rows = [0, *accumulate(map(_has_rows, self.steps))]
         self.wasteful = [0, *accumulate(waste(step, self.costs) > WORTH_A_GROUP for step in self.steps)]
         self.forms = [self._form(index, step) for index, step in enumerate(self.steps)]
         self.in_groups = {group: _Grouped.of(program, group) for group in (1, *GROUPS)}
@@ -163,6 +164,11 @@ class Segments:
         if first == 0 and last < self.first_stage:
             return False
         return first == last or (last - first < LONGEST_STAGE and self.reach[first] >= last)
+
+    def saves(self, first: int, last: int) -> bool:
+        """Whether the steps [first, last] may need less memory together than one after the other. Where each makes and
+        reads a single row, everything is whole there too, and lives longer."""
+        return self.first_stage > 0 or self.in_rows[last + 1] > self.in_rows[first]
 
     def _first_stage(self) -> int:
         """The step that the first stage must reach: an input that comes row by row is never whole, so all its readers
@@ -330,6 +336,11 @@ def _beside(peak: int, sizes: Sequence[int]) -> int:
     rests = [-size % ALIGNMENT for size in sizes]
     room = sum(sizes) + sum(rests)
     return min(room + peak, peak + -peak % ALIGNMENT + room - max(rests)) if sizes else peak
+
+
+def _has_rows(step: Step) -> bool:
+    """A tensor that it makes or reads has more than one row."""
+    return step.rows > 1 or any(port.height > 1 for port in step.inputs)
 
 
 def _by_rows(step: Step) -> bool:

@@ -39,6 +39,7 @@ SCHEMA: dict[str, dict[str, int]] = {
     "ExtraTensorInfo": _slots("mutable_data_segments_idx fully_qualified_name location device_type device_index"),
     "EValue": _slots("val_type val"),
     "String": _slots("string_val"),
+    "IntList": _slots("items"),
     "TensorList": _slots("items"),
     "OptionalTensorList": _slots("items"),
     "Operator": _slots("name overload"),

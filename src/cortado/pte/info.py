@@ -147,6 +147,16 @@ class Delegate:
 
 
 @dataclass(frozen=True)
+class Loading:
+    """Bytes that the runtime takes while it loads a method: of the method allocator if the temp allocator has
+    `temp_bytes`, and of the method allocator alone."""
+
+    method_bytes: int
+    temp_bytes: int
+    alone_bytes: int
+
+
+@dataclass(frozen=True)
 class Method:
     """One entry point. `calls` are its kernel calls in order, `operators` the same counted, in order of first use.
 
@@ -162,6 +172,8 @@ class Method:
     instructions: int
     delegates: tuple[Delegate, ...]
     scratch: tuple[Scratch, ...]
+    loading: Loading  # on a Cortex-M; what delegates take themselves is not in it
+    host_loading: Loading  # where pointers have 64 bits
     state: tuple[TensorInfo, ...] = ()
 
     @property

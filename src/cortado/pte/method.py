@@ -22,6 +22,7 @@ from cortado.pte.info import (
     TensorInfo,
     ValueKind,
 )
+from cortado.pte.loading import LoadedCall, Pointer, loading
 from cortado.pte.metadata import METADATA_METHOD, read_metadata
 from cortado.pte.storage import MethodValue, Storage
 
@@ -61,7 +62,9 @@ def read_plan(plan: Table, storage: Storage) -> MethodPlan:
     values = _read_values(plan, storage, arena)
     inputs, outputs = _read_indices(plan, "inputs", len(values)), _read_indices(plan, "outputs", len(values))
     delegates = tuple(_read_delegate(table, storage) for table in plan.tables("delegates", "BackendDelegate"))
-    calls = _read_calls(plan, len(values), delegates)
+    chains = _read_chains(plan, len(values), delegates)
+    calls = [call for chain in chains for call in chain]
+    loaded = [[LoadedCall(call.kind, call.args) for call in chain] for chain in chains]
     kernels = tuple(call.name for call in calls if call.kind is InstructionKind.KERNEL)
     method = Method(
         name=name,
@@ -73,6 +76,8 @@ def read_plan(plan: Table, storage: Storage) -> MethodPlan:
         instructions=len(calls),
         delegates=delegates,
         scratch=tuple(_scratch(calls, values)),
+        loading=loading(values, len(inputs), loaded, Pointer.CORE),
+        host_loading=loading(values, len(inputs), loaded, Pointer.HOST),
         state=tuple(_state(values)),
     )
     uses = list(_constant_uses(plan, name, calls, values))
@@ -119,6 +124,8 @@ def _read_value(table: Table, reader: "_TensorReader") -> MethodValue:
         return MethodValue(kind, text=table.required("val", "String").string("string_val"))
     if kind in (ValueKind.TENSOR_LIST, ValueKind.OPTIONAL_TENSOR_LIST):
         return MethodValue(kind, items=table.required("val", "TensorList").numbers("items", Width.I32))
+    if kind is ValueKind.INT_LIST:
+        return MethodValue(kind, count=len(table.required("val", "IntList").numbers("items", Width.I64)))
     return MethodValue(kind)
 
 
@@ -201,13 +208,12 @@ def _read_delegate(table: Table, storage: Storage) -> Delegate:
     return Delegate(table.string("id"), nbytes)
 
 
-def _read_calls(plan: Table, value_count: int, delegates: tuple[Delegate, ...]) -> list[MethodCall]:
+def _read_chains(plan: Table, value_count: int, delegates: tuple[Delegate, ...]) -> list[list[MethodCall]]:
     operators = [_operator_name(table) for table in plan.tables("operators", "Operator")]
-    calls: list[MethodCall] = []
-    for chain in plan.tables("chains", "Chain"):
-        for table in chain.tables("instructions", "Instruction"):
-            calls.append(_read_call(table, value_count, operators, delegates))
-    return calls
+    return [
+        [_read_call(table, value_count, operators, delegates) for table in chain.tables("instructions", "Instruction")]
+        for chain in plan.tables("chains", "Chain")
+    ]
 
 
 def _operator_name(table: Table) -> str:

@@ -85,6 +85,9 @@ def _method_lines(method: Method, metadata: Metadata | None) -> list[str]:
     if method.scratch:
         count = _plural(len(method.scratch), "buffer")
         lines.append(_line("scratch", f"{method.scratch_bytes:,} bytes at most ({count}), inside the arena", "  "))
+    loading = method.loading
+    text = f"method allocator {loading.method_bytes:,} bytes and temp allocator {loading.temp_bytes:,}, "
+    lines.append(_line("loading", text + f"or method allocator {loading.alone_bytes:,} alone", "  "))
     for delegate in method.delegates:
         lines.append(_line("delegate", f"{_plain(delegate.name)}: {delegate.nbytes:,} bytes", "  "))
     width = max((len(f"{use.count:,}") for use in method.operators), default=0)

@@ -33,6 +33,7 @@ constexpr Name names[] = {
 };
 
 Cores target_cores = nobody_said;
+bool imitates_arm = false;
 
 /* The part behind the core's name takes instructions away. */
 Cores with_override(const Cores &cores, const char *override_text)
@@ -108,6 +109,8 @@ bool reverses_weights(const Image &in, const Window &w)
 bool may_use_mve() { return target_cores.mve; }
 
 bool may_lack_mve() { return target_cores.scalar || target_cores.dsp; }
+
+bool quantizes_as_mve() { return imitates_arm && !may_lack_mve(); }
 
 Error check_scratch(const Tensor &scratch, const ScratchBytes &needed, const char *name)
 {
@@ -221,3 +224,5 @@ extern "C" int cortado_cortex_m_target(const char *target)
     cortado::target_cores = target == nullptr ? cortado::nobody_said : cortado::cores_of(target);
     return cortado::target_cores.told ? 0 : -1;
 }
+
+extern "C" void cortado_cortex_m_imitate_arm(int imitate) { cortado::imitates_arm = imitate != 0; }

@@ -20,6 +20,12 @@ extern "C" {
  * call that is wrong on any core is refused. */
 int cortado_cortex_m_target(const char *target);
 
+/* With 1, quantize_per_tensor has the bits of ExecuTorch's own operator on the target's core also where they are not the
+ * reference's: for a target with MVE alone, values half-way between two codes and values of 32,768 steps or more from
+ * zero. That is for a host that is to say what a core would give. It is 0 until somebody says otherwise: firmware gets
+ * the reference's bits. */
+void cortado_cortex_m_imitate_arm(int imitate);
+
 #ifdef __cplusplus
 }
 
@@ -33,6 +39,9 @@ namespace cortado {
 /* What the target's cores do. A target that stands for several kinds of core does all of it. */
 bool may_use_mve();
 bool may_lack_mve();
+
+/* Whether quantize_per_tensor is to have the bits of ExecuTorch's own operator for MVE. */
+bool quantizes_as_mve();
 
 /* Bytes of scratch that CMSIS-NN asks for. */
 struct ScratchBytes {

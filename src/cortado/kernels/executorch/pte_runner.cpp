@@ -2,9 +2,9 @@
  *
  * Runs the method "forward" of a .pte on this machine's ExecuTorch runtime, as firmware would: the planned arena and
  * nothing else. The temp allocator is empty unless another size is asked for. The operators ask of each call what Arm's
- * kernels ask on the core that the file was compiled for.
+ * kernels ask on the core that the file was compiled for, and give what they give there.
  *
- *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES]
+ *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES]]
  *
  * INPUTS holds, for each sample, the bytes of each input, without gaps; OUTPUTS gets the same of each output. The exit
  * code is 0, or 1 with the reason on the last line of standard error; what the runtime logs comes before it.
@@ -219,12 +219,13 @@ void run(Method &method, const MethodMeta &meta, std::FILE *from, std::FILE *to,
 
 int main(int argc, char **argv)
 {
-    if (argc != 5 && argc != 6) {
-        fail("usage: pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES]");
+    if (argc < 5 || argc > 7) {
+        fail("usage: pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES]]");
     }
     executorch::runtime::runtime_init();
     const Block file = read_file(argv[1]);
     tell_target(file);
+    cortado_cortex_m_imitate_arm(1);
     BufferDataLoader loader(file.data, file.size);
     Program program = checked(Program::load(&loader, Program::Verification::InternalConsistency), "loading the program");
     const MethodMeta meta = checked(program.method_meta("forward"), "looking for the method 'forward'");
@@ -234,8 +235,11 @@ int main(int argc, char **argv)
         spans.push_back(block.span());
     }
     HierarchicalAllocator planned({spans.data(), spans.size()});
-    MallocMemoryAllocator method_allocator;
-    const Block temporary(argc == 6 ? std::strtoul(argv[5], nullptr, 10) : 0);
+    MallocMemoryAllocator all_it_wants;
+    const Block loaded(argc > 6 ? std::strtoul(argv[6], nullptr, 10) : 0);
+    MemoryAllocator limited(static_cast<uint32_t>(loaded.size), loaded.data);
+    MemoryAllocator &method_allocator = argc > 6 ? limited : all_it_wants;
+    const Block temporary(argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0);
     MemoryAllocator temp_allocator(static_cast<uint32_t>(temporary.size), temporary.data);
     /* Without a temp allocator the runtime would make one that calls malloc; an empty one refuses. */
     MemoryManager manager(&method_allocator, &planned, &temp_allocator);
