@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
 from cortado.frontend.conditions import make_conditions_real
+from cortado.frontend.spelled import spell_out
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
@@ -68,6 +69,7 @@ _EMPTY = (
     aten.new_empty_strided.default,
 )
 _CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
+_PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
 
 
 def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
@@ -75,6 +77,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     graph = module.graph
     inline_contexts(module)
     make_writes_plain(module, inputs)
+    spell_out(module, _PLAIN)
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
