@@ -77,6 +77,8 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     graph = module.graph
     inline_contexts(module)
     make_writes_plain(module, inputs)
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        _fold(node)
     spell_out(module, _PLAIN)
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
@@ -97,17 +99,26 @@ def _canonicalize(node: Node) -> None:
         node.graph.erase_node(node)
         return
     make_out_of_place(node)
+    if _fold(node):
+        return
     rewrite = registry().rewrites.get(node.target) if isinstance(node.target, OpOverload) else None
-    if _is_no_op(node):
-        _replace(node, _first_operand)
-    elif _is_constant(node):
-        _replace(node, _folded)
-    elif node.target in (aten.copy.default, aten.fill.Tensor):
+    if node.target in (aten.copy.default, aten.fill.Tensor):
         _replace(node, _copied)
     elif node.target in _CONVERSIONS:
         _replace(node, _converted)
     elif rewrite is not None:
         _replace(node, rewrite.rewrite)
+
+
+def _fold(node: Node) -> bool:
+    """Takes what does nothing out, and makes a constant of what gives the same every time."""
+    if _is_no_op(node):
+        _replace(node, _first_operand)
+    elif _is_constant(node):
+        _replace(node, _folded)
+    else:
+        return False
+    return True
 
 
 def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:

@@ -10,13 +10,17 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def _at(self: Tensor, place: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """The value at a place of a dimension in ascending order, counted from 0, and where it is."""
+def _in_order(self: Tensor, low: int, high: int, dim: int) -> list[tuple[Tensor, Tensor]]:
+    """The values at two places of a dimension in ascending order, counted from 0, and where they are."""
     size = self.shape[dim]
-    near = place < size - place
-    found = torch.topk(self, place + 1 if near else size - place, dim=dim, largest=not near)
-    last = found[0].shape[dim] - 1
-    values, positions = (part.narrow(dim, last, 1) for part in found)
+    near = high < size - low
+    found = torch.topk(self, high + 1 if near else size - low, dim=dim, largest=not near)
+    places = (low, high) if near else (size - 1 - low, size - 1 - high)
+    return [(found[0].narrow(dim, place, 1), found[1].narrow(dim, place, 1)) for place in places]
+
+
+def _at(self: Tensor, place: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    (values, positions), _ = _in_order(self, place, place, dim)
     return (values, positions) if keepdim else (values.squeeze(dim), positions.squeeze(dim))
 
 
@@ -45,9 +49,11 @@ def quantile(
         place = float(round(place))
     low, high = math.floor(place), math.ceil(place)
     weight = {"linear": place - low, "nearest": 0.0, "lower": 0.0, "higher": 1.0, "midpoint": 0.5}[interpolation]
-    below, above = (_at(source, one, axis, keepdim)[0] for one in (low, high))
+    (below, _), (above, _) = _in_order(source, low, high, axis)
     result = below if low == high or weight == 0.0 else above if weight == 1.0 else torch.lerp(below, above, weight)
-    return result.reshape([1] * ranks) if dim is None and keepdim else result
+    if keepdim:
+        return result.reshape([1] * ranks) if dim is None else result
+    return result.squeeze(axis)
 
 
 MEDIAN = Decomposition(aten=(aten.median.default, aten.nanmedian.default), function=median_of_all)
