@@ -20,6 +20,7 @@ FEWEST_CODES = 16  # of 256, that a tensor should spread over
 LONE = 4.0  # times the value that all but one in a thousand of the other samples stay within
 ALONE = 0.5  # of the largest value: no other sample reaches as far
 NEARLY_ALL = 0.999
+LARGE = 2.0**64  # beyond which differences are taken of smaller numbers
 SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
 
 
@@ -57,6 +58,8 @@ class Seen:
 
 def _counts(values: ArrayType, low: float, high: float) -> ArrayType:
     """How many of the values, all from `low` to `high`, are in each bin; as torch.histc, and faster."""
+    if max(-low, high) > LARGE:  # a difference or a product could be infinite
+        values, low, high = values / np.float32(LARGE), low / LARGE, high / LARGE
     places = values - np.float32(low)
     places *= np.float32(BINS)
     places /= np.float32(high) - np.float32(low)

@@ -465,6 +465,10 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
                 "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
                 "slice, cat, expand) and converted to float32"
             )
+        moves = isinstance(quantization.output, SharedWith)
+        if dtype(operand) != torch.float32 and dtype(operand).is_floating_point and not moves:
+            kind = str(dtype(operand)).removeprefix("torch.")
+            return f"is computed in {kind}, expected float32; take out what converts its {argument} (x.float())"
     return None
 
 
