@@ -24,6 +24,7 @@ from cortado.ir.graph import (
     describe,
     fake_mode_of,
     shape,
+    shaped,
     user_inputs,
 )
 from cortado.ir.op import Match, Operator, find, operator_of, overload, shaped_call
@@ -268,8 +269,7 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     sizes = operator.shape(shaped_call(operator, arguments))
     operands = [value for value in arguments.values() if isinstance(value, Node)]
     kind = dtype(operands[0]) if operator.keeps_dtype else operator.dtype
-    with mode:
-        VALUE.note(node, torch.empty(sizes, dtype=kind))
+    VALUE.note(node, shaped(mode, sizes, kind))
     QPARAMS.take(node, like)
     copy_origin(like, node)
     return node

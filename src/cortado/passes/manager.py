@@ -30,6 +30,8 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     CleanUp,  # what nothing reads any more must not reach the artifact
     LastSteps,  # of a recurrent layer that only its last step is read of, no other is kept
 )
+TRIED = PIPELINE[: PIPELINE.index(Lower) + 1]
+"""As far as a model is lowered to see whether it can be."""
 
 
 class CortexMPassManager:
@@ -101,4 +103,4 @@ def print_graph(program: ExportedProgram) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["PIPELINE", "CortexMPassManager", "Level", "print_graph"]
+__all__ = ["PIPELINE", "TRIED", "CortexMPassManager", "Level", "print_graph"]
