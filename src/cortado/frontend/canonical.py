@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, Refused
 from cortado.frontend.conditions import make_conditions_real
 from cortado.frontend.spelled import spell_out
 from cortado.frontend.writes import make_writes_plain
@@ -87,6 +87,8 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
             USER_INPUT.note(node, True)  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
+    graph.eliminate_dead_code()
+    _check_real(graph)
     make_conditions_real(module)
     graph.eliminate_dead_code()
     _check_filled(graph)
@@ -187,6 +189,16 @@ def _copied(bound: Bound) -> Node | None:
         return None
     sizes = list(shape(bound.node))
     return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
+
+
+def _check_real(graph: Graph) -> None:
+    for node in graph.nodes:
+        value = VALUE.of(node)
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise Refused(
+                f"{describe(node)} gives complex numbers, expected real ones; write it with real and imaginary parts: "
+                "supported is the absolute value of torch.complex(a, b) and of torch.view_as_complex(x)"
+            )
 
 
 def _check_filled(graph: Graph) -> None:
