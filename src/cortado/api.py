@@ -42,8 +42,8 @@ from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Opt
 from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
 from cortado.passes.nhwc_inputs import NhwcInputs
-from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.limits import check_limits
+from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule

@@ -106,11 +106,10 @@ def _is_understood(traced: GraphModule, constant: list[bool], plain: frozenset[A
     for one in traced.graph.nodes:
         if one.op == "get_attr" or (one.op == "call_function" and fixed.issuperset(one.all_input_nodes)):
             fixed.add(one)
-        elif one.op == "call_function" and not (_is_known(one.target, plain) or one.target is operator.getitem):
-            return False
-        elif one.op == "output" and not all(isinstance(item, Node) for item in pytree.tree_leaves(one.args[0])):
-            return False
-    return True
+    calls = [one for one in traced.graph.nodes if one.op == "call_function" and one not in fixed]
+    results = pytree.tree_leaves([one.args[0] for one in traced.graph.nodes if one.op == "output"])
+    known = all(one.target is operator.getitem or _is_known(one.target, plain) for one in calls)
+    return known and all(isinstance(one, Node) for one in results)
 
 
 def _inline(node: Node, traced: GraphModule) -> None:

@@ -70,9 +70,7 @@ def _axis_before(node: Node, axis: int) -> int | None:
         order[first], order[second] = order[second], order[first]
         return order[axis]
     inner = math.prod(behind[axis + 1 :])
-    same = (
-        dim for dim, size in enumerate(before) if size == behind[axis] and math.prod(before[dim + 1 :]) == inner
-    )
+    same = (dim for dim, size in enumerate(before) if size == behind[axis] and math.prod(before[dim + 1 :]) == inner)
     return next(same, None)
 
 

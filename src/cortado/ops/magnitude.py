@@ -73,11 +73,9 @@ def _squared(node: Any) -> Node | None:
     if not isinstance(node, Node) or node.op != "call_function" or dtype(node) != torch.float32:
         return None
     bound = bind(node)
-    base: Any = None
-    if is_call(node, aten.mul.Tensor) and bound["self"] is bound["other"]:
-        base = bound["self"]
-    elif is_call(node, aten.square.default) or (is_call(node, aten.pow.Tensor_Scalar) and bound["exponent"] == 2):
-        base = bound["self"]
+    product = is_call(node, aten.mul.Tensor) and bound["self"] is bound["other"]
+    power = is_call(node, aten.pow.Tensor_Scalar) and bound["exponent"] == 2
+    base = bound["self"] if product or power or is_call(node, aten.square.default) else None
     return base if isinstance(base, Node) else None
 
 
@@ -88,8 +86,8 @@ def of_complex(bound: Bound) -> Node | None:
         return magnitude(bound.node, bind(source)["real"], bind(source)["imag"])
     if is_call(source, aten.view_as_complex.default):
         pairs = bind(source)["self"]
-        parts = (add_call(bound.node, aten.select.int, pairs, -1, part) for part in (0, 1))
-        return magnitude(bound.node, *parts)
+        real, imaginary = (add_call(bound.node, aten.select.int, pairs, -1, part) for part in (0, 1))
+        return magnitude(bound.node, real, imaginary)
     return None
 
 

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Decomposition, Rewrite
-from cortado.ops._float import add_constant, add_view, constant_data, is_constant, pair
+from cortado.ops._float import add_view, constant_data, is_constant, pair
 from cortado.ops.picking_forms import pick
 
 aten = torch.ops.aten
@@ -125,9 +125,7 @@ def _alike(bound: Bound) -> bool:
 # ---- others --------------------------------------------------------------------------------------------------
 
 
-def folded(
-    self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
-) -> Tensor:
+def folded(self: Tensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
     """col2im: windows side by side are put there; those that overlap are summed, by a transposed convolution."""
     sizes, kernel, gaps, pads, steps = (pair(one) for one in (output_size, kernel_size, dilation, padding, stride))
     batched = self if len(self.shape) == 3 else self[None]
@@ -137,7 +135,7 @@ def folded(
     rows, columns = (
         (size + 2 * pad - span) // step + 1 for size, pad, span, step in zip(sizes, pads, spans, steps, strict=True)
     )
-    if steps == kernel == [size // count for size, count in zip(sizes, (rows, columns), strict=True)] and pads == [0, 0]:
+    if steps == kernel == spans and pads == [0, 0] and sizes == [rows * kernel[0], columns * kernel[1]]:
         parts = batched.reshape(n, channels, *kernel, rows, columns).permute(0, 1, 4, 2, 5, 3)
         made = parts.reshape(n, channels, *sizes)
     else:

@@ -111,9 +111,7 @@ def _is_tall_pool(bound: Bound) -> bool:
     return kernel[0] > MOST_ROWS and not mean and bound.get("divisor_override") is None
 
 
-CONVOLUTION = Decomposition(
-    aten=(aten.conv2d.default, aten.conv2d.padding), function=convolution, takes=_is_tall
-)
+CONVOLUTION = Decomposition(aten=(aten.conv2d.default, aten.conv2d.padding), function=convolution, takes=_is_tall)
 TRANSPOSED = Decomposition(aten=(aten.conv_transpose2d.input,), function=transposed_convolution, takes=_is_tall)
 MAX_POOL = Decomposition(aten=(aten.max_pool2d.default,), function=max_pool, takes=_is_tall_pool)
 AVG_POOL = Decomposition(aten=(aten.avg_pool2d.default,), function=avg_pool, takes=_is_tall_pool)

@@ -150,7 +150,7 @@ def _over_all(bound: Bound) -> bool:
     """Over the depth and the slices; over one of them alone it is an image's already."""
     kernel, pads = triple(bound["kernel_size"]), triple(bound["padding"])
     steps = triple(bound["stride"]) if bound["stride"] else kernel
-    still = [all(one == wanted for one, wanted in zip(axis, (1, 1, 0), strict=True)) for axis in zip(kernel, steps, pads)]
+    still = [numbers == (1, 1, 0) for numbers in zip(kernel, steps, pads, strict=True)]
     return bound["divisor_override"] is None and not still[0] and not all(still[1:])
 
 
