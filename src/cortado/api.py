@@ -15,7 +15,7 @@ from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
 from cortado.base.clock import IMPORT_EXECUTORCH, Clock
-from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger
+from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger, Refused
 from cortado.base.findings import Finding
 from cortado.base.names import c_identifier, check_name
 from cortado.base.progress import with_counts
@@ -40,9 +40,12 @@ from cortado.ir.graph import TO_NHWC, source_line
 from cortado.ir.patched import alone, late_code
 from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, StreamPadding
-from cortado.passes import CortexMPassManager
+from cortado.passes import PIPELINE, TRIED, CortexMPassManager
+from cortado.passes.base import CortexMPass
+from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
-from cortado.plan.pushed import NO_LINES, Feeding, program_of
+from cortado.plan.program import Program
+from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure, runner
 
@@ -147,18 +150,46 @@ class Model:
         """Calibration inputs as the compiled model reads them, with the float model's outputs."""
         return tuple(replace(run, inputs=as_read(run.inputs, options)) for run in self.quantized.checked)
 
-    def _lower(self, target: CortexMTargetConfig, options: Options, intermediates: Path | None) -> "_Programs":
+    def try_out(self, target: CortexMTargetConfig, options: Options) -> None:
+        """Refuses what can't be compiled whatever its scales are, as soon as there are any. What depends on them is
+        found when the model is compiled."""
+        fed = options.input_rows or options.stream is not None  # whether transposes are left decides what can be fed
+        try:
+            with late_code():
+                programs = _without_c(self._lower(target, options, None, PIPELINE if fed else TRIED), options)
+                graph = None if programs.c is None else lowered_graph(programs.c)
+        except Refused:
+            raise
+        except Exception:  # of scales that one sample has given
+            return
+        if graph is not None:
+            self._program(graph, target, options)
+
+    def _program(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options) -> Program:
+        """The kernels of a C bundle, which its tables can hold."""
+        lines = self._lines(graph)
+        program = program_of(self.name, graph, target, options.io, _feeding(options), lines=lines)
+        check_limits(program, lines)
+        return program
+
+    def _lower(
+        self,
+        target: CortexMTargetConfig,
+        options: Options,
+        intermediates: Path | None,
+        passes: Sequence[type[CortexMPass]] = PIPELINE,
+    ) -> "_Programs":
         """One lowered program for both artifacts. The .pte has another one where something may stay in float, and where
         the C bundle's is for a stream: ExecuTorch runs whole windows."""
 
         def lower(allow_float: bool, place: Path | None) -> ExportedProgram:
-            return lowered(self.quantized, target, options, place, allow_float=allow_float)
+            return lowered(self.quantized, target, options, place, allow_float=allow_float, passes=passes)
 
         stream = options.stream is not None
         without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
         place = None if intermediates is None else intermediates / "pte"
         try:
-            program = lowered(self.quantized, target, options, intermediates, stream=stream)
+            program = lowered(self.quantized, target, options, intermediates, stream=stream, passes=passes)
         except NotInteger as error:
             if without is not None:
                 raise
@@ -191,8 +222,7 @@ class Model:
 
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            lines = self._lines(graph) if options.stream is not None else NO_LINES
-            program = program_of(self.name, graph, target, options.io, _feeding(options), lines=lines)
+            program = self._program(graph, target, options)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
             single = _single_targets(self.name, graph, target, options)
@@ -254,7 +284,7 @@ def _without_c(programs: _Programs, options: Options) -> _Programs:
     if programs.pte is None:
         reasons = "\n  ".join(programs.pte_missing)
         hint = "" if options.allow_float else "\n--allow-float keeps this as ExecuTorch's float kernels"
-        raise CortadoError(f"can't be a .pte, and nothing else was asked for:\n  {reasons}{hint}")
+        raise Refused(f"can't be a .pte, and nothing else was asked for:\n  {reasons}{hint}")
     return replace(programs, c=None, bundle_missing=(_NOT_ASKED,))
 
 
@@ -298,10 +328,12 @@ def lowered(
     *,
     allow_float: bool = False,
     stream: bool = False,
+    passes: Sequence[type[CortexMPass]] = PIPELINE,
 ) -> ExportedProgram:
     """A model as the pipeline leaves it; with `stream`, for rows that never end."""
     return CortexMPassManager(
         quantized.program(),
+        passes,
         target_config=target,
         intermediates=intermediates,
         linear=options.linear,
@@ -327,10 +359,12 @@ def prepare(
     labels: Sequence[str] | None = None,
     progress: Progress = lambda phase: None,
     options: Options = DEFAULTS,
+    target: str | CortexMTargetConfig | None = None,
 ) -> Model:
     """Captures and quantizes a model: everything that doesn't depend on the target. Of the options, those of
-    calibration and of a stream's padding count here. A model that PT2E has quantized keeps its scales, and needs no
-    calibration data."""
+    calibration and of a stream's padding count here. With the `target` that it will be compiled for, and these options,
+    what can't be is refused before all calibration data was run. A model that PT2E has quantized keeps its scales, and
+    needs no calibration data."""
     _check_kinds(example_inputs, name, options)
     _check_installed(options)
     clock = Clock(progress=progress)
@@ -358,7 +392,10 @@ def prepare(
         else:
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))
-            quantized = quantize(captured, inputs, given, options, counted)
+            tried = None
+            if target is not None and not options.allow_float:
+                tried = partial(_try_out, chosen, _config(target, options), options)
+            quantized = quantize(captured, inputs, given, options, counted, tried)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -367,6 +404,10 @@ def prepare(
         progress=progress,
         delay=delay,
     )
+
+
+def _try_out(name: str, target: CortexMTargetConfig, options: Options, quantized: Quantized) -> None:
+    Model(name, quantized, labels=None, seconds={}, progress=lambda phase: None).try_out(target, options)
 
 
 @alone()
@@ -397,7 +438,7 @@ def compile(
     inputs: a tensor with them along the first dimension, or a sequence of tuples of tensors. A model that PT2E has
     quantized needs none. `labels` name the classes; `progress` is told each phase."""
     config = _config(target, options)  # before the seconds that quantization takes
-    prepared = prepare(model, example_inputs, calibration, name, labels, progress, options)
+    prepared = prepare(model, example_inputs, calibration, name, labels, progress, options, config)
     return prepared.compile(config, options)
 
 

@@ -25,7 +25,15 @@ class TellsWhatIsMissing(MissingTool):
 NO_FLOAT_KERNEL = "ExecuTorch has no kernel for it in float either"
 
 
-class NotInteger(CortadoError):
+class Refused(CortadoError):
+    """Said of a model's calls and shapes: no other data would help. It is found before a model is calibrated."""
+
+
+class TooLarge(Refused):
+    """Numbers that the tables of a C bundle can't hold."""
+
+
+class NotInteger(Refused):
     """Calls that no integer operator takes: `reasons` has a line for each of `nodes`."""
 
     def __init__(self, nodes: Sequence[Any], reasons: Sequence[str], hint: str = "") -> None:

@@ -185,6 +185,7 @@ def _compile_source(
         labels=source.labels if arguments.labels is None else class_names(arguments.labels),
         progress=clock.progress,
         options=options,
+        target=targets[0],
     )
     compiled: list[Compiled] = []
     for target in targets:

@@ -110,6 +110,7 @@ def _compiled(
         labels=source.labels,
         progress=told,
         options=options,
+        target=target,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CortadoWarning)  # they are told at the end

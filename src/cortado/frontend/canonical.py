@@ -13,10 +13,11 @@ from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from cortado.base.errors import CortadoError
+from cortado.base.errors import CortadoError, Refused
 from cortado.frontend.conditions import make_conditions_real
 from cortado.frontend.mask_forms import may_have_masks, write_out_masks
 from cortado.frontend.mask_rules import take_masks
+from cortado.frontend.spelled import spell_out
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
@@ -70,6 +71,7 @@ _EMPTY = (
     aten.new_empty_strided.default,
 )
 _CHECKS = (aten._assert_tensor_metadata.default, aten._assert_async.msg, aten._assert_scalar.default)
+_PLAIN = frozenset((*_COPIES, *_CONVERSIONS, *_DROPOUTS, *_FILLS, *_EMPTY, *_CHECKS))
 
 
 def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = None) -> GraphModule:
@@ -83,6 +85,9 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
         graph.eliminate_dead_code()
         take_masks(module)
         graph.eliminate_dead_code()
+    for node in [node for node in graph.nodes if node.op == "call_function"]:
+        _fold(node)
+    spell_out(module, _PLAIN)
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
@@ -90,6 +95,8 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
             USER_INPUT.note(node, True)  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
+    graph.eliminate_dead_code()
+    _check_real(graph)
     make_conditions_real(module)
     graph.eliminate_dead_code()
     _check_filled(graph)
@@ -132,6 +139,17 @@ def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
     if node.target in (aten.copy.default, aten.fill.Tensor):
         return _copied
     return _converted if node.target in _CONVERSIONS else None
+
+
+def _fold(node: Node) -> bool:
+    """Takes what does nothing out, and makes a constant of what gives the same every time."""
+    if _is_no_op(node):
+        _replace(node, _first_operand)
+    elif _is_constant(node):
+        _replace(node, _folded)
+    else:
+        return False
+    return True
 
 
 def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
@@ -200,6 +218,16 @@ def _copied(bound: Bound) -> Node | None:
         return None
     sizes = list(shape(bound.node))
     return written if list(shape(written)) == sizes else add_call(bound.node, aten.expand.default, written, sizes)
+
+
+def _check_real(graph: Graph) -> None:
+    for node in graph.nodes:
+        value = VALUE.of(node)
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise Refused(
+                f"{describe(node)} gives complex numbers, expected real ones; write it with real and imaginary parts: "
+                "supported is the absolute value of torch.complex(a, b) and of torch.view_as_complex(x)"
+            )
 
 
 def _check_filled(graph: Graph) -> None:

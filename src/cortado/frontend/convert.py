@@ -89,9 +89,11 @@ def quantize(
     batches: Sequence[Inputs],
     how: Options = DEFAULTS,
     counted: Callable[[int], None] = lambda done: None,
+    tried: Callable[[Quantized], None] | None = None,
 ) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
-    `counted` is told how many batches are done."""
+    `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
+    before the others are run."""
     module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = infinite_constant(module)
@@ -121,6 +123,8 @@ def quantize(
             if number < (STEPS if state else CHECKED):
                 checked.append(FloatRun(batch, tuple(outputs)))
             counted(number + 1)
+            if number == 0 and tried is not None and len(batches) > 1:
+                tried(_first_form(prepared, example_inputs, how))
         share(prepared, how.calibration_method)
         tie_state(prepared)
         settled = settle(prepared, how.calibration_method, batches)
@@ -143,6 +147,15 @@ def quantize(
         nones=captured.nones,
         how=how,
     )
+
+
+def _first_form(prepared: GraphModule, example_inputs: Sequence[Tensor], how: Options) -> Quantized:
+    """The quantized model by what its tensors held so far; the observers go on."""
+    other = _copy(prepared)
+    other.meta = dict(prepared.meta)  # that PT2E has prepared it
+    converted = convert_pt2e(other, fold_quantize=False)
+    as_codes(converted)
+    return Quantized(converted=converted, example_inputs=tuple(example_inputs), how=how)
 
 
 NO_STATE = (

@@ -96,6 +96,10 @@ class RangeObserver(MinMaxObserver):
             followed: tuple[torch.Tensor, torch.Tensor] = self.leader.calculate_qparams()
             return followed
         scale, zero_point = super().calculate_qparams()
+        if not bool(torch.isfinite(scale).all()):  # of ends that are further apart than float32 can tell
+            low, high = float(self.min_val), float(self.max_val)
+            step = (high - low) / (self.quant_max - self.quant_min)
+            return torch.full_like(scale, step), torch.full_like(zero_point, self.quant_min - round(low / step))
         zeros = (self.min_val == 0) & (self.max_val == 0)
         return torch.where(zeros, torch.full_like(scale, SCALE_OF_ZEROS), scale), zero_point
 

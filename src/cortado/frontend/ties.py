@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8
 from cortado.base.arrays import ArrayType
+from cortado.base.element import INT8
 from cortado.base.findings import Finding, FindingKind
 from cortado.base.numerics import QParams
 from cortado.frontend.inputs import Inputs

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -177,6 +178,19 @@ def fake_mode_of(graph: torch.fx.Graph) -> FakeTensorMode | None:
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
 
 
+_FAKES: WeakKeyDictionary[FakeTensorMode, dict[tuple[tuple[int, ...], torch.dtype], Tensor]] = WeakKeyDictionary()
+
+
+def shaped(mode: FakeTensorMode, sizes: Sequence[int], kind: torch.dtype) -> Tensor:
+    """What stands for a contiguous tensor; the same for all of one shape and type, as making one takes its time."""
+    known = _FAKES.setdefault(mode, {})
+    key = (tuple(sizes), kind)
+    if key not in known:
+        with mode:
+            known[key] = torch.empty(key[0], dtype=kind)
+    return known[key]
+
+
 # ---- constants of an ExportedProgram -------------------------------------------------------------------------
 
 _CONSTANT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -217,7 +231,7 @@ def add_constant(program: ExportedProgram, name: str, data: Tensor) -> Node:
     node.target = node.name
     CONSTANT.note(node, node.name)
     data = data.detach().contiguous()
-    VALUE.note(node, mode.from_tensor(data, static_shapes=True))
+    VALUE.note(node, shaped(mode, data.shape, data.dtype))
     program.state_dict[node.name] = data
     spec = InputSpec(InputKind.BUFFER, TensorArgument(name=node.name), node.name, persistent=True)
     program.graph_signature.input_specs.insert(0, spec)
@@ -286,7 +300,8 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
                 holder = graph.placeholder("c_" + target.replace(".", "_"))
             holder.target = holder.name  # two attributes may differ in a dot only
             CONSTANT.note(holder, target)
-            VALUE.note(holder, mode.from_tensor(data, static_shapes=True))
+            alike = data.is_contiguous()
+            VALUE.note(holder, shaped(mode, data.shape, data.dtype) if alike else mode.from_tensor(data))
             placeholders[target] = holder
             state[target] = data
         node.replace_all_uses_with(placeholders[target])

@@ -163,6 +163,16 @@ class Rewrite:
     rewrite: Callable[[Bound], Node | None]
 
 
+@dataclass(frozen=True)
+class Decomposition:
+    """What a call is in smaller ones, written in torch: `function` takes its arguments, and gives what it gives. The
+    calls that it makes may be decomposed and rewritten in turn; `takes` tells which ones of the graph it is for."""
+
+    aten: tuple[OpOverload, ...]
+    function: Callable[..., Any]
+    takes: Callable[[Bound], bool] | None = None
+
+
 # ---- the C side ----------------------------------------------------------------------------------------------
 
 
@@ -436,11 +446,12 @@ def _tuple(kinds: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """All operators by name, all patterns and rewrites by aten target, found by listing ops/."""
+    """All operators by name, all patterns, rewrites and decompositions by aten target, found by listing ops/."""
 
     operators: Mapping[str, Operator]
     patterns: Mapping[OpOverload, tuple[Pattern, ...]]
     rewrites: Mapping[OpOverload, Rewrite]
+    decompositions: Mapping[OpOverload, Decomposition]
 
 
 @cache
@@ -456,6 +467,7 @@ def collect(values: Iterable[Any]) -> Registry:
     operators: dict[str, Operator] = {}
     patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
     rewrites: dict[OpOverload, Rewrite] = {}
+    decompositions: dict[OpOverload, Decomposition] = {}
     for value in values:
         if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
             raise CortadoError(f"two operators are called {value.name}")
@@ -468,7 +480,11 @@ def collect(values: Iterable[Any]) -> Registry:
         for target in value.aten if isinstance(value, Rewrite) else ():
             if rewrites.setdefault(target, value) is not value:
                 raise CortadoError(f"two rewrites take {target}; there can be one per target")
-    return Registry(operators, {target: _asked(found) for target, found in patterns.items()}, rewrites)
+        for target in value.aten if isinstance(value, Decomposition) else ():
+            if decompositions.setdefault(target, value) is not value:
+                raise CortadoError(f"two decompositions take {target}; there can be one per target")
+    asked = {target: _asked(found) for target, found in patterns.items()}
+    return Registry(operators, asked, rewrites, decompositions)
 
 
 def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:
@@ -537,6 +553,10 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
                 "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
                 "slice, cat, expand) and converted to float32"
             )
+        moves = isinstance(quantization.output, SharedWith)
+        if dtype(operand) != torch.float32 and dtype(operand).is_floating_point and not moves:
+            kind = str(dtype(operand)).removeprefix("torch.")
+            return f"is computed in {kind}, expected float32; take out what converts its {argument} (x.float())"
     return None
 
 

@@ -254,6 +254,10 @@ def rows(call: Call) -> Rows:
     return Rows((ONE_ROW, second), pixelwise=True, elementwise=True)
 
 
+ELEMENTS = Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
+"""Of operands of one shape."""
+
+
 def output_shape(call: Call) -> Shape:
     return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
 

@@ -85,6 +85,12 @@ def pair(value: Any) -> list[int]:
     return values * 2 if len(values) == 1 else values
 
 
+def triple(value: Any) -> list[int]:
+    """A number, or one or three of them, as (depth, height, width)."""
+    values = [int(item) for item in value] if isinstance(value, list | tuple) else [int(value)]
+    return values * 3 if len(values) == 1 else values
+
+
 def height_one(value: Any, fill: int) -> list[int]:
     """A 1-D parameter as the width of a 2-D one."""
     return [fill, *([int(item) for item in value] if isinstance(value, list | tuple) else [int(value)])]

@@ -92,6 +92,11 @@ def refuse(bound: Bound) -> Reject:
             f"computes {dtype(bound.node)} values; whole numbers can be calculated with (+ - * // % minimum maximum "
             "where), looked up (embedding), compared, moved and converted to float32, and be an output or state"
         )
+    others = [dtype(one) for one in (bound.node, *bound.node.all_input_nodes) if dtype(one).is_floating_point]
+    narrow = next((kind for kind in others if kind != torch.float32), None)
+    if narrow is not None:
+        name = str(narrow).removeprefix("torch.")
+        return Reject(f"is part of a computation in {name}, expected float32; take the conversions to {name} out")
     return Reject(
         "mixes several tensors element by element; supported are add, sub, mul, div, minimum and maximum, and any "
         "function of a single tensor"

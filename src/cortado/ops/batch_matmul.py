@@ -124,12 +124,19 @@ def addmm_to_sum(bound: Bound) -> Node | None:
 
 
 def computed_linear(bound: Bound) -> Node | None:
-    """A linear layer whose weights are computed is a product, and an addition."""
-    weight, bias = bound["weight"], bound["bias"]
+    """A linear layer whose weights are computed is a product, and a bias that is no constant row is an addition."""
+    like, source, weight, bias = bound.node, bound["input"], bound["weight"], bound["bias"]
+    row = bias is None or (is_constant(bias) and math.prod(shape(bias)) == shape(weight)[0])
+    if is_constant(weight) and row:
+        if bias is None or len(shape(bias)) == 1:
+            return None
+        flat = add_constant(like, "bias", constant_data(bias).reshape(-1))
+        return add_view(like, add_call(like, aten.linear.default, source, weight, flat), shape(like))
     if is_constant(weight):
-        return None
-    result = product(bound.node, bound["input"], add_permute(bound.node, weight, (1, 0)))
-    return result if bias is None else add_call(bound.node, aten.add.Tensor, result, bias)
+        result = add_call(like, aten.linear.default, source, weight)
+    else:
+        result = product(like, source, add_permute(like, weight, (1, 0)))
+    return result if bias is None else add_call(like, aten.add.Tensor, result, bias)
 
 
 def match(bound: Bound) -> Quantization | Reject:

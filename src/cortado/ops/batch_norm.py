@@ -1,5 +1,7 @@
 """Batch normalization is x * scale[c] + shift[c]: folded into the layer before it, or a 1x1 depthwise convolution."""
 
+import math
+
 import torch
 from torch.fx import Node
 
@@ -41,16 +43,35 @@ def affine(bound: Bound) -> tuple[Tensor, Tensor] | None:
 
 def layer_before(node: Node) -> Node | None:
     """The convolution or linear layer whose output channels are the normalization's, if nothing else reads it."""
-    outer = shape(node)[:2]  # images and channels: a reshape that keeps both keeps every value's channel
-    while is_call(node, aten.reshape.default) and sole_user(node) is not None and shape(node)[:2] == outer:
-        node = node.all_input_nodes[0]
-    fits = is_call(node, *_CONVOLUTIONS) or (is_call(node, aten.linear.default) and len(shape(node)) == 2)
-    if not fits or sole_user(node) is None or shape(node)[:2] != outer:
+    axis: int | None = 1
+    while axis is not None and sole_user(node) is not None and is_call(node, *_MOVES):
+        node, axis = node.all_input_nodes[0], _axis_before(node, axis)
+    if axis is None or sole_user(node) is None or not is_call(node, *_CONVOLUTIONS, aten.linear.default):
+        return None
+    if axis != (len(shape(node)) - 1 if is_call(node, aten.linear.default) else 1):
         return None
     bound = bind(node)
     constant = is_constant(bound["weight"]) and (bound["bias"] is None or is_constant(bound["bias"]))
     grouped = node.target == aten.conv_transpose2d.input and bound["groups"] != 1
     return node if constant and not grouped else None
+
+
+_MOVES = (aten.reshape.default, aten.view.default, aten.permute.default, aten.transpose.int)
+
+
+def _axis_before(node: Node, axis: int) -> int | None:
+    """Which dimension of what a reshape or a permutation reads is this one of its result; None where none is."""
+    bound, before, behind = bind(node), shape(node.all_input_nodes[0]), shape(node)
+    if is_call(node, aten.permute.default):
+        return int(bound["dims"][axis]) % len(before)
+    if is_call(node, aten.transpose.int):
+        order = list(range(len(before)))
+        first, second = bound["dim0"], bound["dim1"]
+        order[first], order[second] = order[second], order[first]
+        return order[axis]
+    inner = math.prod(behind[axis + 1 :])
+    same = (dim for dim, size in enumerate(before) if size == behind[axis] and math.prod(before[dim + 1 :]) == inner)
+    return next(same, None)
 
 
 def fold(layer: Node, scale: Tensor, shift: Tensor) -> None:

@@ -8,7 +8,6 @@ which spread less than their pixels: as a convolution they have a scale of their
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -17,7 +16,7 @@ from cortado.base.errors import Reject
 from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Pattern, Rewrite
-from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, values_only
+from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, triple, values_only
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.convolution_forms import Pads, images, pad_images
 
@@ -134,8 +133,8 @@ def avg_pool1d_to_2d(bound: Bound) -> Node:
 def avg_pool3d_to_2d(bound: Bound) -> Node | None:
     """Over depth alone, as local_response_norm has it, or over height and width alone."""
     like, sizes = bound.node, shape(bound["self"])
-    kernel, padding = (_triple(bound[name]) for name in ("kernel_size", "padding"))
-    stride = _triple(bound["stride"]) if bound["stride"] else kernel
+    kernel, padding = (triple(bound[name]) for name in ("kernel_size", "padding"))
+    stride = triple(bound["stride"]) if bound["stride"] else kernel
     *outer, depth, height, width = sizes
     if (kernel[1:], stride[1:], padding[1:]) == ([1, 1], [1, 1], [0, 0]):
         view, first = (math.prod(outer), 1, depth, height * width), 0
@@ -147,11 +146,6 @@ def avg_pool3d_to_2d(bound: Bound) -> Node | None:
     rest = (bool(bound["ceil_mode"]), bool(bound["count_include_pad"]), bound["divisor_override"])
     result = add_call(like, aten.avg_pool2d.default, add_view(like, bound["self"], view), *window, *rest)
     return add_view(like, result, shape(like))
-
-
-def _triple(value: Any) -> list[int]:
-    values = [int(item) for item in value] if isinstance(value, list | tuple) else [int(value)]
-    return values * 3 if len(values) == 1 else values
 
 
 # ---- maxima --------------------------------------------------------------------------------------------------

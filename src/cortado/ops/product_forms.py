@@ -10,12 +10,13 @@ from torch.fx import Node
 
 from cortado.base.errors import Reject
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Lowering, Pattern, Rewrite
+from cortado.ir.op import Decomposition, Lowering, Pattern, Rewrite
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
 from cortado.ops.batch_matmul import product
 from cortado.ops.reductions import reduce
 
 aten = torch.ops.aten
+Tensor = torch.Tensor
 
 
 # ---- einsum --------------------------------------------------------------------------------------------------
@@ -49,7 +50,25 @@ def parsed(equation: str, shapes: Sequence[Sequence[int]]) -> tuple[list[str], s
     if any(len(set(term)) < len(term) for term in terms):
         return "names a dimension of one operand twice, which is a diagonal; use torch.diagonal"
     assert [len(term) for term in terms] == [len(sizes) for sizes in shapes]  # torch has checked that
+    known: dict[str, int] = {}
+    for term, sizes in zip(terms, shapes, strict=True):
+        if any(known.setdefault(letter, size) != size for letter, size in zip(term, sizes, strict=True)):
+            return "repeats a dimension of size 1; expand that operand first"
     return terms, output
+
+
+def _is_unusual(bound: Bound) -> bool:
+    """A diagonal, or operands that are repeated: torch writes it in smaller calls."""
+    return isinstance(parsed(bound["equation"], [shape(operand) for operand in bound["tensors"]]), str)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """What nn.Bilinear computes: a linear layer of the first input gives the weights for the second."""
+    made, first, second = weight.shape
+    weights = weight.permute(1, 0, 2).reshape(first, made * second)
+    rows = torch.mm(input1.reshape(-1, first), weights).reshape(-1, made, second)
+    sums = torch.bmm(rows, input2.reshape(-1, second, 1)).reshape(*input1.shape[:-1], made)
+    return sums if bias is None else sums + bias
 
 
 def _letters_for_dots(equation: str, terms: Sequence[str], shapes: Sequence[Sequence[int]]) -> str | None:
@@ -192,6 +211,8 @@ def outer(bound: Bound) -> Node | None:
     return add_call(bound.node, aten.mul.Tensor, left, bound["vec2"])
 
 
+EINSUM = Decomposition(aten=(aten.einsum.default,), function=aten.einsum.default, takes=_is_unusual)
+BILINEAR = Decomposition(aten=(aten.bilinear.default,), function=bilinear)
 EINSUM_REWRITE = Rewrite(aten=(aten.einsum.default,), rewrite=einsum)
 EINSUM_PATTERN = Pattern(aten=(aten.einsum.default,), match=match_einsum, lower=lower_einsum)
 PLUS_PRODUCT_REWRITE = Rewrite(aten=tuple(_OPERANDS), rewrite=plus_product)

@@ -95,6 +95,35 @@ def _row_sums(like: Node, source: Node, view: Windows, factor: float) -> Node:
     return add_view(like, sums, (1, 1, rows, 1))
 
 
+LONGEST_ROW = 2**16  # whose sum of codes times weights fits 32 bits
+LONGEST_WINDOW = 2**15 - 1  # of a pool's descriptor
+
+
+def _in_two(like: Node, source: Node, view: Windows, kind: str, out: Sequence[int]) -> Node | None:
+    """Parts of a long dimension first, then what they have become: about as many parts as a part has values."""
+    _, before, length, after = view.nhwc
+    part = math.ceil(math.sqrt(length))
+    part = next((size for size in range(part, 2 * part) if length % size == 0), part)
+    missing = -length % part
+    flat = add_view(like, add_permute(like, source, view.order), (before, length, after))
+    if missing and kind == "max":
+        again = add_call(like, aten.slice.Tensor, flat, 1, 0, missing)
+        flat = add_call(like, aten.cat.default, [flat, again], 1)
+    elif missing:
+        flat = add_call(like, aten.constant_pad_nd.default, flat, [0, 0, 0, missing], 0.0)
+    count = (length + missing) // part
+    rows = add_view(like, flat, (before * count, part, after))
+    some = reduce(like, rows, frozenset({1}), kind, (before, count, after))
+    total = None if some is None else reduce(like, some, frozenset({1}), kind, (before, after))
+    if total is None:
+        return None
+    if missing and kind == "mean":
+        total = add_call(like, aten.mul.Tensor, total, (length + missing) / length)
+    sizes = [shape(source)[dim] for dim in view.kept]
+    natural = sorted(range(len(view.kept)), key=lambda place: view.kept[place])
+    return add_view(like, add_permute(like, add_view(like, total, sizes), natural), out)
+
+
 def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Sequence[int]) -> Node | None:
     """The reduction of `source` over `dims`, under the shape `out`."""
     sizes = shape(source)
@@ -105,6 +134,8 @@ def reduce(like: Node, source: Node, dims: frozenset[int], kind: str, out: Seque
     if len(sizes) == 3 and dims == {2}:  # a signal, which lies in memory as an image of height 1
         return reduce(like, add_view(like, source, (*sizes[:2], 1, sizes[2])), frozenset({3}), kind, out)
     view = windows(sizes, dims)
+    if view.nhwc[2] > (LONGEST_ROW if view.nhwc[3] == 1 and kind != "max" else LONGEST_WINDOW) and not view.plain:
+        return _in_two(like, source, view, kind, out)
     if kind in ("sum", "mean") and view.nhwc[3] == 1 and not view.plain:
         factor = 1.0 if kind == "sum" else 1.0 / view.nhwc[2]
         return _result(like, _row_sums(like, source, view, factor), view, sizes, out)

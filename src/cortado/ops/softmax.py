@@ -153,7 +153,10 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def input_factor(scale: float) -> dict[str, int]:
     """The input scale as the kernels want it: differences times scale, with 26 fractional bits."""
-    fixed = Fixed.of(min(scale * 2.0 ** (31 - INTEGER_BITS), 2.0**30 * (1 - 2.0**-31)))
+    factor = min(scale * 2.0 ** (31 - INTEGER_BITS), 2.0**30 * (1 - 2.0**-31))
+    fixed = Fixed.of(factor)
+    if fixed.shift < 0:  # differences that hardly count: the kernels shift to the left only
+        fixed = Fixed(round(factor * 2**31), 0)
     radius = (2**INTEGER_BITS - 1) * 2.0 ** (31 - INTEGER_BITS) / 2.0**fixed.shift
     return {"input_multiplier": fixed.multiplier, "input_shift": fixed.shift, "diff_min": -math.floor(radius)}
 

@@ -10,6 +10,7 @@ from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
+from cortado.ops.placing_forms import placed
 from cortado.ops.pointwise import uniform_value
 
 aten = torch.ops.aten
@@ -50,8 +51,10 @@ def written(bound: Bound) -> Node | None:
     like, source, indices = bound.node, bound["self"], bound["indices"]
     given = [(place, one) for place, one in enumerate(indices) if one is not None]
     number = uniform_value(bound["values"])
-    if number is None or bound["accumulate"] or len(given) != 1 or dtype(given[0][1]) != torch.bool:
+    if bound["accumulate"]:
         return None
+    if number is None or len(given) != 1 or dtype(given[0][1]) != torch.bool:
+        return placed(bound, "values")
     place, mask = given[0]
     behind = len(shape(source)) - place - len(shape(mask))
     if is_constant(mask):

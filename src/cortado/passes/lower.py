@@ -24,6 +24,7 @@ from cortado.ir.graph import (
     describe,
     fake_mode_of,
     shape,
+    shaped,
     user_inputs,
 )
 from cortado.ir.op import Match, Operator, c_only, find, operator_of, result_elements, shaped_call
@@ -282,8 +283,7 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     node = like.graph.call_function(overload(operator), (), arguments)
     sizes = operator.sizes(shaped_call(operator, arguments))
     kinds = result_elements(operator, arguments)
-    with mode:
-        made = tuple(torch.empty(size, dtype=kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
+    made = tuple(shaped(mode, size, kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
     VALUE.note(node, made if operator.also else made[0])
     known = qparams(like)
     if not operator.also and known is not None and known.element.name == kinds[0].name:  # others are made on the way

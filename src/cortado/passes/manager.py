@@ -36,6 +36,8 @@ PIPELINE: tuple[type[CortexMPass], ...] = (
     SignalsAsRows,  # of a stream, when calls and layouts are settled: time comes in rows, whichever dimension it was
     TimeWindows,  # of a stream: what reads all rows of a tensor at once reads them one by one
 )
+TRIED = PIPELINE[: PIPELINE.index(Lower) + 1]
+"""As far as a model is lowered to see whether it can be."""
 
 
 class CortexMPassManager:
@@ -110,4 +112,4 @@ def print_graph(program: ExportedProgram) -> str:
     return "\n".join(lines) + "\n"
 
 
-__all__ = ["PIPELINE", "CortexMPassManager", "Level", "print_graph"]
+__all__ = ["PIPELINE", "TRIED", "CortexMPassManager", "Level", "print_graph"]

@@ -12,10 +12,8 @@ from cortado.emit.c.data import Arrays, Reader, float_text, int_text
 from cortado.emit.c.text import Names, Piece, comment, label, listed, title
 from cortado.ir.c_call import CCall
 from cortado.ir.op import Array, Field, Kernel, Layer
+from cortado.plan.limits import SHORT_FIELDS
 from cortado.plan.program import Step
-
-# What descriptors hold in 16 bits and a model's author chooses.
-_SHORT_FIELDS = frozenset({"depth_multiplier", "kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w"})
 
 NO_SECTIONS: Mapping[str, str] = {}
 
@@ -142,7 +140,7 @@ class Layers:
                 for number, item in enumerate(value)
             ]
             return "{" + listed(items, indent=len(f"    .{key} = {{")) + "}"
-        if key in _SHORT_FIELDS:
+        if key in SHORT_FIELDS:
             fits(int(value), 15, key)
         return float_text(value) if isinstance(value, float) else int_text(int(value))
 

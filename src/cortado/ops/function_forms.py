@@ -1,0 +1,76 @@
+"""Functions of several tensors, element by element, and products along a dimension, in calls that have operators."""
+
+from collections.abc import Sequence
+
+import torch
+
+from cortado.ir.graph import Bound
+from cortado.ir.op import Decomposition
+from cortado.ops.pointwise import operands
+
+aten = torch.ops.aten
+Tensor = torch.Tensor
+
+
+def of_several(bound: Bound) -> bool:
+    """Not a function of one tensor, which is a table whatever it is."""
+    return len(operands(bound.node)) > 1
+
+
+def log_add_exp(self: Tensor, other: Tensor) -> Tensor:
+    """The larger one, and what the smaller adds to it."""
+    return torch.maximum(self, other) + torch.nn.functional.softplus(-torch.abs(self - other))
+
+
+def x_log_y(self: Tensor, other: Tensor) -> Tensor:
+    """A logarithm of 0 counts where it is not multiplied by 0."""
+    smallest = torch.finfo(torch.float32).smallest_normal
+    return self * torch.log(torch.clamp(other, min=smallest))
+
+
+def copy_sign(self: Tensor, other: Tensor) -> Tensor:
+    sign = (other >= 0).to(torch.float32) * 2 - 1
+    return torch.abs(self) * sign
+
+
+def divided(self: Tensor, other: Tensor, *, rounding_mode: str | None) -> Tensor:
+    return torch.div(self, other)
+
+
+def product(self: Tensor, dim: int, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+    """Halves are multiplied by each other, until one number is left: as few roundings as can be."""
+    size = self.shape[dim]
+    while size > 1:
+        half = size // 2
+        pairs = self.narrow(dim, 0, half) * self.narrow(dim, half, half)
+        self = torch.cat([pairs, self.narrow(dim, 2 * half, 1)], dim) if size % 2 else pairs
+        size = self.shape[dim]
+    return self if keepdim else self.squeeze(dim)
+
+
+def product_of_all(self: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
+    return product(self.reshape(-1), 0)
+
+
+def is_float(bound: Bound) -> bool:
+    """Without NaN, which no compiled model knows, a sum of what is none is a sum."""
+    return bound["dtype"] in (None, torch.float32)
+
+
+def sum_of_numbers(
+    self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    return torch.sum(self, dim, keepdim) if dim else torch.sum(self)
+
+
+LOG_ADD_EXP = Decomposition(aten=(aten.logaddexp.default,), function=log_add_exp)
+X_LOG_Y = Decomposition(aten=(aten.xlogy.Tensor, aten.special_xlogy.default), function=x_log_y, takes=of_several)
+COPY_SIGN = Decomposition(aten=(aten.copysign.Tensor,), function=copy_sign, takes=of_several)
+DIVIDED = Decomposition(
+    aten=(aten.div.Tensor_mode, aten.divide.Tensor_mode),
+    function=divided,
+    takes=lambda bound: bound["rounding_mode"] is None,
+)
+PRODUCT = Decomposition(aten=(aten.prod.dim_int,), function=product, takes=is_float)
+PRODUCT_OF_ALL = Decomposition(aten=(aten.prod.default,), function=product_of_all, takes=is_float)
+SUM_OF_NUMBERS = Decomposition(aten=(aten.nansum.default,), function=sum_of_numbers, takes=is_float)
