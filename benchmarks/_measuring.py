@@ -12,10 +12,10 @@ import torch
 
 from architectures import draw
 from cortado.base.target import CortexMTargetConfig, from_target_string
-from cortado.frontend import zoo
+from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
+from cortado.models import zoo
 from cortado.options import Optimize, Options
 from cortado.plan.jobs import jobs_of, loop_of
-from cortado.sketch import Sketch, board_flow, prepared, sketch
 from cortado.timing.parts import Part
 from cortado.timing.work import Work
 from single_layers import draw_biased, draw_layers, draw_rare, draw_wide

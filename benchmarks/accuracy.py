@@ -25,10 +25,10 @@ sys.path.append(str(FOLDER.parent / "training"))
 
 from cortado import api
 from cortado.base.errors import CortadoWarning
-from cortado.frontend import zoo
-from cortado.frontend.zoo._trained import FOLDER as SHIPPED
+from cortado.models import zoo
+from cortado.models.zoo._trained import FOLDER as SHIPPED
 from cortado.options import DEFAULTS, CalibrationMethod, Options
-from cortado.scoring import Evaluation
+from cortado.scoring.scores import Evaluation
 from qat import fine_tuned
 from test_sets import FULL
 

@@ -8,7 +8,7 @@ from typing import Any
 from _common import PEERS, TARGETS, bundle_of, measured, progress, ratio, table
 from cortado import api
 from cortado.base.target import Compiler, from_target_string
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.run import runner
 from cortado.run.measure import code_bytes
 

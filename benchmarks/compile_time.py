@@ -19,7 +19,7 @@ YARDSTICK: dict[str, float] = BASELINES["compile_yardstick_strict_export_cpu_sec
 def measure(name: str, target: str) -> dict[str, Any]:
     import torch
 
-    from cortado.frontend import zoo
+    from cortado.models import zoo
 
     network = zoo.get(name)
     module, example = network.build(), network.example_inputs()

@@ -18,7 +18,7 @@ from _common import progress
 from _measuring import measure
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.options import Optimize
 
 logging.disable(logging.ERROR)

@@ -10,7 +10,7 @@ from typing import Any
 from _common import TARGETS, measured, progress, ratio, table
 from cortado import api
 from cortado.base.target import from_target_string
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.profile import profile
 
 # Millions of cycles of version 0.1's kernels, by core and network: the bars for changes.

@@ -14,7 +14,7 @@ from typing import Any
 from _common import NETWORKS, NOTE, PEERS, TARGETS, bundle_of, peer_ram, progress, ratio, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.run.measure import static_bytes
 

@@ -12,7 +12,7 @@ from typing import Any
 from _common import NETWORKS, NOTE, PEERS, TARGETS, peer_flash, peer_ram, progress, ratio, remember, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.options import Optimize
 
 

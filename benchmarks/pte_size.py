@@ -10,7 +10,7 @@ from _common import PEERS, TARGETS, measured, progress, ratio, table
 from cortado import api
 from cortado.base.target import from_target_string
 from cortado.emit.pte.program import emit_pte
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.passes import CortexMPassManager
 from cortado.pte.info import Constant, PteInfo
 from cortado.pte.reader import read_pte

@@ -11,7 +11,7 @@ from typing import Any
 from _common import TARGETS, measured, progress, sizes_of, table
 from cortado import api
 from cortado.base.target import from_target_string
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.costs import costs_of, kernel_cycles, wasted_cycles
 from cortado.plan.planned import Planned

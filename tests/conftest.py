@@ -82,7 +82,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> "Run":
 def tiny() -> "Model":
     """The tiny network, captured and quantized so that its golden files are the same on every machine."""
     from cortado.api import prepare
-    from cortado.frontend.models import load_calibration, load_model
+    from cortado.models.sources import load_calibration, load_model
     from helpers.paths import MODELS
     from helpers.single import EVERY_VALUE
 

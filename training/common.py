@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cortado.frontend import zoo
-from cortado.frontend.zoo._trained import FOLDER as SHIPPED
+from cortado.models import zoo
+from cortado.models.zoo._trained import FOLDER as SHIPPED
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "training"

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import common
-from cortado.frontend.zoo.mobilenet_tiny import LABELS, MobileNetTiny
-from cortado.frontend.zoo.resnet8 import ResNet8, as_colour
+from cortado.models.zoo.mobilenet_tiny import LABELS, MobileNetTiny
+from cortado.models.zoo.resnet8 import ResNet8, as_colour
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH = 64

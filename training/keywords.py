@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import common
-from cortado.frontend.zoo.ds_cnn import LABELS, DsCnn
-from cortado.frontend.zoo.kws_gru import KwsGru
-from cortado.frontend.zoo.kws_stream import KwsStream
-from cortado.frontend.zoo.mfcc import RATE, cosines, filters, mfcc
+from cortado.models.zoo.ds_cnn import LABELS, DsCnn
+from cortado.models.zoo.kws_gru import KwsGru
+from cortado.models.zoo.kws_stream import KwsStream
+from cortado.models.zoo.mfcc import RATE, cosines, filters, mfcc
 from speech import CLIPS, KEYWORDS, Synthesizer
 
 BATCH = 64

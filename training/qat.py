@@ -13,7 +13,7 @@ import ecg_conv1d
 import fashion
 import imu_lstm
 import keywords
-from cortado.frontend import zoo
+from cortado.models import zoo
 from test_sets import FULL
 
 EPOCHS = 1

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import common
-from cortado.frontend.zoo.ds_cnn import LABELS
-from cortado.frontend.zoo.mfcc import RATE
+from cortado.models.zoo.ds_cnn import LABELS
+from cortado.models.zoo.mfcc import RATE
 
 CLIPS = common.BUILD / "speech.npz"
 KEYWORDS = LABELS[:10]

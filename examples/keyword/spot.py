@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import cortado
-from cortado.frontend import zoo
-from cortado.frontend.zoo import sound
-from cortado.frontend.zoo.mfcc import RATE, mfcc
+from cortado.models import zoo
+from cortado.models.zoo import sound
+from cortado.models.zoo.mfcc import RATE, mfcc
 
 FRAMES_PER_SECOND = 50
 SMOOTHED = 8  # outputs that are averaged: a word stays in the window for longer than that

@@ -32,10 +32,10 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("compile", "prepare", "prepare_qat", "Model"), "api"),
     **dict.fromkeys(("Compiled", "evaluate"), "compiled"),
-    **dict.fromkeys(("estimate", "Estimate"), "estimation"),
+    **dict.fromkeys(("estimate", "Estimate"), "exploring.estimation"),
     **dict.fromkeys(("Artifact", "load"), "artifact.opened"),
     "Checked": "artifact.checked",
-    "Evaluation": "scoring",
+    "Evaluation": "scoring.scores",
     "save_together": "together",
     "load_onnx": "onnx",
     "Options": "options",

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from cortado.accuracy import check_outputs
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
 from cortado.base.clock import IMPORT_EXECUTORCH, Clock
@@ -48,6 +47,7 @@ from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure, runner
+from cortado.scoring.accuracy import check_outputs
 
 Tensor = torch.Tensor
 # An input of the model, or several of them; a number and None are constants of the compiled one.

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from cortado import scoring
 from cortado.artifact.checked import Checked
 from cortado.artifact.folder import write_folder
 from cortado.artifact.opened import (
@@ -32,13 +31,11 @@ from cortado.artifact.summary import html_summary, in_words
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
-from cortado.dataset import make_dataset
 from cortado.emit.c.bundle import Bundle
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte
 from cortado.emit.pte.tools import bundle_pte
-from cortado.floats import float_inputs, float_model
 from cortado.frontend.calm import one_thread
 from cortado.frontend.inputs import Inputs
 from cortado.options import Options
@@ -46,7 +43,10 @@ from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, npz_bytes, reference_outputs, to_bytes
 from cortado.plan.planned import Planned
 from cortado.run.runner import RunLimits
-from cortado.scoring import Evaluation
+from cortado.scoring import scores
+from cortado.scoring.dataset import make_dataset
+from cortado.scoring.floats import float_inputs, float_model
+from cortado.scoring.scores import Evaluation
 
 Tensor = torch.Tensor
 Progress = Callable[[str], None]
@@ -207,7 +207,7 @@ def evaluate(
     with _opened(compiled) as artifact:
         data = make_dataset(artifact, dataset, labels, limit, reconstruction=reconstruction)
         example = float_inputs(artifact, artifact.example())
-        return scoring.evaluate(
+        return scores.evaluate(
             artifact,
             data,
             floats=None if model is None else float_model(artifact, model, example),

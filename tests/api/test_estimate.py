@@ -11,12 +11,12 @@ import cortado
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexM, from_target_string
 from cortado.cli import main
-from cortado.estimation import estimate_of
-from cortado.frontend import zoo
+from cortado.exploring.estimation import estimate_of
+from cortado.exploring.sketch import board_flow, board_work, prepared, sketch
+from cortado.models import zoo
 from cortado.plan.jobs import PHASES, jobs_of, single_layers
 from cortado.plan.kernel_costs import evaluate, known_costs
 from cortado.plan.quantities import quantities
-from cortado.sketch import board_flow, board_work, prepared, sketch
 
 FAR = 0.05
 CORES = ("cortex-m0plus", "cortex-m4", "cortex-m55")

@@ -16,11 +16,11 @@ import cortado
 from cortado.api import Compiled, compile
 from cortado.artifact.opened import Artifact, Reference
 from cortado.base.errors import CortadoError
-from cortado.dataset import Dataset, make_dataset, read_dataset, scores_of
-from cortado.floats import BATCH, float_inputs, float_model, float_outputs
 from cortado.frontend.calm import one_thread
-from cortado.metrics import confusion
-from cortado.scoring import Evaluation, OutputError, Score, Thresholds, evaluate
+from cortado.scoring.dataset import Dataset, make_dataset, read_dataset, scores_of
+from cortado.scoring.floats import BATCH, float_inputs, float_model, float_outputs
+from cortado.scoring.metrics import confusion
+from cortado.scoring.scores import Evaluation, OutputError, Score, Thresholds, evaluate
 from helpers.single import Function
 from models.blobs import points, train
 

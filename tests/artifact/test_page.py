@@ -11,7 +11,7 @@ from cortado.artifact.opened import PAGE, Artifact
 from cortado.artifact.page import build_page
 from cortado.artifact.page_arena import buffer_label, modules_of, peak_moment
 from cortado.artifact.report import FloatOperatorReport
-from cortado.frontend.models import load_model
+from cortado.models.sources import load_model
 from helpers.paths import MODELS
 
 VOID = {"meta"}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cortado import metrics
+from cortado.scoring import metrics
 
 SCORES = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1], [0.3, 0.3, 0.4], [0.2, 0.2, 0.2]])
 

@@ -10,7 +10,7 @@ import pytest
 
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.cli.evaluate import SHOWN_CLASSES, _class_lines
-from cortado.scoring import Score
+from cortado.scoring.scores import Score
 from helpers.cli import Run, forge_checksums, refused
 from helpers.paths import MODELS
 

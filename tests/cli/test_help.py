@@ -11,7 +11,7 @@ import pytest
 
 import cortado
 from cortado.cli.entry import make_parser
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.run import doctor
 from helpers.cli import Run, in_new_process
 from helpers.cli_page import commands, page

@@ -12,7 +12,7 @@ import pytest
 from cortado.artifact.opened import Artifact
 from cortado.cli.completion import SHELLS, commands_of
 from cortado.cli.entry import make_parser
-from cortado.frontend import zoo
+from cortado.models import zoo
 from helpers.cli import Run, compile_tiny, one_sentence
 
 PROBLEM = "id,lower,upper,size\na,0,2,16\nb,1,3,16\n"

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from cortado.api import compile
 from cortado.artifact.opened import PAGE, Artifact
 from cortado.base.errors import CortadoError
-from cortado.floats import float_model
 from cortado.frontend.convert import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options
 from cortado.plan.lowered import run_reference
-from cortado.validate import Layer, Place, Validation, _Compared, validate
+from cortado.scoring.floats import float_model
+from cortado.scoring.validate import Layer, Place, Validation, _Compared, validate
 from helpers.cli import TINY, Run, forge_checksums
 from helpers.single import Function, lower
 

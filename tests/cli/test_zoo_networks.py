@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cortado.artifact.opened import Artifact
-from cortado.frontend import zoo
-from cortado.frontend.zoo._trained import load_accuracy
+from cortado.models import zoo
+from cortado.models.zoo._trained import load_accuracy
 from helpers.cli import Run, refused
 
 QUICK = ("mobilenet_tiny", "deep_autoencoder")

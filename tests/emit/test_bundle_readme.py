@@ -15,7 +15,7 @@ from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.emit.c.data import float_text
-from cortado.frontend.models import load_model
+from cortado.models.sources import load_model
 from cortado.options import Border, Options
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources

@@ -12,7 +12,7 @@ from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_targ
 from cortado.emit.c.bundle import emit_c
 from cortado.emit.c.kernels import library_hash
 from cortado.emit.c.together import Member, emit_together
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.lowered import run_reference
 from cortado.plan.planned import Planned

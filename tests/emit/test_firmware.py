@@ -13,7 +13,7 @@ from cortado.api import Model, prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.target import BUNDLE_FLAGS, from_target_string
 from cortado.emit.c.bundle import emit_c
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
 from cortado.run import toolchain

@@ -14,12 +14,12 @@ from torch.nn import functional
 from cortado.api import prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
-from cortado.floats import float_model
 from cortado.frontend import convert, eager, writes
 from cortado.frontend.convert import FloatModel, quantize
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.export import capture
-from cortado.validate import validate
+from cortado.scoring.floats import float_model
+from cortado.scoring.validate import validate
 from helpers.aliases import RIGHT, SHAPE
 from helpers.single import Function, lower
 
@@ -223,7 +223,7 @@ def test_validate_compares_with_the_module_not_with_a_graph(
     artifact: Artifact = prepare(model, batches[0], batches, "wrong").compile("cortex-m4").save(tmp_path / "wrong")
     floats = float_model(artifact, model, batches[0])
     monkeypatch.setattr(convert, "canonicalize", None)  # no graph has a say
-    monkeypatch.setattr("cortado.validate._runs", lambda *arguments: [])
+    monkeypatch.setattr("cortado.scoring.validate._runs", lambda *arguments: [])
     found = validate(artifact, [artifact.example()], floats=floats)
     fidelity = found.places[0].fidelity
     assert fidelity is not None

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from cortado.base.errors import CortadoError
-from cortado.frontend import zoo
-from cortado.frontend.zoo import sound
-from cortado.frontend.zoo._trained import FOLDER, load_accuracy, load_clips
-from cortado.frontend.zoo.mfcc import RATE
+from cortado.models import zoo
+from cortado.models.zoo import sound
+from cortado.models.zoo._trained import FOLDER, load_accuracy, load_clips
+from cortado.models.zoo.mfcc import RATE
 
 TRAINED = [name for name in zoo.names() if zoo.get(name).trained]
 MOST_BYTES = 1_500_000

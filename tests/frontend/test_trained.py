@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cortado.base.errors import CortadoError
-from cortado.frontend import zoo
-from cortado.frontend.zoo import Network, _trained
-from cortado.frontend.zoo.mfcc import RATE, filters, mfcc
+from cortado.models import zoo
+from cortado.models.zoo import Network, _trained
+from cortado.models.zoo.mfcc import RATE, filters, mfcc
 
 
 @pytest.fixture

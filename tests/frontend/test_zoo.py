@@ -14,8 +14,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.flop_counter import FlopCounterMode
 
 from cortado.base.errors import CortadoError
-from cortado.frontend import zoo
-from cortado.frontend.zoo.mobilenet_v3_small import Block
+from cortado.models import zoo
+from cortado.models.zoo.mobilenet_v3_small import Block
 from helpers.paths import ROOT
 from helpers.values import present
 
@@ -247,5 +247,5 @@ def test_unknown_name_without_a_close_one_lists_all() -> None:
 
 
 def test_import_does_not_bring_torch() -> None:
-    code = "import sys, cortado.frontend.zoo; cortado.frontend.zoo.get('ds_cnn'); sys.exit('torch' in sys.modules)"
+    code = "import sys, cortado.models.zoo; cortado.models.zoo.get('ds_cnn'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0

@@ -14,8 +14,8 @@ from cortado.api import Model, prepare
 from cortado.base.regions import Place
 from cortado.base.target import CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
-from cortado.frontend import zoo
 from cortado.memory.validate import validate
+from cortado.models import zoo
 from cortado.options import Border, Optimize
 from cortado.passes import CortexMPassManager
 from cortado.plan import checks

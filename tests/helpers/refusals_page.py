@@ -60,11 +60,14 @@ def _title(file: Path) -> str:
     return ": ".join([f"`{file.relative_to(PACKAGE)}`", *([", ".join(f"`{name}`" for name in known)] if known else [])])
 
 
+TAKING_IN = ("frontend", "models")
+
+
 @cache
 def refusals() -> tuple[Refusal, ...]:
     """In the order of files and lines."""
     files = [
-        file for folder in ("frontend", "ir", "ops", "passes") for file in sorted((PACKAGE / folder).rglob("*.py"))
+        file for folder in (*TAKING_IN, "ir", "ops", "passes") for file in sorted((PACKAGE / folder).rglob("*.py"))
     ]
     return tuple(found for file in files if file.name != "_TEMPLATE.py" for found in _refusals_of(file))
 
@@ -82,9 +85,9 @@ def _texts(node: ast.Call | ast.FunctionDef, folder: str) -> Iterator[tuple[Kind
     """What an error or a Reject is given, and what functions return that give a reason or None."""
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else None
-        if name == "Reject" or (name == "CortadoError" and folder in ("frontend", "ops")):
-            yield Kind.TAKEN_IN if folder == "frontend" else Kind.INTEGER, node.args[0]
-    elif folder != "frontend" and node.returns is not None and ast.unparse(node.returns) == "str | None":
+        if name == "Reject" or (name == "CortadoError" and folder in (*TAKING_IN, "ops")):
+            yield Kind.TAKEN_IN if folder in TAKING_IN else Kind.INTEGER, node.args[0]
+    elif folder not in TAKING_IN and node.returns is not None and ast.unparse(node.returns) == "str | None":
         returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
         yield from (
             (Kind.PTE if node.name in ("pte_limit", "c_only") else Kind.INTEGER, value)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cortado import metrics
 from cortado.base.arrays import ArrayType
+from cortado.scoring import metrics
 
 STEPS = 200
 

@@ -19,7 +19,7 @@ from cortado.artifact.report import PteReport
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.emit.c.kernels import library_hash
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes
 from helpers.cli import Run

@@ -14,7 +14,7 @@ from cortado.api import prepare
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.frontend.models import load_calibration, load_model
+from cortado.models.sources import load_calibration, load_model
 from cortado.run import runner
 from fuzz import shrink
 from fuzz.blocks import BLOCKS

@@ -10,8 +10,8 @@ import torch
 from cortado.base.target import from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.emit.pte.program import c_only, emit_pte
-from cortado.frontend import zoo
 from cortado.memory.validate import validate
+from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.lowered import LoweredCall, LoweredGraph, reference_outputs
 from cortado.run import measure, runner

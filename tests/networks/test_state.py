@@ -10,13 +10,13 @@ from cortado.api import compile as compile_model
 from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.dataset import Dataset
-from cortado.floats import float_model
 from cortado.options import Options
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import EXECUTORCH, HOST, RUNTIME_CHECKS
-from cortado.scoring import evaluate
-from cortado.validate import validate
+from cortado.scoring.dataset import Dataset
+from cortado.scoring.floats import float_model
+from cortado.scoring.scores import evaluate
+from cortado.scoring.validate import validate
 from helpers.cli import Run
 from helpers.stateful import STATEFUL, STEPS, decibels, eager_steps
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError
-from cortado.floats import float_model
-from cortado.frontend.zoo.kws_gru import KwsGru
+from cortado.models.zoo.kws_gru import KwsGru
 from cortado.options import Options, StreamPadding
 from cortado.run.runner import RUNTIME_CHECKS
+from cortado.scoring.floats import float_model
 from helpers.paths import ROOT
 from helpers.stateful import decibels
 from helpers.streams import Rows

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from cortado.api import prepare
 from cortado.base.target import from_target_string
-from cortado.validate import validate
+from cortado.scoring.validate import validate
 from helpers.noise import beside_pt2e, eager_outputs, integer_outputs
 
 TARGETS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")

@@ -22,7 +22,7 @@ from cortado.ops.lstm import LSTM
 from cortado.ops.rnn import RNN
 from cortado.plan.lowered import reference_outputs
 from cortado.profile import profile
-from cortado.validate import validate
+from cortado.scoring.validate import validate
 from helpers import cases
 from helpers.paths import ROOT
 from helpers.single import decibels, tensors

@@ -15,10 +15,10 @@ from torch.nn import functional
 
 from cortado.api import prepare
 from cortado.base.numerics import QParams
-from cortado.frontend import zoo
 from cortado.ir.graph import lift, shape
 from cortado.ir.op import Call, Operator, result_element
 from cortado.ir.schemas import overload
+from cortado.models import zoo
 from cortado.ops.activation import ACTIVATION
 from cortado.ops.cat import CAT
 from cortado.ops.conv2d import CONV2D

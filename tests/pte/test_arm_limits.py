@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from cortado.api import Model, prepare
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
 from cortado.emit.pte.program import emit_pte
-from cortado.frontend import zoo
 from cortado.ir.op import Call, Operator
+from cortado.models import zoo
 from cortado.ops._height_one import is_wrong_on_mve
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from cortado.run import executorch_host

@@ -19,8 +19,8 @@ from cortado.emit.pte.planning import ALIGNMENT
 from cortado.emit.pte.program import emit_pte
 from cortado.emit.pte.tools import bundle_pte
 from cortado.emit.pte.values import share_values
-from cortado.frontend import zoo
 from cortado.ir.op import Operator, Place, registry
+from cortado.models import zoo
 from cortado.options import LinearWeights
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs

@@ -17,7 +17,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.emit.pte.program import emit_pte
 from cortado.emit.pte.tools import bundle_pte
-from cortado.frontend import zoo
+from cortado.models import zoo
 from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
 from cortado.run.executorch_host import run_pte

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cortado.base.errors import CortadoError
-from cortado.frontend import zoo
 from cortado.ir.op import Operator, registry
+from cortado.models import zoo
 from cortado.ops._height_one import is_wrong_on_mve
 from cortado.ops.pad import looks_channels_last
 from cortado.plan.lowered import reference_outputs

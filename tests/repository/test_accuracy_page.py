@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cortado.frontend import zoo
+from cortado.models import zoo
 from helpers.paths import ROOT
 
 RESULTS: dict[str, Any] = json.loads((ROOT / "benchmarks" / "accuracy.json").read_text())

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from cortado.frontend.models import Source
+from cortado.models.sources import Source
 from cortado.sweep import work
 from cortado.sweep.content import content_key, reached
 from cortado.sweep.rows import Status, Task
@@ -138,7 +138,7 @@ def test_another_forward_put_into_a_class_is_content(monkeypatch: pytest.MonkeyP
 def test_the_same_model_has_the_same_key_in_another_process() -> None:
     """Ids, hooks' numbers and the order of sets differ there."""
     text = (
-        "import torch; from torch import nn; from cortado.frontend.models import Source;"
+        "import torch; from torch import nn; from cortado.models.sources import Source;"
         "from cortado.sweep.content import content_key; from cortado.sweep.rows import Task;"
         "from cortado.sweep.spec import Place; torch.manual_seed(0);"
         "m = nn.Sequential(nn.LSTM(4, 3, batch_first=True)); m.names = {'a', 'b', 'c'};"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.models import Source
+from cortado.models.sources import Source
 from cortado.sweep import work
 from cortado.sweep.isolated import Child, Ended, close_all
 from cortado.sweep.page import build_page

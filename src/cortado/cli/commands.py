@@ -44,7 +44,7 @@ def chips_command(arguments: argparse.Namespace) -> None:
 
 
 def zoo_command(arguments: argparse.Namespace) -> None:
-    from cortado.frontend import zoo
+    from cortado.models import zoo
 
     def weights(row: zoo.Description) -> str:
         figures = zoo.get(row.name).accuracy()

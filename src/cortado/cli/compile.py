@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         StreamReport,
     )
     from cortado.base.target import CortexMTargetConfig
-    from cortado.frontend.models import Source
+    from cortado.models.sources import Source
 
 
 def compile_command(arguments: argparse.Namespace) -> None:
@@ -124,7 +124,7 @@ def _compile_all(
     _import_compiler(clock)
     from cortado.artifact.folder import locked
     from cortado.base.names import check_name
-    from cortado.frontend.models import load_model
+    from cortado.models.sources import load_model
 
     if arguments.name is not None:
         check_name(arguments.name)
@@ -169,8 +169,8 @@ def _compile_source(
 ) -> list[tuple[Path, "Report"]]:
     from cortado.api import prepare
     from cortado.artifact.report import CalibrationReport
-    from cortado.frontend import zoo
-    from cortado.frontend.models import load_calibration
+    from cortado.models import zoo
+    from cortado.models.sources import load_calibration
 
     with clock.phase("load"):
         batches = load_calibration(arguments.calibration, source)

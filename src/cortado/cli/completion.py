@@ -54,7 +54,7 @@ def commands_of(parser: argparse.ArgumentParser) -> tuple[Command, ...]:
 def _known() -> dict[str, tuple[str, ...]]:
     """The words that stand for a metavar."""
     from cortado.base import chips, target
-    from cortado.frontend import zoo
+    from cortado.models import zoo
     from cortado.options import PackageKind
     from cortado.run.runner import EXECUTORCH, HOST
 

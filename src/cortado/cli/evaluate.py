@@ -15,8 +15,8 @@ from cortado.cli.validate import load_float_model
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
-    from cortado.dataset import Dataset
-    from cortado.scoring import Evaluation, Score, Thresholds
+    from cortado.scoring.dataset import Dataset
+    from cortado.scoring.scores import Evaluation, Score, Thresholds
 
 SHOWN_CLASSES = 40
 SHOWN_MISTAKES = 3
@@ -58,7 +58,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
         raise WrongResult("\ncortado: ".join(problems))
     if arguments.save:
         from cortado.artifact.figures import save_figures
-        from cortado.scoring import evaluation_report
+        from cortado.scoring.scores import evaluation_report
 
         save_figures(artifact, lambda report: replace(report, evaluation=evaluation_report(found, spec)))
 
@@ -67,7 +67,7 @@ def _evaluated(
     arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: Progress
 ) -> tuple["Evaluation", "Thresholds"]:
     progress("load")
-    from cortado.scoring import evaluate
+    from cortado.scoring.scores import evaluate
 
     data = _dataset(arguments, artifact)
     thresholds = thresholds_of(arguments, data, spec)
@@ -85,7 +85,7 @@ def _evaluated(
 
 def _dataset(arguments: argparse.Namespace, artifact: "Artifact") -> "Dataset":
     """The user's, or the test set that comes with a trained network of the zoo."""
-    from cortado.dataset import make_dataset, read_dataset
+    from cortado.scoring.dataset import make_dataset, read_dataset
 
     network = zoo_network(artifact.report)
     reconstruction = arguments.reconstruction or (network is not None and network.rebuilds)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.artifact.report import FlashReport, MemoryReport, Report
     from cortado.base.target import CortexMTargetConfig
-    from cortado.frontend.zoo import Network
+    from cortado.models.zoo import Network
     from cortado.profile import Timing
 
 MOST_SHOWN = 20  # samples that have a line of their own
@@ -89,7 +89,7 @@ def _samples(arguments: argparse.Namespace, artifact: "Artifact") -> "Samples":
 
 def zoo_network(report: "Report") -> "Network | None":
     """The network of the zoo that was compiled, if it was one and is still there."""
-    from cortado.frontend import zoo
+    from cortado.models import zoo
 
     return zoo.get(report.zoo) if report.zoo in zoo.names() else None
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from cortado.cli.tables import in_columns, json_decibels
 
 if TYPE_CHECKING:
-    from cortado.dataset import Dataset
-    from cortado.scoring import Score, Scored, Thresholds
+    from cortado.scoring.dataset import Dataset
+    from cortado.scoring.scores import Score, Scored, Thresholds
 
 
 def thresholds_of(arguments: argparse.Namespace, data: "Dataset", spec: str | None) -> "Thresholds":
     """Those of the command line; `spec` names the float model."""
-    from cortado.scoring import Thresholds
+    from cortado.scoring.scores import Thresholds
 
     thresholds = Thresholds(arguments.min_accuracy, arguments.max_drop, arguments.min_sqnr)
     thresholds.check(data.scores, labels=data.labels is not None, floats=spec is not None)

@@ -17,7 +17,7 @@ from cortado.cli.tables import Progress, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
 if TYPE_CHECKING:
-    from cortado.estimation import Estimate
+    from cortado.exploring.estimation import Estimate
     from cortado.sweep.rows import Row
 
 SHOWN = 20  # rows of the front that a terminal gets
@@ -28,13 +28,13 @@ SHOWN = 20  # rows of the front that a terminal gets
 
 def estimate_command(arguments: argparse.Namespace) -> None:
     from cortado.base.chips import find_chip
-    from cortado.estimation import chosen_target, estimate
+    from cortado.exploring.estimation import chosen_target, estimate
 
     chip = None if arguments.chip is None else find_chip(arguments.chip)
     target = chosen_target(chip, arguments.target)  # before torch is loaded
     # A user's own file may print: standard output is for our result alone.
     with contextlib.redirect_stdout(sys.stderr):
-        from cortado.frontend.models import load_model
+        from cortado.models.sources import load_model
         from cortado.options import Options
 
         source = load_model(arguments.model, shapes_of(arguments))

@@ -93,7 +93,7 @@ def _compiled(
 ) -> "Compiled":
     from cortado.api import prepare
     from cortado.base.names import check_name
-    from cortado.frontend.models import load_calibration, load_model
+    from cortado.models.sources import load_calibration, load_model
 
     name, _, model_spec = spec.rpartition("=")
     source = load_model(model_spec)

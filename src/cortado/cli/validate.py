@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.convert import FloatModel
-    from cortado.scoring import Thresholds
-    from cortado.validate import Layer, Place, Validation
+    from cortado.scoring.scores import Thresholds
+    from cortado.scoring.validate import Layer, Place, Validation
 
 
 def validate_command(arguments: argparse.Namespace) -> None:
@@ -66,7 +66,7 @@ def _validate_artifact(
         raise WrongResult("\ncortado: ".join(problems))
     if arguments.save:
         from cortado.artifact.figures import save_figures
-        from cortado.validate import fidelity_report
+        from cortado.scoring.validate import fidelity_report
 
         save_figures(artifact, lambda report: replace(report, fidelity=fidelity_report(found, spec)))
 
@@ -79,8 +79,8 @@ def _validated(
     progress: Progress,
 ) -> tuple["Validation", "Thresholds"]:
     progress("load")
-    from cortado.dataset import Dataset, read_dataset, scores_of
-    from cortado.validate import validate
+    from cortado.scoring.dataset import Dataset, read_dataset, scores_of
+    from cortado.scoring.validate import validate
 
     inputs = arguments.inputs
     example = Dataset([artifact.example()], scores=scores_of(artifact))
@@ -100,8 +100,8 @@ def _validated(
 
 
 def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
-    from cortado.floats import float_model
-    from cortado.frontend.models import load_model
+    from cortado.models.sources import load_model
+    from cortado.scoring.floats import float_model
 
     shapes = {tensor.name: tensor.model_shape for tensor in artifact.report.inputs}
     source = load_model(spec, shapes if spec.endswith(".onnx") else None)

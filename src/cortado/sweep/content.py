@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 from cortado import __version__
 from cortado.base.data import PACKAGE
-from cortado.frontend.models import Source
+from cortado.models.sources import Source
 from cortado.sweep.rows import Task
 
 PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, torch.dtype, torch.device)

@@ -16,10 +16,10 @@ import torch
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.estimation import Estimate, chosen_target, estimate_of
-from cortado.frontend.models import Source, load_function, load_model, source_of
+from cortado.exploring.estimation import Estimate, chosen_target, estimate_of
+from cortado.exploring.sketch import board_work, prepared, sketch
+from cortado.models.sources import Source, load_function, load_model, source_of
 from cortado.options import Options
-from cortado.sketch import board_work, prepared, sketch
 from cortado.sweep.content import content_key
 from cortado.sweep.rows import Row, Status, Task, ended, options_text
 from cortado.sweep.spec import Figures

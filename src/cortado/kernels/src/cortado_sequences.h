@@ -71,17 +71,18 @@ static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in,
                                  cortado_gates_t gates)
 {
     const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1;
-    const int32_t aside = cortado_kept_rows(L) == 2, moves = aside ? 0 : 1, to_out = L->no_states ? 0 : 1;
-    int32_t cell = L->gives_cells ? last * L->units : 0;
+    const int32_t to_out = cells == NULL || !L->no_states, aside = L->last_only || !to_out, moves = aside ? 0 : 1;
+    const int32_t all_cells = cells != NULL && L->gives_cells;
+    int32_t cell = all_cells ? last * L->units : 0;
     in += last * L->in_c;
     out = to_out ? out + moves * last * L->units : rows;
     for (int32_t t = L->steps; t > 0; t--) {
         int8_t *after = aside && t > to_out ? rows + (t & 1) * L->units : out;
-        step(L, in, before, after, state, cells != NULL && (L->gives_cells || t == 1) ? cells + cell : NULL, gates);
+        step(L, in, before, after, state, cells != NULL && (all_cells || t == 1) ? cells + cell : NULL, gates);
         before = after;
         in += next * L->in_c;
         out += moves * next * L->units;
-        cell += L->gives_cells ? next * L->units : 0;
+        cell += all_cells ? next * L->units : 0;
     }
 }
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition, normal
+from cortado.models.zoo._definition import Definition, normal
 
 CLASSES = 1000
 LAST_WIDTH = 1280

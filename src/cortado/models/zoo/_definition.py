@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from cortado.frontend.calm import one_thread
-from cortado.frontend.zoo._trained import Samples, load_weights
+from cortado.models.zoo._trained import Samples, load_weights
 
 Draw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
-from cortado.frontend.zoo.ds_cnn import LABELS
-from cortado.frontend.zoo.mfcc import COEFFICIENTS, FRAMES, mfcc
+from cortado.models.zoo._definition import Definition
+from cortado.models.zoo.ds_cnn import LABELS
+from cortado.models.zoo.mfcc import COEFFICIENTS, FRAMES, mfcc
 
 UNITS = 48
 

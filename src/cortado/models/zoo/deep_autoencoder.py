@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
+from cortado.models.zoo._definition import Definition
 
 # 5 frames of 128 mel bands, squeezed through 8 numbers and unfolded again.
 WIDTHS = (640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640)

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
-from cortado.frontend.zoo.mfcc import mfcc
+from cortado.models.zoo._definition import Definition
+from cortado.models.zoo.mfcc import mfcc
 
 WIDTH = 64
 LABELS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes", "silence", "unknown")

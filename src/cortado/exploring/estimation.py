@@ -11,10 +11,10 @@ from cortado.artifact.summary import html_table
 from cortado.base.chips import Chip, find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
+from cortado.exploring.sketch import Sketch, prepared, sketch
 from cortado.options import DEFAULTS, Options
 from cortado.plan.jobs import jobs_of, loop_of
 from cortado.plan.kernel_costs import job_cycles, known_costs, loop_cycles
-from cortado.sketch import Sketch, prepared, sketch
 
 HEAVIEST = 5  # layers that a notebook shows
 

@@ -6,8 +6,8 @@ There is no CIFAR-10 to be had without a download, so it was trained on Fashion-
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cortado.frontend.zoo._definition import Definition
-from cortado.frontend.zoo.mobilenet_tiny import LABELS
+from cortado.models.zoo._definition import Definition
+from cortado.models.zoo.mobilenet_tiny import LABELS
 
 
 class Block(nn.Module):

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cortado.frontend.zoo._definition import Definition
+from cortado.models.zoo._definition import Definition
 
 CLASSES = 2
 

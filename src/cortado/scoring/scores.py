@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from cortado import metrics
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
 from cortado.artifact.report import EvaluationReport
@@ -16,12 +15,13 @@ from cortado.base.arrays import ArrayType
 from cortado.base.clock import cpu_seconds
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
-from cortado.dataset import Dataset, Scores
-from cortado.floats import float_inputs, float_outputs
 from cortado.frontend.calm import one_thread
 from cortado.frontend.convert import FloatModel
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST
+from cortado.scoring import metrics
+from cortado.scoring.dataset import Dataset, Scores
+from cortado.scoring.floats import float_inputs, float_outputs
 
 ROUNDING = 1e-9  # 0.92 - 0.9 is a little more than 0.02
 REFERENCE_SAMPLES = 2  # whose codes are also computed by the exact reference, which takes its time

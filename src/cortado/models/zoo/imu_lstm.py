@@ -9,8 +9,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
-from cortado.frontend.zoo._trained import Samples
+from cortado.models.zoo._definition import Definition
+from cortado.models.zoo._trained import Samples
 
 FRAMES, AXES, RATE = 64, 6, 32
 UNITS = 32

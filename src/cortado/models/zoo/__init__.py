@@ -16,8 +16,8 @@ from cortado.base.errors import CortadoError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from cortado.frontend.zoo._definition import Definition
-    from cortado.frontend.zoo._trained import Accuracy, Metric, Samples
+    from cortado.models.zoo._definition import Definition
+    from cortado.models.zoo._trained import Accuracy, Metric, Samples
 
 RANDOM_CALIBRATION = 32  # inputs drawn for a network with random weights
 
@@ -91,7 +91,7 @@ class Network:
     @property
     def rebuilds(self) -> bool:
         """Whether its output is to be like its input, so that what it rebuilds badly is unusual."""
-        from cortado.frontend.zoo import _trained
+        from cortado.models.zoo import _trained
 
         figures = self.accuracy()
         return figures is not None and figures.metric is _trained.Metric.AUC
@@ -100,7 +100,7 @@ class Network:
         """The inputs for a recording that comes with Cortado, named by its word, or for a .wav file."""
         import torch
 
-        from cortado.frontend.zoo import sound
+        from cortado.models.zoo import sound
 
         hear = self._definition().hear
         if hear is None:
@@ -131,13 +131,13 @@ class Network:
 
     def accuracy(self) -> Accuracy | None:
         """What was measured on the shipped test set; None where the weights are random."""
-        from cortado.frontend.zoo import _trained
+        from cortado.models.zoo import _trained
 
         return _trained.load_accuracy(self.name) if self.trained else None
 
     def _samples(self) -> Samples:
         """The samples that come with it, in this network's own form."""
-        from cortado.frontend.zoo import _trained
+        from cortado.models.zoo import _trained
 
         if self.data is None:
             raise CortadoError(f"{self.name} has random weights, so there are no samples to test it with")

@@ -6,9 +6,9 @@ A second is 49 frames of 10 MFCC features, as for ds_cnn; no convolution is padd
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
-from cortado.frontend.zoo.ds_cnn import LABELS
-from cortado.frontend.zoo.mfcc import COEFFICIENTS, FRAMES, mfcc
+from cortado.models.zoo._definition import Definition
+from cortado.models.zoo.ds_cnn import LABELS
+from cortado.models.zoo.mfcc import COEFFICIENTS, FRAMES, mfcc
 
 WIDTH, BLOCKS = 48, 4
 STEM, TAPS = 4, 5  # frames that the first layer sees, and that each block does

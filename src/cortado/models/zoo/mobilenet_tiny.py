@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
+from cortado.models.zoo._definition import Definition
 
 # Fashion-MNIST's classes.
 LABELS = ("t-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.zoo._trained import load_clips
-from cortado.frontend.zoo.mfcc import RATE
+from cortado.models.zoo._trained import load_clips
+from cortado.models.zoo.mfcc import RATE
 
 
 def words() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition, uniform
+from cortado.models.zoo._definition import Definition, uniform
 
 LABELS = ("no person", "person")
 # Output width and stride of each separable block.

@@ -14,15 +14,15 @@ from cortado.artifact.report import FidelityReport, LayerFidelityReport
 from cortado.base.arrays import ArrayType
 from cortado.base.progress import Progress, silent
 from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
-from cortado.dataset import Dataset, scores_of
-from cortado.floats import float_inputs, float_outputs
 from cortado.frontend.calm import one_thread
 from cortado.frontend.convert import FloatModel
-from cortado.metrics import Error
 from cortado.plan.lowered import LoweredGraph
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import EXECUTORCH, HOST
-from cortado.scoring import UNSCORED, Scored, check_labels, score
+from cortado.scoring.dataset import Dataset, scores_of
+from cortado.scoring.floats import float_inputs, float_outputs
+from cortado.scoring.metrics import Error
+from cortado.scoring.scores import UNSCORED, Scored, check_labels, score
 
 Tensor = torch.Tensor
 Sample = Sequence[ArrayType]

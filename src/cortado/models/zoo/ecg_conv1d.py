@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from cortado.frontend.zoo._definition import Definition
+from cortado.models.zoo._definition import Definition
 
 SAMPLES = 360
 # The five classes of the AAMI EC57 standard.

@@ -1,0 +1,1 @@
+"""What a network would take, before there is data to calibrate it with."""

@@ -1,0 +1,1 @@
+"""What a compiled model is worth: scores on datasets, places side by side, what int8 keeps."""
