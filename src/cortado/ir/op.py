@@ -23,6 +23,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
 from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound, bind, shape
+from cortado.ir.work import Work
 from cortado.options import LinearWeights
 
 Tensor = torch.Tensor
@@ -179,12 +180,23 @@ class Kernel:
     scratch_check: CCall | None = None  # gives the scratch need again, for the checks build
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
     tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
+    work: Work | None = None  # how often its loops run, without those of `called`; None: its time is not known
+    called: tuple["Called", ...] = ()
 
     def __post_init__(self) -> None:
         if self.scratch and (self.scratch_check is None or self.struct is None):
             raise CortadoError(
                 f"{self.call.function}: a kernel with scratch has a descriptor and a function that works out its size"
             )
+
+
+@dataclass(frozen=True)
+class Called:
+    """A kernel that another calls, or that takes turns with others: its share of the calls, and of what is made."""
+
+    kernel: Kernel
+    calls: float
+    outputs: float
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role, Rows
+from cortado.ir.work import loops
 
 aten = torch.ops.aten
 
@@ -50,8 +51,10 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Row(0), Words(Operand.OUT), Operand.N, call.shape("input")[-1], int(call["largest"]))
-    return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",))
+    channels = call.shape("input")[-1]
+    arguments = (Row(0), Words(Operand.OUT), Operand.N, channels, int(call["largest"]))
+    work = loops("calls spans spans*channels", channels=channels)
+    return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",), work=work)
 
 
 def samples() -> Any:

@@ -17,6 +17,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.work import loops
 from cortado.ops.widen import as_words
 
 
@@ -109,7 +110,13 @@ def kernel(call: Call, core: Core) -> Kernel:
     out = output_shape(call)
     first, second = steps_of(*operands, out=out)
     arguments = (Words(Row(0)), Words(Row(1)), Words(Operand.OUT), math.prod(out), first, second, int(call["how"]))
-    return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",))
+    work = loops(
+        "calls elements elements*multiplied elements*divided",
+        elements=math.prod(out),
+        multiplied=call["how"] == How.PRODUCT,
+        divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
+    )
+    return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",), work=work)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, Rows
+from cortado.ir.work import loops
 from cortado.ops._binary import viewed
 from cortado.ops.activation import TRUTH
 
@@ -120,7 +121,14 @@ def kernel(call: Call, core: Core) -> Kernel:
             "b_shift": call["other_shift"],
             "accepts": call["accepts"],
         },
+        work=loops("calls outputs outputs*unlike", unlike=codes_of(call, "self") != codes_of(call, "other")),
     )
+
+
+def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
+    """What an operand's codes stand for: those that stand for the same are compared as they are."""
+    zero_point, multiplier, shift = (call[f"{operand}_{name}"] for name in ("zero_point", "multiplier", "shift"))
+    return zero_point, multiplier, shift
 
 
 def samples() -> Any:

@@ -12,6 +12,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.work import loops
 from cortado.ops.activation import TRUTH
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
 from cortado.ops.compare import ACCEPTED, accepted
@@ -63,12 +64,13 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     out = output_shape(call)
     count = math.prod(out)
+    work = loops("calls elements", elements=count)
     if call["other"]:
         steps = steps_of(call.shape("self"), *call.shapes("other"), out=out)
         arguments: tuple[Any, ...] = (Words(Row(0)), Words(Row(1)), Operand.OUT, count, *steps, call["accepts"])
-        return Kernel(call=CCall("cortado_compare_s32", arguments), sources=("compare_s32.c",))
+        return Kernel(call=CCall("cortado_compare_s32", arguments), sources=("compare_s32.c",), work=work)
     arguments = (Words(Row(0)), Operand.OUT, count, call["number"], call["accepts"])
-    return Kernel(call=CCall("cortado_compare_number_s32", arguments), sources=("compare_s32.c",))
+    return Kernel(call=CCall("cortado_compare_number_s32", arguments), sources=("compare_s32.c",), work=work)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

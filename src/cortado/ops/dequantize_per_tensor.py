@@ -11,6 +11,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
 from cortado.ops import quantize_per_tensor
+from cortado.ops._work import ELEMENTS
 
 
 def reference(
@@ -31,6 +32,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("dequantize_s8_f32.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
+        work=ELEMENTS,
     )
 
 

@@ -17,6 +17,7 @@ from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite, Role
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
+from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import clamped
 from cortado.ops.pointwise import attribute, uniform_value
 
@@ -91,6 +92,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": INT8_MIN,
             "act_max": INT8_MAX,
         },
+        work=ELEMENTS,
     )
 
 

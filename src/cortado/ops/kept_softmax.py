@@ -18,6 +18,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role
+from cortado.ir.work import loops
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL
 from cortado.ops.masked_softmax import NEGLIGIBLE, draw_rows
@@ -116,6 +117,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "diff_min": call["diff_min"],
             "exp_table": softmax.exp_table(call),
         },
+        work=loops("calls rows outputs outputs*marked", mask=1, rows=count),
     )
 
 

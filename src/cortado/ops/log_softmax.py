@@ -117,6 +117,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_max": INT8_MAX,
             "exp_table": softmax.exp_table(call),
         },
+        work=softmax.row_work(call),
     )
 
 

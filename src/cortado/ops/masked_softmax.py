@@ -30,6 +30,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL
 
@@ -127,6 +128,9 @@ def kernel(call: Call, core: Core) -> Kernel:
             "mask": packed(mask),
             "exp_table": softmax.exp_table(call),
         },
+        work=loops(
+            "calls spans spans*length spans*kept spans*kept/16", length=mask.shape[1], kept=(mask == 0).sum(1).mean()
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Role, SharedWith
+from cortado.ir.work import loops
 
 aten = torch.ops.aten
 
@@ -38,7 +39,8 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     *outer, channels = call.shape("input")
     arguments = (Row(0), Words(Row(1)), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
-    return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",))
+    work = loops("calls pixels outputs", pixels=math.prod(outer))
+    return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",), work=work)
 
 
 def samples() -> Any:

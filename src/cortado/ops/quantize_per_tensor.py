@@ -13,6 +13,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Floats, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.ops._work import ELEMENTS
 
 
 def reference(
@@ -49,6 +50,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("quantize_f32_s8.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
+        work=ELEMENTS,
     )
 
 

@@ -30,6 +30,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops._float import add_permute, replace_result
 from cortado.ops.pick import PICKED
 
@@ -138,7 +139,8 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     largest, channels = int(call["largest"]), call.shape("input")[-1]
     arguments = (Row(0), Words(Operand.OUT), Operand.N, channels, call["k"], largest)
-    return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",))
+    work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
+    return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",), work=work)
 
 
 def samples() -> Any:

@@ -28,6 +28,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.op import (
     Array,
     Call,
+    Called,
     Kernel,
     Layer,
     Lowering,
@@ -39,6 +40,7 @@ from cortado.ir.op import (
     RowRule,
     Rows,
 )
+from cortado.ir.work import Work, loops
 from cortado.ops import conv2d
 from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
@@ -224,6 +226,33 @@ def _whole_kernel(call: Call) -> Kernel:
         fields=fields,
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
         scratch_check=CCall("cortado_transpose_conv2d_all_s8_scratch", (Operand.LAYER,)),
+        work=_whole_work(call, (ky, kx), groups),
+    )
+
+
+def _reached(size: int, out: int, taps: Taps, stride: int, pad: int, dilation: int) -> int:
+    """Pairs of an output position and a tap that an input position reaches it through."""
+    places = [y + pad - (taps.first + tap * taps.step) * dilation for y in range(out) for tap in range(taps.count)]
+    return sum(place % stride == 0 and 0 <= place // stride < size for place in places)
+
+
+def _whole_work(call: Call, taps: tuple[Taps, Taps], groups: int) -> Work:
+    """For every output its rows of taps, and the products of each tap."""
+    n, *sizes, in_c = call.shape("input")
+    _, height, width, out_c = call.out_shape
+    numbers = zip(
+        sizes, (height, width), taps, *(call[name] for name in ("stride", "padding", "dilation")), strict=True
+    )
+    down, across = (_reached(*axis) for axis in numbers)
+    return loops(
+        "rows rows*kernel_h pixels pixels*kernel_w outputs outputs*kernel_h tap_rows taps taps*depth taps*depth/4",
+        rows=n * height,
+        kernel_h=taps[0].count,
+        kernel_w=taps[1].count,
+        pixels=n * height * width,
+        tap_rows=n * down * width * out_c,
+        taps=n * down * across * out_c,
+        depth=in_c // groups,
     )
 
 
@@ -300,6 +329,7 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
         scratch=scratch,
         scratch_check=CCall("cortado_phases_scratch", need) if scratch else None,
         lean=lean,
+        called=tuple(Called(part, 1 / count, 1 / count) for part in parts),
     )
 
 

@@ -16,6 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import Array, Call, Field, Kernel, Lowering, Operator, Pattern, Place, Quantization, RowRule, Rows
+from cortado.ir.work import Work, loops
 from cortado.ops._movement import shared
 
 aten = torch.ops.aten
@@ -121,7 +122,13 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("upsample_bilinear_all_s8.c" if factor is None else "upsample_bilinear_s8.c",),
         struct="cortado_bilinear_t",
         fields=fields,
+        work=_work(call) if factor is None else loops("calls spans outputs"),
     )
+
+
+def _work(call: Call) -> Work:
+    images, height, width, _ = call.out_shape
+    return loops("calls rows pixels outputs", rows=images * height, pixels=images * height * width)
 
 
 def samples() -> Any:

@@ -27,6 +27,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
+from cortado.ops._work import ELEMENTS
 
 
 def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: int) -> Tensor:
@@ -67,10 +68,10 @@ def lower(lowering: Lowering) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     if call["self"] and call["other"]:
         arguments: tuple[Any, ...] = (Row(0), Row(1), Row(2), Operand.OUT, Operand.N)
-        return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",))
+        return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
     taken = 0 if call["self"] else 1
     arguments = (Row(0), Row(1), Operand.OUT, Operand.N, call["number"], taken)
-    return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",))
+    return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
 
 
 def rows(call: Call) -> Rows:

@@ -12,6 +12,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role
+from cortado.ir.work import loops
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
 
 
@@ -48,7 +49,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     out = call.shape("mask")
     first, second = steps_of(call.shape("self"), call.shape("other"), out=out)
     arguments = (Row(0), Words(Row(1)), Words(Row(2)), Words(Operand.OUT), math.prod(out), first, second)
-    return Kernel(call=CCall("cortado_where_s32", arguments), sources=("calculate_s32.c",))
+    work = loops("calls elements", elements=math.prod(out))
+    return Kernel(call=CCall("cortado_where_s32", arguments), sources=("calculate_s32.c",), work=work)
 
 
 def samples() -> Any:

@@ -14,6 +14,7 @@ from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.work import loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
 
@@ -47,7 +48,8 @@ def as_words(lowering: Lowering, node: Node) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     arguments = (Row(0), Words(Operand.OUT), Operand.N, call["bytes"], call["sign"])
-    return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",))
+    work = loops("calls outputs outputs*wide", wide=call["bytes"] == 2)
+    return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",), work=work)
 
 
 def samples() -> Any:
