@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cortado.plan.jobs import Job, Loop, Part
-from cortado.plan.kernel_costs import TABLE, CoreCosts, job_cycles, loop_cycles
+from cortado.plan.kernel_costs import TABLE, CoreCosts, evaluate, job_cycles, loop_cycles
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Line = dict[str, Any]
@@ -97,18 +97,26 @@ def job_of(data: Mapping[str, Any]) -> Job:
     return Job(tuple(Part(**part) for part in data["parts"]), data["declared"])
 
 
-def samples_by_function(lines: Iterable[Line]) -> dict[str, list[Sample]]:
-    """Jobs of one C function; a kernel whose rows take turns runs the same one with several layers."""
+def counts_of(job: Job) -> dict[str, dict[str, float]]:
+    """By C function: a kernel whose rows take turns runs the same one with several layers."""
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for part in job.parts:
+        for term, count in part.counts.items():
+            found[part.function][term] += count
+    return found
+
+
+def samples_by_function(lines: Iterable[Line], known: Mapping[str, Mapping[str, float]]) -> dict[str, list[Sample]]:
+    """Jobs of one C function, or of one that calls others of which the cycles are known."""
     found: dict[str, list[Sample]] = defaultdict(list)
     for line in lines:
         for data in line["jobs"]:
-            parts = job_of(data).parts
-            if data["cycles"] > 0 and len({part.function for part in parts}) == 1:
-                counts: dict[str, float] = defaultdict(float)
-                for part in parts:
-                    for term, count in part.counts.items():
-                        counts[term] += count
-                found[parts[0].function].append((counts, data["cycles"]))
+            counts = counts_of(job_of(data))
+            (function, own), *others = counts.items()
+            if all(other in known for other, _ in others):
+                rest = data["cycles"] - sum(evaluate(other, known[other], ones) for other, ones in others)
+                if rest > 0:
+                    found[function].append((own, rest))
     return found
 
 
@@ -120,7 +128,7 @@ def is_wanted(function: str, row: Mapping[str, float] | None, samples: Sequence[
 
 def fit_core(lines: Sequence[Line], known: Mapping[str, Any], rows: str | None, loops: bool) -> dict[str, Any]:
     kernels: dict[str, dict[str, float]] = dict(known.get("kernels", {}))
-    for function, samples in sorted(samples_by_function(lines).items()):
+    for function, samples in sorted(samples_by_function(lines, kernels).items()):
         if is_wanted(function, kernels.get(function), samples, rows):
             found = fit(samples)
             kernels[function] = rounded(found.terms)

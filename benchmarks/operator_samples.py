@@ -22,6 +22,8 @@ from helpers.cases import Case, lowered_program
 TOGETHER = 5  # calls of each operator in a network
 DRAWN = 3  # of which one is taken, the larger
 LARGEST = 20_000  # outputs of a call
+# Operators with kernels that seldom run.
+MORE = {"cortex_m::quantized_transpose_conv2d_nhwc": 16, "cortex_m::quantized_depthwise_conv2d_nhwc": 10}
 # Calls that a network is likely to have, where an operator has others as well.
 LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "cortado::calculate_int": lambda arguments: bool((arguments["other"] != 0).all()),
@@ -38,7 +40,7 @@ def draw_calls(number: int, names: Mapping[str, int] | None = None) -> list[Case
     """The same number gives the same calls; `names` are operators, each with how many calls of it are wanted."""
     found: list[Case] = []
     for operator in operators():
-        wanted = TOGETHER if names is None else names.get(operator.name, 0)
+        wanted = MORE.get(operator.name, TOGETHER) if names is None else names.get(operator.name, 0)
         found += [(operator, arguments) for arguments in draw(operator, number, wanted)]
     return found
 

@@ -9,6 +9,7 @@ skips those: a tap row or column of zeros, and blocks of zeros between groups, n
 In C most layers run as ordinary convolutions. The output pixels x, x + stride, x + 2 * stride, ... are a convolution of
 the input with every stride-th tap. Beginning at x = 0, 1, ... stride - 1 they lie side by side in the row, so one
 convolution makes them all, as its output channels; and each of the stride rows that follow one another has its own.
+With groups there is one for every such x (_columns.py).
 """
 
 import math
@@ -41,7 +42,7 @@ from cortado.ir.op import (
     Rows,
 )
 from cortado.ir.work import Work, loops
-from cortado.ops import conv2d
+from cortado.ops import _columns, conv2d
 from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops._transposed import (
@@ -262,14 +263,14 @@ def axes(call: Call) -> tuple[Phases, Phases]:
     return Phases.of(*vertical), Phases.of(*horizontal)
 
 
-MOST_PHASES = 4
-
-
 def as_convolutions(call: Call) -> bool:
-    """Whole pixels in every row, no groups, and a stride that the row loop can repeat rows by."""
+    """A stride that the row loop can repeat rows by; whole pixels in every row, or few of them where there are groups:
+    these have a convolution for every column of a pixel."""
     stride_h, stride_w = call["stride"]
-    fits = stride_h.bit_count() == 1 and stride_h <= MOST_PHASES and call.out_shape[2] % stride_w == 0
-    return fits and group_count(call.array("weight")) == 1
+    if stride_h.bit_count() != 1 or stride_h > _columns.MOST:
+        return False
+    grouped = group_count(call.array("weight")) > 1
+    return stride_w <= min(_columns.MOST, call.out_shape[2]) if grouped else call.out_shape[2] % stride_w == 0
 
 
 def rows(call: Call) -> Rows | None:
@@ -334,7 +335,12 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return _phases_kernel(call, core) if as_convolutions(call) else _whole_kernel(call)
+    if not as_convolutions(call):
+        return _whole_kernel(call)
+    groups, phases = group_count(call.array("weight")), axes(call)
+    if groups > 1 and _columns.pays(call, phases, groups, core):
+        return _columns.columns_kernel(call, phases, groups, core)
+    return _phases_kernel(call, core)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function
+from cortado.ir.c_call import Function
 from cortado.ir.op import ONE_ROW, Kernel
 from cortado.ir.work import Calls
 from cortado.plan.planned import Planned, moved
@@ -106,14 +106,15 @@ def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> f
 
 def _parts(kernel: Kernel, calls: Calls) -> Iterator[Part]:
     if kernel.work is not None:
-        yield Part(function_of(kernel.call), kernel.work.counts(calls))
+        yield Part(function_of(kernel), kernel.work.counts(calls))
     for one in kernel.called:
         yield from _parts(one.kernel, calls.share(one.calls, one.outputs))
 
 
-def function_of(call: CCall) -> str:
-    """The name of a C function in the table of costs."""
-    return "+".join([call.function, *(given.name for given in call.arguments if isinstance(given, Function))])
+def function_of(kernel: Kernel) -> str:
+    """The name of a C function in the table of costs, with those that it is given to call and that have no row."""
+    given = [] if kernel.called else [one.name for one in kernel.call.arguments if isinstance(one, Function)]
+    return "+".join([kernel.call.function, *given])
 
 
 def _outside(port: Port, y: int, group: int) -> int:
