@@ -58,9 +58,9 @@ def measure(name: str, targets: Sequence[str], optimize: Optimize = Optimize.BAL
 
 
 def sketcher(name: str, optimize: Optimize) -> Callable[[CortexMTargetConfig], Sketch]:
-    """A network for one target after the other; o12 is calls of every operator."""
-    if name[0] == "o" and name[1:].isdecimal():
-        cases = operator_samples.draw_calls(int(name[1:]))
+    """A network for one target after the other; o12 is calls of every operator, v12 of those with many kernels."""
+    if name[0] in "ov" and name[1:].isdecimal():
+        cases = operator_samples.draw_calls(int(name[1:]), operator_samples.VARIANTS if name[0] == "v" else None)
         return lambda target: operator_samples.sketch_of(cases, target)
     options = Options(optimize=optimize)
     model = prepared(*build(name), options)
@@ -78,8 +78,13 @@ def same_code(targets: Iterable[CortexMTargetConfig]) -> list[list[CortexMTarget
 def _measured(found: Sketch, work: Work) -> dict[str, Any]:
     jobs = jobs_of(found.planned, max(found.planned.program.cores), found.values)
     loop = _cycles(work, Part.ROWS)
+    operators = [step.operator for step in found.planned.program.steps]
     steps = [
-        {**asdict(job), "cycles": work.step(number).cycles.typical - _cycles(work, Part.ROWS, number)}
+        {
+            **asdict(job),
+            "operator": operators[number],
+            "cycles": work.step(number).cycles.typical - _cycles(work, Part.ROWS, number),
+        }
         for number, job in enumerate(jobs)
         if job is not None
     ]

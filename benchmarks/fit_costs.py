@@ -113,7 +113,7 @@ def samples_by_function(lines: Iterable[Line], known: Mapping[str, Mapping[str, 
         for data in line["jobs"]:
             counts = counts_of(job_of(data))
             (function, own), *others = counts.items()
-            if all(other in known for other, _ in others):
+            if all(other in known and known[other].keys() <= ones.keys() for other, ones in others):
                 rest = data["cycles"] - sum(evaluate(other, known[other], ones) for other, ones in others)
                 if rest > 0:
                     found[function].append((own, rest))

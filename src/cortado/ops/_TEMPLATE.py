@@ -16,6 +16,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite, Role, Rows
+from cortado.ir.work import loops
 from cortado.ops.pointwise import uniform_value
 
 # ruff: noqa: N999  (the file's name)
@@ -153,6 +154,8 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": call["activation_min"],
             "act_max": call["activation_max"],
         },
+        # How often its loops run, for its row in the table of costs: once for each output, and those that are no half.
+        work=loops("calls outputs outputs*unhalved cut uncut", call["activation_min"], unhalved=1),
     )
 
 
