@@ -3,13 +3,14 @@
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import operator_samples
 from architectures import draw
 from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
@@ -26,7 +27,7 @@ DRAWN = {"a": draw, "b": draw_biased, "l": draw_layers, "r": draw_rare, "w": dra
 
 
 def build(name: str) -> tuple[torch.nn.Module, Inputs]:
-    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12, r12), the campaign's (f12)."""
+    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12, r12, d12), the campaign's (f12)."""
     if name in zoo.names():
         network = zoo.get(name)
         return network.build(), network.example_inputs()
@@ -45,17 +46,25 @@ def build(name: str) -> tuple[torch.nn.Module, Inputs]:
 
 def measure(name: str, targets: Sequence[str], optimize: Optimize = Optimize.BALANCED) -> Iterator[dict[str, Any]]:
     """For each target: jobs with their cycles, the row loop with its own, the sum of all."""
-    module, example = build(name)
-    options = Options(optimize=optimize)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = prepared(module, example, options)
+        draw = sketcher(name, optimize)
         for alike in same_code([from_target_string(target) for target in targets]):
-            found = sketch(model, alike[0], options)
+            found = draw(alike[0])
             flown = board_flow(found)
             for target in alike:
                 line = {"network": name, "target": target.target_string, "optimize": optimize.value}
                 yield {**line, **_measured(found, flown.work(target.cpu))}
+
+
+def sketcher(name: str, optimize: Optimize) -> Callable[[CortexMTargetConfig], Sketch]:
+    """A network for one target after the other; o12 is calls of every operator, v12 of those with many kernels."""
+    if name[0] in "ov" and name[1:].isdecimal():
+        cases = operator_samples.draw_calls(int(name[1:]), operator_samples.VARIANTS if name[0] == "v" else None)
+        return lambda target: operator_samples.sketch_of(cases, target)
+    options = Options(optimize=optimize)
+    model = prepared(*build(name), options)
+    return lambda target: sketch(model, target, options)
 
 
 def same_code(targets: Iterable[CortexMTargetConfig]) -> list[list[CortexMTargetConfig]]:
@@ -69,8 +78,13 @@ def same_code(targets: Iterable[CortexMTargetConfig]) -> list[list[CortexMTarget
 def _measured(found: Sketch, work: Work) -> dict[str, Any]:
     jobs = jobs_of(found.planned, max(found.planned.program.cores), found.values)
     loop = _cycles(work, Part.ROWS)
+    operators = [step.operator for step in found.planned.program.steps]
     steps = [
-        {**asdict(job), "cycles": work.step(number).cycles.typical - _cycles(work, Part.ROWS, number)}
+        {
+            **asdict(job),
+            "operator": operators[number],
+            "cycles": work.step(number).cycles.typical - _cycles(work, Part.ROWS, number),
+        }
         for number, job in enumerate(jobs)
         if job is not None
     ]

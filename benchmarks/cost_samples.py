@@ -3,7 +3,8 @@
 python benchmarks/cost_samples.py FILE --networks a1000-1099,l1000-1039,f5000-5039,zoo [--targets cortex-m4,...]
 
 a: random architectures; l, w, b, r: layers side by side, of every kind, with long sums, with large biases, rare ones;
-f: the networks of the campaign. Cores that run the same code share a run.
+f: the networks of the campaign; o: calls of every operator with arguments that its samples draw; v: of those that have
+many kernels. Cores that run the same code share a run.
 """
 
 import argparse
@@ -23,13 +24,14 @@ from cortado.options import Optimize
 
 logging.disable(logging.ERROR)
 
+NETWORKS = "a1000-1027,l1000-1031,w1000-1010,b1000-1009,r1000-1007,f5000-5012,o1000-1003,v1000-1001"
 TARGETS = ",".join(core.value for core in CortexM if core is not CortexM.ANY)
 
 
 def names(text: str) -> Iterator[str]:
     """a1000-1003 is a1000, a1001, a1002, a1003; zoo is all of them."""
     for one in text.split(","):
-        found = re.fullmatch(r"([abflrw])(\d+)-(\d+)", one)
+        found = re.fullmatch(r"([abflorvw])(\d+)-(\d+)", one)
         if one == "zoo":
             yield from zoo.names()
         elif found is None:
@@ -41,7 +43,7 @@ def names(text: str) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--networks", default="a1000-1027,l1000-1031,w1000-1010,b1000-1009,r1000-1007,f5000-5012")
+    parser.add_argument("--networks", default=NETWORKS)
     parser.add_argument("--targets", default=TARGETS)
     parser.add_argument("--optimize", choices=[*(one.value for one in Optimize), "mixed"], default="mixed")
     arguments = parser.parse_args()

@@ -57,7 +57,7 @@ def _is_first(name: str) -> bool:
 def error_of(line: dict[str, Any]) -> float:
     """Of the estimate, relative to what was measured."""
     costs = known_costs()[CortexM(line["target"])]
-    kernels = sum(job_cycles(costs, job_of(job)) for job in line["jobs"])
+    kernels = sum(job_cycles(costs, job_of(job)) or 0.0 for job in line["jobs"])
     return float((kernels + loop_cycles(costs, Loop(**line["loop"]))) / line["cycles"] - 1)
 
 

@@ -13,10 +13,13 @@ from cortado.base.target import Core, CortexM, from_target_string
 from cortado.cli import main
 from cortado.exploring.estimation import estimate_of
 from cortado.exploring.sketch import board_flow, board_work, prepared, sketch
+from cortado.ir.op import Kernel
+from cortado.ir.work import Calls, loops
 from cortado.models import zoo
-from cortado.plan.jobs import PHASES, jobs_of, single_layers
-from cortado.plan.kernel_costs import evaluate, known_costs
-from cortado.plan.quantities import quantities
+from cortado.ops import cumsum
+from cortado.plan import kernel_costs
+from cortado.plan.jobs import Job, Part, jobs_of
+from cortado.plan.kernel_costs import CoreCosts, evaluate, job_cycles, known_costs
 
 FAR = 0.05
 CORES = ("cortex-m0plus", "cortex-m4", "cortex-m55")
@@ -129,49 +132,98 @@ def test_a_core_is_needed() -> None:
         cortado.estimate(layer, inputs, chip="pico", target="cortex-m4")
 
 
-def test_the_table_knows_the_cores_and_every_term() -> None:
-    """No cycles are negative, and every term names quantities: a kernel of which a name changed would cost nothing."""
-    known = known_costs()
-    assert set(known) == set(CortexM) - {CortexM.ANY}
-    for costs in known.values():
-        assert all(cycles > 0 for terms in costs.kernels.values() for cycles in terms.values())
-        assert min(map(len, costs.kernels.values())) > 0
-        assert evaluate(costs.loop, {"runs": 1, "stages": 2, "resets": 2, "calls": 9, "windows": 9, "taps": 9}) > 0
+def test_an_unknown_term_is_an_error() -> None:
+    """Of the table, and of what a kernel declares; a row loop's too."""
+    with pytest.raises(CortadoError, match="has 'calls\\*height' for cortado_thing, which its kernel doesn't declare"):
+        evaluate("cortado_thing", {"calls": 2.0, "calls*height": 3.0}, {"calls": 1.0})
+    calls = Calls(calls=2, span=5, spans=10, outputs=10, macs=0, read_bytes=10, outside=0, edges=0, cut=0)
+    with pytest.raises(CortadoError, match="nothing is known of 'height'"):
+        loops("calls calls*height", width=3).counts(calls)
+    assert loops("calls spans*width/4 width%4 width~4", width=6).counts(calls) == {
+        "calls": 2,
+        "spans*width/4": 20,
+        "width%4": 2,
+        "width~4": 6,
+    }
 
 
-def test_quantities_of_a_convolution() -> None:
+def test_a_kernel_without_a_row_is_not_estimated_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By estimate and report alike."""
+
+    class Sums(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cumsum(torch.tanh(x), dim=-1)
+
+    model, inputs = Sums().eval(), (torch.rand(1, 4, 9),)
+    whole = cortado.estimate(model, inputs, target="cortex-m4")
+    table = {
+        core: CoreCosts(costs.loop, {name: row for name, row in costs.kernels.items() if name != "cortado_cumsum_s8"})
+        for core, costs in known_costs().items()
+    }
+    monkeypatch.setattr(kernel_costs, "known_costs", lambda: table)
+    found = cortado.estimate(model, inputs, target="cortex-m4")
+    assert whole.estimated
+    assert not found.estimated
+    missing = [layer.operator == cumsum.CUMSUM.name for layer in found.layers]
+    assert sum(missing) == 1
+    for gone, layer, before in zip(missing, found.layers, whole.layers, strict=True):
+        assert (layer.estimated, layer.cycles) == ((False, 0) if gone else (True, before.cycles))
+    assert found.cycles == whole.cycles - sum(
+        layer.cycles for layer in whole.layers if layer.operator == cumsum.CUMSUM.name
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = cortado.compile(model, inputs, "cortex-m4", [inputs], name="sums").report
+    for gone, layer in zip(missing, report.layers, strict=True):
+        assert layer.estimated is (layer.estimated_cycles is not None) is not gone
+
+
+def test_a_kernel_that_declares_nothing_is_not_estimated() -> None:
+    costs = CoreCosts({}, {"cortado_thing": {"calls": 2.0}})
+    assert job_cycles(costs, Job((Part("cortado_thing", {"calls": 3.0}),))) == 6.0
+    assert job_cycles(costs, Job((Part("cortado_thing", {"calls": 3.0}),), declared=False)) is None
+
+
+def _counts(module: nn.Module, inputs: tuple[torch.Tensor, ...], function: str) -> tuple[Kernel, list[Part]]:
+    """Of the kernel of this name on the M4."""
+    found = sketch(prepared(module, inputs), from_target_string("cortex-m4"))
+    jobs = jobs_of(found.planned, Core.DSP, found.values)
+    pairs = [(step.kernels[Core.DSP], job) for step, job in zip(found.planned.program.steps, jobs, strict=True) if job]
+    kernel, job = next((kernel, job) for kernel, job in pairs if function in kernel.call.function)
+    return kernel, list(job.parts)
+
+
+def test_counts_of_a_convolution() -> None:
     """By hand: 10 output pixels a row of which the first and the last see the border, 3x3, 6 to 8 channels."""
-    model = prepared(nn.Conv2d(6, 8, 3, padding=1), (torch.rand(1, 6, 4, 10),))
-    found = sketch(model, from_target_string("cortex-m4"))
-    job = jobs_of(found.planned, Core.DSP, found.values)[-1]
-    assert job is not None
-    names = quantities(job)
-    assert (job.calls, job.outside, names["spans"], names["outputs"]) == (4, 2, 40, 320)
-    assert (names["window"], names["window/4"], names["odd4"], names["group_c/4"]) == (54, 14, 1, 2)
-    assert (names["inside"], names["border"], names["tiles/4"], names["rest/4"]) == (32, 8, 12, 4)
-    assert names["part_pieces"] == 10 * (10 + 2) + 2 * 30
+    _, [part] = _counts(nn.Conv2d(6, 8, 3, padding=1), (torch.rand(1, 6, 4, 10),), "conv2d_lanes")
+    counts = part.counts
+    assert (counts["calls"], counts["outside"], counts["spans*groups"], counts["outputs"]) == (4, 2, 40, 320)
+    assert counts["spans*group_c/4*window/4*groups"] == 40 * 2 * 14  # 54 products are 13 fours and a part of one
+    assert counts["spans*group_c/4*odd4*groups"] == 40 * 2
+    assert (counts["inside*groups"], counts["border*groups"]) == (32, 8)
+    assert (counts["tiles/4*groups"], counts["rest/4*groups"]) == (12, 4)
+    assert counts["part_pieces"] == 10 * (10 + 2) + 2 * 30
 
 
-def test_quantities_of_a_recurrent_layer() -> None:
+def test_counts_of_a_recurrent_layer() -> None:
     """By hand: 19 units are 5 groups of four in each of 7 steps; 13 inputs are three fours and one, 19 units four and
     three."""
-    found = sketch(prepared(*_model("recurrent")), from_target_string("cortex-m4"))
-    job = next(job for job in jobs_of(found.planned, Core.DSP, found.values) if job and "_gru_" in job.function)
-    names = quantities(job)
-    assert (names["all_steps"], names["unit_groups"]) == (7, 35)
-    assert (names["path_fours"], names["path_eights"], names["path_odd"], names["path_lasts"]) == (7, 4, 2, 4)
+    _, [part] = _counts(*_model("recurrent"), "_gru_")
+    counts = part.counts
+    assert (counts["all_steps"], counts["unit_groups"]) == (7, 35)
+    assert counts["unit_groups*path_fours"] == 35 * 7
+    assert counts["unit_groups*path_eights"] == 35 * 4
+    assert (counts["unit_groups*path_odd"], counts["unit_groups*path_lasts"]) == (35 * 2, 35 * 4)
 
 
-def test_rows_of_several_layers_are_jobs_of_their_own() -> None:
+def test_rows_of_several_layers_are_parts_of_their_own() -> None:
     """A transposed convolution with stride 2 has a layer for even rows and one for odd ones."""
-    model = prepared(nn.ConvTranspose2d(5, 6, 4, stride=2, padding=1), (torch.rand(1, 5, 6, 7),))
-    found = sketch(model, from_target_string("cortex-m4"))
-    job = next(job for job in jobs_of(found.planned, Core.DSP, found.values) if job and PHASES in job.function)
-    parts = single_layers(job)
-    assert len(parts) == 2
-    assert sum(part.calls for part in parts) == job.calls == 12
-    assert sum(part.spans * part.fields["out_c"] for part in parts) == job.rows * job.row_bytes
-    assert all(PHASES not in part.function and single_layers(part) == [part] for part in parts)
+    layer = nn.ConvTranspose2d(5, 6, 4, stride=2, padding=1)
+    kernel, parts = _counts(layer, (torch.rand(1, 5, 6, 7),), "conv2d")
+    assert kernel.work is None
+    assert len(parts) == len(kernel.called) == 2
+    assert [part.counts["calls"] for part in parts] == [6, 6]
+    assert sum(part.counts["outputs"] for part in parts) == 12 * 14 * 6
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

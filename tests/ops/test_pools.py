@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from cortado.base.target import from_target_string
+from cortado.ir.op import Array
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.pool_forms import adaptive_windows, even_windows
 from cortado.ops.reductions import windows
+from cortado.plan.program import build_program
 from helpers import single
 from helpers.single import Function, assert_close, decibels, lower, lower_on
 
@@ -165,6 +168,39 @@ def test_a_mean_has_a_scale_of_its_own(sizes: tuple[int, ...], operator: str) ->
     assert found.worst() <= 1.01
     kept = min(decibels(model(*batch), found.outputs(*batch)[0]) for batch in found.batches)
     assert (kept > 34.0) == (operator == "global_mean_nhwc"), kept
+
+
+SUMS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...]]] = {
+    "over images": (lambda x: x.sum((2, 3)), (1, 64, 32, 32)),
+    "along a dimension": (lambda x: x.sum(1), (1, 9, 7)),
+    "over a divisor": (lambda x: functional.avg_pool2d(x, (4, 6), divisor_override=5), (1, 5, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+def test_a_sum_is_a_mean_with_another_factor(kind: str) -> None:
+    """It stores no weights, and is as near to PT2E's graph; the kernel's work is the same."""
+    function, sizes = SUMS[kind]
+    found = lower(Function(lambda self, x: function(x)), [sizes], target="cortex-m4")
+    assert found.kernels == ["global_mean_nhwc"]
+    assert found.worst() <= 1.01
+    program = build_program("sum", found.graph, from_target_string("cortex-m4"))
+    (step,) = [step for step in program.steps if step.operator == "cortado::global_mean_nhwc"]
+    assert not any(isinstance(field, Array) for kernel in step.kernels.values() for field in kernel.fields.values())
+    assert all(isinstance(port.source, str) for port in step.inputs)
+
+
+def test_sums_that_the_kernel_of_means_does_not_take_are_convolutions() -> None:
+    """Several images, several windows, a negative divisor, more pixels than there may be."""
+    for function, sizes in (
+        (lambda x: x.sum((2, 3)), (2, 5, 6, 6)),
+        (lambda x: x.sum(3), (1, 5, 6, 6)),
+        (lambda x: functional.avg_pool2d(x, 6, divisor_override=-3), (1, 5, 6, 6)),
+        (lambda x: x.sum((2, 3)), (1, 2, 64, 65)),
+    ):
+        found = lower(Function(lambda self, x, function=function: function(x)), [sizes])
+        assert "global_mean_nhwc" not in found.kernels
+        assert_close(found)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from cortado.estimation import estimate_of
+from cortado.sketch import Sketch, board_flow, prepared, sketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cortado.base.target import Core
+from cortado.base.target import Core, from_target_string
 from cortado.ir.op import Call
 from cortado.ops._transposed import Axis, Taps, group_count, zero_taps
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
@@ -150,7 +153,7 @@ def test_several_images_over_reversed_weights_are_for_the_c_bundle() -> None:
 
 
 def test_zeros_of_dilation_and_groups_never_reach_the_bundle() -> None:
-    model = nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2)
+    model = nn.ConvTranspose2d(4, 6, 3, stride=3, padding=1, dilation=2, groups=2)  # a stride without phases
     found = lower(model, [(1, 4, 5, 6)])
     (call,) = found.calls(TRANSPOSED)
     constants = {
@@ -176,3 +179,61 @@ def test_taps_and_groups_of_weights() -> None:
     assert group_count(weights) == 2
     weights[0, ..., 5] = 1
     assert group_count(weights) == 1
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------
+
+GROUPED = [
+    (nn.ConvTranspose2d(4, 4, 4, 2, 1, groups=2), (9, 8)),  # few channels: with zeros between the groups
+    (nn.ConvTranspose2d(32, 24, 3, 2, 1, 1, groups=2), (4, 5)),
+    (nn.ConvTranspose2d(6, 6, 3, 2, 1, groups=6), (5, 7)),  # depthwise, and no whole pixels in a row
+    (nn.ConvTranspose2d(6, 12, 2, 2, groups=6, bias=False), (3, 4)),  # two output channels for each
+    (nn.ConvTranspose2d(24, 24, 3, (1, 3), 1, (0, 1), groups=3), (5, 4)),
+    (nn.ConvTranspose2d(16, 16, 5, 4, 2, 3, groups=2), (3, 3)),
+    (nn.ConvTranspose2d(16, 16, 2, (2, 4), groups=2), (3, 3)),  # columns that no tap reaches
+    (nn.ConvTranspose2d(20, 20, 3, 2, dilation=2, groups=2), (4, 4)),
+]
+
+
+class Grouped(nn.Module):
+    """All of these layers side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layer for layer, _ in GROUPED)
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(layer(x) for layer, x in zip(self.layers, inputs, strict=True))
+
+
+def _grouped(target: str) -> Sketch:
+    rng = torch.Generator().manual_seed(4)
+    example = tuple(torch.rand(1, layer.in_channels, *sizes, generator=rng) * 2 - 1 for layer, sizes in GROUPED)
+    return sketch(prepared(Grouped().eval(), example), from_target_string(target))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_groups_give_the_same_bits_on_boards(target: str) -> None:
+    """`board_flow` holds every output to the reference's; none of these layers takes the kernel for whole tensors."""
+    found = _grouped(target)
+    steps = [step for step in found.planned.program.steps if step.operator.endswith("transpose_conv2d_nhwc")]
+    called = [kernel.call.function for step in steps for kernel in step.kernels.values()]
+    assert len(called) == len(GROUPED)
+    assert not any("transpose_conv2d" in name for name in called)
+    assert sum("columns" in name for name in called) >= len(GROUPED) - 2
+    board_flow(found)
+
+
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55"])
+def test_groups_are_not_slower_than_one(target: str) -> None:
+    """By the table of costs; with 32 channels two of them take little more than half of the time."""
+    core = from_target_string(target)
+    for channels, share in ((4, 1.02), (8, 1.02), (32, 0.9)):
+        cycles = []
+        for groups in (1, 2):
+            layer = nn.ConvTranspose2d(channels, channels, 4, 2, 1, groups=groups)
+            found = sketch(prepared(layer, (torch.rand(1, channels, 6, 6),)), core)
+            cycles.append(estimate_of(found, None))
+        assert all(one.estimated for one in cycles)
+        assert cycles[1].cycles <= share * cycles[0].cycles, (channels, [one.cycles for one in cycles])

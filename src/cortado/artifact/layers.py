@@ -6,9 +6,7 @@ import numpy as np
 
 from cortado.artifact.report import LayerReport, WeightScalesReport
 from cortado.ir.op import Array, Field, Layer
-from cortado.plan.costs import costs_of, step_cycles
-from cortado.plan.jobs import jobs_of
-from cortado.plan.kernel_costs import job_cycles, known_costs
+from cortado.plan.kernel_costs import estimated_cycles
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, Value
 from cortado.plan.planned import Planned
 from cortado.plan.program import Step
@@ -17,22 +15,11 @@ _FIXED_POINT_BITS = 31  # a factor is multiplier * 2^(shift - 31)
 
 
 def layer_reports(planned: Planned, graph: LoweredGraph) -> tuple[LayerReport, ...]:
-    pairs = zip(planned.program.steps, _cycles(planned), strict=True)
-    return tuple(_layer(step, graph, round(cycles)) for step, cycles in pairs)
+    pairs = zip(planned.program.steps, estimated_cycles(planned), strict=True)
+    return tuple(_layer(step, graph, cycles) for step, cycles in pairs)
 
 
-def _cycles(planned: Planned) -> list[float]:
-    """Of each step, by the table of kernels that `cortado estimate` reads; where that doesn't know the core or a
-    kernel, by the coarser one that schedules are chosen with."""
-    program = planned.program
-    known, jobs = known_costs().get(program.target.cpu), jobs_of(planned, max(program.cores), {})
-    if known is None or not all(job is None or job.function in known.kernels for job in jobs):
-        costs = costs_of(program)
-        return [step_cycles(step, costs) for step in program.steps]
-    return [0.0 if job is None else job_cycles(known, job) for job in jobs]
-
-
-def _layer(step: Step, graph: LoweredGraph, cycles: int) -> LayerReport:
+def _layer(step: Step, graph: LoweredGraph, cycles: float | None) -> LayerReport:
     value, call = graph.values.get(step.name), graph.by_name.get(step.name)
     codes = None if value is None else value.qparams
     return LayerReport(
@@ -42,7 +29,8 @@ def _layer(step: Step, graph: LoweredGraph, cycles: int) -> LayerReport:
         macs=step.macs,
         shape=() if value is None else value.shape,
         weights_bytes=_weights_bytes(step),
-        estimated_cycles=cycles,
+        estimated=cycles is not None,
+        estimated_cycles=None if cycles is None else round(cycles),
         scale=None if codes is None else codes.scale,
         zero_point=None if codes is None else codes.zero_point,
         weight_scales=None if call is None or value is None else _weight_scales(call, value, graph),

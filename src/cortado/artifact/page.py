@@ -104,7 +104,9 @@ def _time_figures(report: Report) -> Iterator[tuple[str, str, str]]:
     if profile is None:
         estimates = [layer.estimated_cycles for layer in report.layers if layer.estimated_cycles is not None]
         if estimates:
-            yield "estimated cycles", f"{sum(estimates):,}", "of the kernels; not measured yet (cortado profile --save)"
+            left = len(report.layers) - len(estimates)
+            of = f"of {len(estimates)} kernels, {left} are not estimated" if left else "of the kernels"
+            yield "estimated cycles", f"{sum(estimates):,}", f"{of}; not measured yet (cortado profile --save)"
         return
     more = f"{profile.instructions:,} instructions; {profile.cycles.low:,} to {profile.cycles.high:,} cycles"
     yield "cycles", f"{profile.cycles.typical:,}", f"{more}, a model of the {profile.core}"

@@ -27,10 +27,10 @@ def layer_table(report: Report) -> Markup:
     stages = () if report.schedule is None else report.schedule.stages
     where = {name: number for number, names in enumerate(stages) for name in names}
     cycles = {
-        layer.name: spent[layer.name].cycles.typical if layer.name in spent else layer.estimated_cycles or 0
+        layer.name: spent[layer.name].cycles.typical if layer.name in spent else layer.estimated_cycles
         for layer in report.layers
     }
-    most, modules = max(cycles.values()) or 1, modules_of(report)
+    most, modules = max(count or 0 for count in cycles.values()) or 1, modules_of(report)
     rows = []
     for layer in report.layers:
         row: list[Any] = [modules[layer.name], where.get(layer.name), operator_base(layer.operator)]
@@ -47,8 +47,8 @@ def layer_table(report: Report) -> Markup:
     return Markup(f"{table}\n{note(_profiled(report))}")
 
 
-def _cycles(cycles: int, most: int) -> Cell:
-    return Cell(f"{cycles:,}", cycles, share=cycles / most)
+def _cycles(cycles: int | None, most: int) -> Cell:
+    return Cell("not estimated", 0) if cycles is None else Cell(f"{cycles:,}", cycles, share=cycles / most)
 
 
 def _sums(report: Report, columns: int) -> Sequence[Any]:

@@ -233,8 +233,9 @@ class LayerReport:
     macs: Count = key("multiply-accumulates")
     shape: tuple[Size, ...] = key("sizes of its output as they lie in memory", default=())
     weights_bytes: Count = key("constants that it reads; layers may share some", default=0)
+    estimated: bool = key("whether the table of what kernels take has a row for it", default=False)
     estimated_cycles: Count | None = key(
-        "of the kernel, by a table of what kernels take; measure with profile", default=None
+        "of the kernel, by that table; null where it has no row; measure with profile", default=None
     )
     scale: Scale | None = key("of its output's codes; null where values are no codes", default=None)
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes", default=None)

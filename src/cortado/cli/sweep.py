@@ -17,7 +17,7 @@ from cortado.cli.tables import Progress, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
 if TYPE_CHECKING:
-    from cortado.exploring.estimation import Estimate
+    from cortado.exploring.estimation import Estimate, LayerEstimate
     from cortado.sweep.rows import Row
 
 SHOWN = 20  # rows of the front that a terminal gets
@@ -57,13 +57,20 @@ def _estimate_text(name: str, found: "Estimate") -> list[str]:
     flash = found.weights_bytes if found.flash_bytes is None else found.flash_bytes
     lines.append(f"flash   {flash:,} bytes ({found.weights_bytes:,} weights, {code})")
     lines.append(f"cycles  {found.cycles:,} at zero wait states (an estimate of a model), {found.macs:,} MACs")
+    left = sum(not layer.estimated for layer in found.layers)
+    if left:
+        lines.append(f"        without {left} of {len(found.layers)} layers, which are not estimated")
     if found.milliseconds is not None:
         fits = "" if found.fits else "; it does NOT fit"
         lines.append(f"time    {found.milliseconds:.3g} ms on {found.chip}{fits}")
     heaviest = sorted(found.layers, key=lambda layer: -layer.cycles)[:5]
     rows = [("HEAVIEST LAYERS", "OPERATOR", "CYCLES")]
-    rows += [(layer.module or layer.name, operator_base(layer.operator), f"{layer.cycles:,}") for layer in heaviest]
+    rows += [(layer.module or layer.name, operator_base(layer.operator), _layer_text(layer)) for layer in heaviest]
     return [*lines, "", *in_columns(rows)]
+
+
+def _layer_text(layer: "LayerEstimate") -> str:
+    return f"{layer.cycles:,}" if layer.estimated else "not estimated"
 
 
 # ---- sweep ---------------------------------------------------------------------------------------------------------

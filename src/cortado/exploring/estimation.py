@@ -13,8 +13,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig, from_target_string
 from cortado.exploring.sketch import Sketch, prepared, sketch
 from cortado.options import DEFAULTS, Options
-from cortado.plan.jobs import jobs_of, loop_of
-from cortado.plan.kernel_costs import job_cycles, known_costs, loop_cycles
+from cortado.plan.jobs import loop_of
+from cortado.plan.kernel_costs import estimated_cycles, known_costs, loop_cycles
 
 HEAVIEST = 5  # layers that a notebook shows
 
@@ -28,6 +28,7 @@ class LayerEstimate:
     module: str
     macs: int
     cycles: int
+    estimated: bool = True  # False: the table of costs has no row for it, and 0 cycles are counted
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Estimate:
     milliseconds: float | None = None
     fits: bool | None = None  # into the memories of the chip
     layers: tuple[LayerEstimate, ...] = ()
+    estimated: bool = True  # False: the cycles are without some layers
 
     @property
     def flash_bytes(self) -> int | None:
@@ -67,7 +69,7 @@ class Estimate:
 
     def with_cycles(self, cycles: int, chip: Chip | None) -> "Estimate":
         """The same with cycles that were found otherwise."""
-        return replace(self, cycles=cycles, milliseconds=_milliseconds(cycles, chip))
+        return replace(self, cycles=cycles, milliseconds=_milliseconds(cycles, chip), estimated=True)
 
 
 def estimate(
@@ -105,11 +107,9 @@ def chosen_target(chip: Chip | None, target: str | CortexMTargetConfig | None) -
 
 def estimate_of(found: Sketch, chip: Chip | None) -> Estimate:
     program = found.planned.program
-    costs = known_costs()[program.target.cpu]
-    core = max(program.cores)
-    jobs = jobs_of(found.planned, core, found.values)
-    spent = [0.0 if job is None else job_cycles(costs, job) for job in jobs]
-    cycles = round(sum(spent) + loop_cycles(costs, loop_of(found.planned)))
+    spent = estimated_cycles(found.planned, found.values)
+    row_loop = loop_cycles(known_costs()[program.target.cpu], loop_of(found.planned))
+    cycles = round(sum(one for one in spent if one is not None) + row_loop)
     ram, weights, code = found.planned.plan.peak, found.bundle.weights_bytes, found.code_bytes
     return Estimate(
         target=program.target.target_string,
@@ -122,9 +122,10 @@ def estimate_of(found: Sketch, chip: Chip | None) -> Estimate:
         milliseconds=_milliseconds(cycles, chip),
         fits=None if chip is None else _fits(chip, ram, weights + (code or 0)),
         layers=tuple(
-            LayerEstimate(step.name, step.operator, step.module, step.macs, round(one))
+            LayerEstimate(step.name, step.operator, step.module, step.macs, round(one or 0), estimated=one is not None)
             for step, one in zip(program.steps, spent, strict=True)
         ),
+        estimated=None not in spent,
     )
 
 

@@ -25,6 +25,7 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
 from cortado.ir.facts import Fact, dtype, is_whole, qparams
 from cortado.ir.graph import Bound, bind, shape
+from cortado.ir.work import Work
 from cortado.options import LinearWeights
 
 Tensor = torch.Tensor
@@ -208,6 +209,8 @@ class Kernel:
     scratch_check: CCall | None = None  # gives the scratch need again, for the checks build
     lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
     tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
+    work: Work | None = None  # how often its loops run, without those of `called`; None: its time is not known
+    called: tuple["Called", ...] = ()
 
     def typed(self, rows: Sequence[Element], out: Element) -> "Kernel":
         """The same kernel, called with rows in the C types of these elements."""
@@ -219,6 +222,15 @@ class Kernel:
             raise CortadoError(
                 f"{self.call.function}: a kernel with scratch has a descriptor and a function that works out its size"
             )
+
+
+@dataclass(frozen=True)
+class Called:
+    """A kernel that another calls, or that takes turns with others: its share of the calls, and of what is made."""
+
+    kernel: Kernel
+    calls: float
+    outputs: float
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from cortado.ir.op import (
     Rewrite,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops.pointwise import uniform_value
 
 # ruff: noqa: N999  (the file's name)
@@ -166,6 +167,8 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": call["activation_min"],
             "act_max": call["activation_max"],
         },
+        # How often its loops run, for its row in the table of costs: once for each output, and those that are no half.
+        work=loops("calls outputs outputs*unhalved cut uncut", call["activation_min"], unhalved=1),
     )
 
 

@@ -20,6 +20,7 @@ from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, PteWriter, RowRule, Rows, patterns_of
+from cortado.ir.work import Work, loops
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.pad import looks_channels_last
 from cortado.ops.pointwise import is_pointwise, uniform_value
@@ -260,6 +261,12 @@ ELEMENTS = Rows((ONE_ROW, ONE_ROW), pixelwise=True, elementwise=True)
 
 def output_shape(call: Call) -> Shape:
     return tuple(torch.broadcast_shapes(call.shape("self"), call.shape("other")))
+
+
+def work(channels: int | None, lowest: int) -> Work:
+    """Element by element, or channel by channel with what is made of the second operand's number."""
+    terms = "calls outputs cut uncut" if channels is None else "calls calls*channels outputs cut uncut"
+    return loops(terms, lowest, channels=channels or 0)
 
 
 def draw_operands(draw: Any, by_channel: bool, element: Element = INT8) -> dict[str, Any]:

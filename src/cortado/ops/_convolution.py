@@ -20,7 +20,9 @@ from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Activation, Array, Bias, Call, Lowering, Role, Weight
+from cortado.ops._convolution_work import Codes
 from cortado.ops._float import pair
+from cortado.ops._work import Window
 
 
 def finish(
@@ -175,6 +177,26 @@ def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
         "dilation_w": call["dilation"][1],
         "zero": Array(np.full(call.shape("input")[3], -call["input_offset"], dtype=np.int8)),
     }
+
+
+def window_of(call: Call, kernel: tuple[int, int], groups: int = 1) -> Window:
+    """The window of a convolution, for the work of its kernel."""
+    return Window(
+        in_w=call.shape("input")[2],
+        in_c=call.shape("input")[3],
+        out_w=call.out_shape[2],
+        out_c=call.out_shape[3],
+        kernel_h=kernel[0],
+        kernel_w=kernel[1],
+        stride_w=call["stride"][1],
+        pad_left=call["padding"][1],
+        dilation_w=call["dilation"][1],
+        groups=groups,
+    )
+
+
+def codes_of(call: Call, common: dict[str, Any]) -> Codes:
+    return Codes(call["activation_min"], call["output_offset"], has_offset=common["in_offset"] != 0)
 
 
 _WINDOW = ("kernel_h", "kernel_w", "stride_w", "pad_left", "dilation_w")

@@ -9,6 +9,8 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Activation, Kernel, Plain, Quantization, SharedWith
+from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ops._work import COPIED, Steps, copies
 
 MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
 
@@ -60,7 +62,23 @@ def strided_kernel(element: Element, sizes: Sequence[int], strides: Sequence[int
         sources=(source,),
         struct="cortado_transpose_t",
         fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
+        work=_strided_work(turns, steps, offset),
     )
+
+
+def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Work:
+    """Runs of the innermost dimension, as they lie or byte by byte; a turn for every two innermost dimensions."""
+    inner = len(sizes) - 1
+    length, step = sizes[inner], strides[inner - 1] if inner else 0
+    area = length * (sizes[inner - 1] if inner else 1)
+
+    def quantities(calls: Calls) -> Quantities:
+        runs, found = calls.outputs / length, {"rank": inner + 1, "turns": calls.outputs / area}
+        if strides[inner] != 1:
+            return {**found, "single_runs": runs, "singles": calls.outputs, **copies(0, 0, Steps(0, 0), Steps(0, 0))}
+        return {**found, "single_runs": 0, "singles": 0, **copies(runs, length, Steps(offset, step), Steps(0, length))}
+
+    return Work((*nested({"calls": "rank", "turns": "rank"}), *COPIED, "single_runs", "singles"), quantities)
 
 
 def six(values: Sequence[int], fill: int) -> tuple[int, ...]:

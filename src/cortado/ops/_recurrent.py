@@ -26,8 +26,10 @@ from cortado.ir.c_call import Argument, CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role, Weight
+from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, sum_bounds
+from cortado.ops._work import VECTOR
 from cortado.ops.conv2d import LINEAR_GROUP
 
 SIGMOID_UNIT, TANH_UNIT = 2.0**-11, 2.0**-12
@@ -349,7 +351,58 @@ def kernel(
         },
         scratch=scratch,
         scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
+        work=_work(core, Layers(batch, steps, inputs, units), starts=bool(start), more=more),
     )
+
+
+@dataclass(frozen=True)
+class Layers:
+    """How large a layer is."""
+
+    sequences: int
+    steps: int
+    inputs: int
+    units: int
+
+
+_UNITS = {"calls*sequences": "units starts*units", "all_steps": "units units*gives_cells units*relu"}
+_GROUPS = {
+    Core.MVE: "path_vectors",
+    Core.DSP: "path_fours path_eights path_some path_odd path_lasts",
+    Core.SMALL: "path_products path_twos path_fours path_lasts",
+    Core.LONG: "path_products path_twos path_fours path_lasts",
+    Core.PORTABLE: "path_products",
+}
+
+
+def _work(core: Core, layer: Layers, *, starts: bool, more: Mapping[str, int]) -> Work:
+    """Units whose gates are made together, each group of them in each step; the products of both paths of a gate, input
+    and state, for which one function is called: twos, fours, eights of the fours, vectors of them, whether there are
+    fours, whether some are in no four, and how many."""
+    paths = (layer.inputs, layer.units)
+    fours, lasts = [products // 4 for products in paths], [products % 4 for products in paths]
+    sizes = {
+        "sequences": layer.sequences,
+        "units": layer.units,
+        "starts": starts,
+        "gives_cells": more.get("gives_cells", 0),
+        "relu": more.get("relu", 0),
+        "path_products": sum(paths),
+        "path_twos": sum(math.ceil(products / 2) for products in paths),
+        "path_fours": sum(fours),
+        "path_eights": sum(math.ceil(four / 2) for four in fours),
+        "path_vectors": sum(math.ceil(products / VECTOR) for products in paths),
+        "path_some": sum(four > 0 for four in fours),
+        "path_odd": sum(last > 0 for last in lasts),
+        "path_lasts": sum(lasts),
+    }
+    groups = math.ceil(layer.units / packing.group_channels(core))
+
+    def quantities(calls: Calls) -> Quantities:
+        steps = calls.calls * layer.sequences * layer.steps
+        return {**sizes, "all_steps": steps, "unit_groups": steps * groups}
+
+    return Work(nested({**_UNITS, "unit_groups": _GROUPS[core]}), quantities)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

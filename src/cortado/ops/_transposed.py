@@ -167,6 +167,24 @@ class Phases:
         places = self.taps[phase].values() or (0,)
         return min(places), max(places)
 
+    def reach(self, phase: int) -> tuple[int, int]:
+        """The same from the output's own place at the latest: a window can't begin behind it."""
+        first, last = self.range(phase)
+        return min(first, 0), max(last, 0)
+
+
+def column_weights(
+    weights: np.ndarray[Any, Any], down: Phases, across: Phases, place: tuple[int, int]
+) -> np.ndarray[Any, Any]:
+    """The convolution that makes the pixels of one phase of rows and one of columns, its groups still written out."""
+    out_c, _, _, in_c = weights.shape
+    (top, bottom), (left, right) = down.range(place[0]), across.reach(place[1])
+    wide = np.zeros((out_c, bottom - top + 1, right - left + 1, in_c), dtype=weights.dtype)
+    for ky, row in down.taps[place[0]].items():
+        for kx, column in across.taps[place[1]].items():
+            wide[:, row - top, column - left] = weights[:, ky, kx]
+    return wide
+
 
 def phase_weights(weights: np.ndarray[Any, Any], down: Phases, across: Phases, phase: int) -> np.ndarray[Any, Any]:
     """The convolution that makes the rows of one phase, its output channels the columns' phases side by side."""

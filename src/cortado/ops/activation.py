@@ -36,6 +36,7 @@ from cortado.ir.op import (
 )
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
+from cortado.ops._work import FOURS, VECTORS
 from cortado.ops.eight_bits import FLIP, RAW, byte_qparams, byte_values, flipped
 from cortado.ops.pointwise import (
     COMBINATIONS,
@@ -246,6 +247,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=(source,),
         struct="cortado_table_t",
         fields={"table": Array(call.array("lut"))},
+        work=VECTORS if core is Core.MVE else FOURS,
     )
 
 

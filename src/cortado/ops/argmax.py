@@ -31,6 +31,7 @@ from cortado.ir.op import (
     Result,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops.pick import POSITIONS, VALUES, written
 
 aten = torch.ops.aten
@@ -72,8 +73,10 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 def kernel(call: Call, core: Core) -> Kernel:
     positions, values = written(call)
-    arguments = (Row(0), positions, Operand.N, call.shape("input")[-1], int(call["largest"]), values)
-    return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",))
+    channels = call.shape("input")[-1]
+    arguments = (Row(0), positions, Operand.N, channels, int(call["largest"]), values)
+    work = loops("calls spans spans*channels", channels=channels)
+    return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",), work=work)
 
 
 def samples() -> Any:

@@ -3,12 +3,13 @@
 NHWC. The output keeps the input's scale and zero point, so no rescaling happens.
 
 The mean over an image, or its upper rows, spreads much less than its pixels do, so it has a scale of its own:
-out = clamp(requant(sum of (x + input_offset)) + output_offset). To ExecuTorch that is a convolution of a column with
-weights of 1, over a view in which the image is as high as it has pixels and as wide as it has channels, four by four.
+out = clamp(requant(sum of (x + input_offset)) + output_offset). A sum is the same with another factor. To ExecuTorch
+that is a convolution of a column with weights of 1, over a view in which the image is as high as it has pixels and as
+wide as it has channels, four by four.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from cortado.ir.op import (
 )
 from cortado.ops import conv2d, packing
 from cortado.ops._float import pair
+from cortado.ops._work import Window, pool, row_sums
 from cortado.ops.reshape import VIEW
 
 aten = torch.ops.aten
@@ -85,9 +87,11 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 def match(bound: Bound) -> Quantization | Reject:
     """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
+    if is_mean(bound):
+        return Quantization({"self": Activation()})
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Activation()}, Activation() if is_mean(bound) else SharedWith("self"))
+    return Quantization({"self": Activation()}, SharedWith("self"))
 
 
 MOST_PIXELS = 4096
@@ -97,17 +101,26 @@ LARGEST_FACTOR = 2.0**9
 
 
 def is_mean(bound: Bound) -> bool:
-    """One window of one image, as wide as the image."""
-    images, _, _, width = shape(bound["self"])
-    kernel, out_sizes = pair(bound["kernel_size"]), shape(bound.node)[2:]
-    one = images == 1 and out_sizes == (1, 1) and kernel[1] == width and not any(pair(bound["padding"]))
-    return one and not bound["ceil_mode"] and 1 < math.prod(kernel) <= MOST_PIXELS
+    """One window of one image, as wide as the image, whatever its sum is divided by."""
+    divisor = bound["divisor_override"]
+    if any(pair(bound["padding"])) or bound["ceil_mode"] or shape(bound.node)[2:] != (1, 1):
+        return False
+    if divisor is not None and divisor < 0:
+        return False
+    return is_one_image(shape(bound["self"]), pair(bound["kernel_size"]))
+
+
+def is_one_image(sizes: tuple[int, ...], kernel: Sequence[int]) -> bool:
+    """Whether a window is as wide as the only NCHW image, and the kernel for means takes it."""
+    images, _, _, width = sizes
+    return images == 1 and kernel[1] == width and 1 < math.prod(kernel) <= MOST_PIXELS
 
 
 def lower_mean(lowering: Lowering) -> Node:
     source = lowering.transpose(lowering.node("self"), TO_NHWC)
     pixels, given = math.prod(pair(lowering.bound["kernel_size"])), lowering.q("self")
-    fixed = Fixed.of(min(given.scale / (pixels * lowering.out.scale), LARGEST_FACTOR))
+    divisor = lowering.bound["divisor_override"] or pixels
+    fixed = Fixed.of(min(given.scale / (divisor * lowering.out.scale), LARGEST_FACTOR))
     result = lowering.call(
         GLOBAL_MEAN,
         input=source,
@@ -212,6 +225,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             fields=fields,
             scratch=4 * call.out_shape[3],
             scratch_check=CCall("cortado_global_avg_pool_s8_scratch", (Operand.LAYER,)),
+            work=row_sums(call.out_shape[3], call["kernel_size"][1], call["kernel_size"][0]),
         )
     symbol, sources = _variant(call, core)
     return Kernel(
@@ -219,6 +233,22 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=sources,
         struct="cortado_pool2d_t",
         fields=fields,
+        work=pool(pool_window(call), INT8.low),
+    )
+
+
+def pool_window(call: Call, dilation: int = 1) -> Window:
+    """Of a pool, for the work of its kernel."""
+    return Window(
+        in_w=call.shape("input")[2],
+        in_c=call.shape("input")[3],
+        out_w=call.out_shape[2],
+        out_c=call.out_shape[3],
+        kernel_h=call["kernel_size"][0],
+        kernel_w=call["kernel_size"][1],
+        stride_w=call["stride"][1],
+        pad_left=call["padding"][1],
+        dilation_w=dilation,
     )
 
 
@@ -328,6 +358,7 @@ def mean_kernel(call: Call, core: Core) -> Kernel:
         },
         scratch=4 * channels,
         scratch_check=CCall("cortado_global_mean_s8_scratch", (Operand.LAYER,)),
+        work=row_sums(channels, width, pixels // width),
     )
 
 
@@ -376,7 +407,7 @@ def mean_samples() -> Any:
 
 GLOBAL_MEAN = Operator(
     name="cortado::global_mean_nhwc",
-    summary="mean over an image or its upper rows, in a scale of its own",
+    summary="mean or sum over an image or its upper rows, in a scale of its own",
     arguments=(
         "Tensor input, int pixels, int input_offset, int output_offset, int requantize_multiplier, int requantize_shift"
     ),

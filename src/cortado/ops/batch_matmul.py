@@ -19,6 +19,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.work import Work, nested
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
 
@@ -182,6 +183,18 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
     return (int(size),)
 
 
+_DEPTHS = "depth fours depth%4 depth/16"
+_LOOPS = nested(
+    {
+        "calls": "batches",
+        "calls*batches*rows": _DEPTHS,
+        "calls*batches*cols*rows/8": "",
+        "calls*batches*cols*rows/8*summed": _DEPTHS,  # of columns, because the first operand's zero point is none
+        "outputs": _DEPTHS,
+    }
+)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
     batches, rows, depth = call.shape("lhs")
     fields = {
@@ -197,11 +210,14 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_min": INT8.low,
         "act_max": INT8.high,
     }
+    sizes = {name: float(fields[name]) for name in ("batches", "rows", "cols", "depth")}
+    sizes |= {"fours": depth // 4, "summed": float(fields["lhs_zero"] != 0)}
     return Kernel(
         call=CCall("cortado_batch_matmul_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
         sources=("batch_matmul_s8.c",),
         struct="cortado_batch_matmul_t",
         fields=fields,
+        work=Work(_LOOPS, lambda calls: sizes),
     )
 
 

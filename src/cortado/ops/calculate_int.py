@@ -19,6 +19,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.work import loops
 from cortado.ops.widen import as_words
 
 
@@ -103,7 +104,13 @@ def kernel(call: Call, core: Core) -> Kernel:
     out = output_shape(call)
     first, second = steps_of(*operands, out=out)
     arguments = (Row(0), Row(1), Operand.OUT, math.prod(out), first, second, int(call["how"]))
-    return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",))
+    work = loops(
+        "calls elements elements*multiplied elements*divided",
+        elements=math.prod(out),
+        multiplied=call["how"] == How.PRODUCT,
+        divided=call["how"] in (How.QUOTIENT, How.REMAINDER),
+    )
+    return Kernel(call=CCall("cortado_calculate_s32", arguments), sources=("calculate_s32.c",), work=work)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

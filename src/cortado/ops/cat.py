@@ -35,7 +35,9 @@ from cortado.ir.op import (
     Rewrite,
     Rows,
 )
+from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim
+from cortado.ops._work import COPIED, VECTOR, Steps, added, copies
 from cortado.ops.activation import ACTIVATION, lookup
 from cortado.ops.widen import as_words
 
@@ -185,17 +187,43 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("cat_s8.c",),
         struct="cortado_cat_t",
         fields={"count": len(widths), "width": tuple([*widths, *[0] * (MAX_INPUTS - len(widths))])},
+        work=_work(widths),
     )
+
+
+_LOOKED_UP = ("lookups", "looked", "looked_vectors")
+
+
+def _work(widths: Sequence[int], with_tables: Sequence[bool] | None = None) -> Work:
+    """A run of each input after the other; some are looked up in a table on the way."""
+    row, tables = sum(widths), with_tables or [False] * len(widths)
+    starts = [sum(widths[:number]) for number in range(len(widths))]
+    looked = [width for width, table in zip(widths, tables, strict=True) if table]
+
+    def quantities(calls: Calls) -> Quantities:
+        times = calls.outputs / max(row, 1)
+        plain = [
+            copies(times, width, Steps(0, width), Steps(start, row))
+            for width, start, table in zip(widths, starts, tables, strict=True)
+            if not table
+        ]
+        vectors = sum(math.ceil(width / VECTOR) for width in looked)
+        numbers = (times * len(looked), times * sum(looked), times * vectors)
+        return {**added(plain), "cat_rows": times, **dict(zip(_LOOKED_UP, numbers, strict=True))}
+
+    return Work(("calls", "cat_rows", *COPIED, *(_LOOKED_UP if with_tables else ())), quantities)
 
 
 def rescaled_kernel(call: Call, core: Core) -> Kernel:
     plain, (function, source) = kernel(call, core), lookup(core)
+    widths = [math.prod(part[call["dim"] :]) for part in shapes(call)]
     tables = {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
     return Kernel(
         call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Function(function))),
         sources=("cat_tables_s8.c", source),
         struct="cortado_cat_tables_t",
         fields={**plain.fields, **tables},
+        work=_work(widths, [tables[name] is not None for name in TABLES[: len(widths)]]),
     )
 
 

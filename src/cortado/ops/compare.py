@@ -31,6 +31,7 @@ from cortado.ir.op import (
     RowRule,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops._binary import viewed
 from cortado.ops.activation import TRUTH
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
@@ -197,7 +198,14 @@ def kernel(call: Call, core: Core) -> Kernel:
             "b_shift": call["other_shift"],
             "accepts": call["accepts"],
         },
+        work=loops("calls outputs outputs*unlike", unlike=codes_of(call, "self") != codes_of(call, "other")),
     )
+
+
+def codes_of(call: Call, operand: str) -> tuple[int, int, int]:
+    """What an operand's codes stand for: those that stand for the same are compared as they are."""
+    zero_point, multiplier, shift = (call[f"{operand}_{name}"] for name in ("zero_point", "multiplier", "shift"))
+    return zero_point, multiplier, shift
 
 
 def samples() -> Any:

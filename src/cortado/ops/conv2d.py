@@ -6,6 +6,7 @@ A weight that sees fewer input channels than there are makes the convolution gro
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from cortado.ops._convolution import (
     Variant,
     check_constants,
     cmsis_layer,
+    codes_of,
     common_fields,
     finish,
     macs,
@@ -48,8 +50,11 @@ from cortado.ops._convolution import (
     window,
     window_fields,
     window_fits,
+    window_of,
     without_vectors,
 )
+from cortado.ops._convolution_work import Codes, pixels_work, window_work
+from cortado.ops._work import Window
 
 aten = torch.ops.aten
 
@@ -181,6 +186,7 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
         scratch=chosen.scratch,
         scratch_check=chosen.scratch_check(Operand.LAYER, pixels),
         tile=chosen.tile,
+        work=pixels_work(chosen.symbol, in_c, out_c, codes_of(call, common)),
     )
 
 
@@ -222,10 +228,11 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
     stream = Stream.of(common, weights, core)
     variant = _window_variant(stream, core, fields) if stream is not None and window_fits(fields, np.int16) else None
-    return _window_call(variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False))
+    chosen = variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False)
+    return _window_call(chosen, window_of(call, (kh, kw), groups), codes_of(call, common))
 
 
-def _window_call(chosen: Variant) -> Kernel:
+def _window_call(chosen: Variant, window: Window, codes: Codes) -> Kernel:
     return Kernel(
         call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.SCRATCH)),
         sources=chosen.sources,
@@ -233,7 +240,8 @@ def _window_call(chosen: Variant) -> Kernel:
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=chosen.scratch_check(Operand.LAYER),
-        lean=None if chosen.lean is None else _window_call(chosen.lean),
+        lean=None if chosen.lean is None else _window_call(chosen.lean, window, replace(codes, lean=True)),
+        work=window_work(chosen.symbol, window, codes),
     )
 
 

@@ -16,7 +16,19 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rows
+from cortado.ir.op import (
+    ONE_ROW,
+    Activation,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rows,
+)
+from cortado.ir.work import loops
 
 aten = torch.ops.aten
 SUM_BITS = 30
@@ -95,6 +107,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "out_multiplier": call["output_multiplier"],
             "out_shift": call["output_shift"],
         },
+        work=loops("calls spans outputs"),
     )
 
 

@@ -38,6 +38,7 @@ from cortado.ops._convolution import (
     Variant,
     check_constants,
     cmsis_layer,
+    codes_of,
     common_fields,
     finish,
     macs,
@@ -48,8 +49,10 @@ from cortado.ops._convolution import (
     window,
     window_fields,
     window_fits,
+    window_of,
     without_vectors,
 )
+from cortado.ops._convolution_work import window_work
 
 aten = torch.ops.aten
 
@@ -175,6 +178,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         fields=chosen.fields,
         scratch=chosen.scratch,
         scratch_check=chosen.scratch_check(Operand.LAYER),
+        work=window_work(chosen.symbol, window_of(call, (kh, kw)), codes_of(call, common)),
     )
 
 

@@ -12,6 +12,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
 from cortado.ops import quantize_per_tensor
+from cortado.ops._work import ELEMENTS
 
 
 def reference(
@@ -32,6 +33,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=(f"dequantize_s{bits}_f32.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
+        work=ELEMENTS,
     )
 
 

@@ -18,6 +18,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.work import loops
 from cortado.ops import _measures
 from cortado.ops._float import add_view
 from cortado.ops.reductions import reduce
@@ -137,6 +138,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "out_multiplier": call["output_multiplier"],
             "out_shift": call["output_shift"],
         },
+        work=loops("calls outputs outputs*length", length=call.shape("input")[1]),
     )
 
 

@@ -18,6 +18,7 @@ from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
+from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import clamped
 from cortado.ops.pointwise import attribute, uniform_value
 
@@ -92,6 +93,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": INT8.low,
             "act_max": INT8.high,
         },
+        work=ELEMENTS,
     )
 
 

@@ -16,6 +16,7 @@ from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.op import ONE_ROW, Call, Kernel, Operator, Place, Rows
+from cortado.ops._work import FOURS
 
 SMALLEST = 2.0**-60  # scale there is
 STRAIGHT = 1e-3  # steps that a straight line may be off its codes: float32 rounds
@@ -77,7 +78,7 @@ def _covering(low: float, high: float) -> QParams:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return Kernel(call=CCall("cortado_flip_u8", (Row(0), Operand.OUT, Operand.N)), sources=("flip_u8.c",))
+    return Kernel(call=CCall("cortado_flip_u8", (Row(0), Operand.OUT, Operand.N)), sources=("flip_u8.c",), work=FOURS)
 
 
 def samples() -> Any:

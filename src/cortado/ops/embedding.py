@@ -30,6 +30,7 @@ from cortado.ir.op import (
     SharedWith,
 )
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
+from cortado.ops._work import runs_of
 from cortado.ops.widen import as_words
 
 aten = torch.ops.aten
@@ -116,6 +117,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "width": width,
             "table": Array(call.array("weight")),
         },
+        work=runs_of("calls", width, width),
     )
 
 

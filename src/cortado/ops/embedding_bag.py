@@ -18,7 +18,19 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import (
+    Activation,
+    Array,
+    Call,
+    Kernel,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rewrite,
+)
+from cortado.ir.work import loops
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
 from cortado.ops.embedding import CONSTRAINTS, check, draw_ids, within
@@ -174,6 +186,9 @@ def kernel(call: Call, core: Core) -> Kernel:
             "multiplier": Array(call.array("multipliers")),
             "shift": Array(call.array("shifts")),
         },
+        work=loops(
+            "calls bags bags*width/16 bags*width/16*ids bags*width bags*width*ids", bags=bags, ids=ids, width=width
+        ),
     )
 
 

@@ -15,7 +15,9 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import ONE_ROW, Array, Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim, shared
+from cortado.ops._work import COPIED, Steps, copies
 
 aten = torch.ops.aten
 
@@ -121,7 +123,16 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("gather_s8.c",),
         struct="cortado_gather_t",
         fields={"count": len(index), "inner": inner, "in_bytes": sizes[dim] * inner, "index": Array(index)},
+        work=_work(inner, len(index)),
     )
+
+
+def _work(inner: int, count: int) -> Work:
+    def quantities(calls: Calls) -> Quantities:
+        runs = calls.outputs / max(inner, 1)
+        return {"outer": runs / count, **copies(runs, inner, Steps(0, inner), Steps(0, inner))}
+
+    return Work(("calls", "outer", *COPIED), quantities)
 
 
 def samples() -> Any:

@@ -134,6 +134,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("log_softmax_s8.c",),
         struct="cortado_log_softmax_t",
         fields=fields(call),
+        work=softmax.row_work(call),
     )
 
 

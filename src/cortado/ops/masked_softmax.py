@@ -42,6 +42,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL, all_codes
 from cortado.ops.truth import truth_codes
@@ -262,6 +263,9 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("masked_softmax_s8.c", *own),
         struct="cortado_masked_softmax_t",
         fields={"mask_rows": mask.shape[0], "mask": packed(mask), **common},
+        work=loops(
+            "calls spans spans*length spans*kept spans*kept/16", length=mask.shape[1], kept=(mask == 0).sum(1).mean()
+        ),
     )
 
 

@@ -29,7 +29,8 @@ from cortado.ir.op import (
 )
 from cortado.ops import pad
 from cortado.ops._float import pair
-from cortado.ops.avg_pool2d import pooled_size
+from cortado.ops._work import pool
+from cortado.ops.avg_pool2d import pool_window, pooled_size
 
 aten = torch.ops.aten
 
@@ -146,6 +147,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=tuple(sources),
         struct="cortado_pool2d_t",
         fields=fields,
+        work=pool(pool_window(call, call["dilation"][1]), call["activation_min"]),
     )
 
 

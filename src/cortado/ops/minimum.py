@@ -13,6 +13,7 @@ from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.op import Activation, Call, Joined, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import is_constant
+from cortado.ops._work import ELEMENTS, FOURS, VECTORS
 
 aten = torch.ops.aten
 
@@ -35,6 +36,7 @@ def lower_to(operator: Operator, lowering: Lowering) -> Node:
     return lowering.view(result, shape(lowering.bound.node))
 
 
+_WORK = {Core.DSP: FOURS, Core.MVE: VECTORS}
 _FILES = {Core.DSP: "__dsp.c", Core.MVE: "__mve.S"}  # of the others, the portable one
 
 
@@ -42,7 +44,7 @@ def kernel_of(name: str, core: Core) -> Kernel:
     """minimum or maximum on one kind of core."""
     file = f"{name}_s8{_FILES.get(core, '.c')}"
     call = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
-    return Kernel(call=call, sources=(file,))
+    return Kernel(call=call, sources=(file,), work=_WORK.get(core, ELEMENTS))
 
 
 def kernel(call: Call, core: Core) -> Kernel:

@@ -1,5 +1,6 @@
 """out = clamp(requant((a - a_zp) * (b - b_zp), multiplier, shift) + out_zp)."""
 
+import math
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import _binary, packing
 from cortado.ops.activation import clamped
 
@@ -95,7 +97,18 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=(source,),
         struct="cortado_mul_t",
         fields=fields,
+        work=_vector_work(channels) if symbol.endswith("__mve") else _binary.work(channels, INT8.low),
     )
+
+
+def _vector_work(channels: int | None) -> Work:
+    """Pixel by pixel, or a whole span as one pixel, eight numbers at a time."""
+
+    def quantities(calls: Calls) -> Quantities:
+        width = channels or max(calls.span, 1)
+        return {"pixels": calls.spans / width, "eights": math.ceil(width / 8)}
+
+    return Work(("calls", "pixels", "pixels*eights"), quantities)
 
 
 def samples() -> Any:

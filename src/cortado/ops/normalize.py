@@ -36,6 +36,7 @@ from cortado.ir.op import (
     Quantization,
     Rows,
 )
+from cortado.ir.work import Calls, Quantities, Work
 
 aten = torch.ops.aten
 
@@ -294,7 +295,28 @@ def kernel(call: Call, core: Core) -> Kernel:
             "by_channel": int(len(factors["scale"]) > 1),
             **{name: Array(np.ascontiguousarray(data)) for name, data in factors.items()},
         },
+        work=_work(
+            call["groups"], channels // call["groups"], pixels, None if rows(call) else math.prod(sizes[:first])
+        ),
     )
+
+
+_LOOPS = ("pixel_groups", "pixel_elements", "image_groups", "image_lines", "image_elements")
+
+
+def _work(groups: int, channels: int, pixels: int, samples: int | None) -> Work:
+    """Groups of channels that are one pixel, and others; they have loops of their own."""
+
+    def quantities(calls: Calls) -> Quantities:
+        every = calls.spans if samples is None else calls.calls * samples
+        if groups == pixels == 1:
+            numbers = (every, every * channels, 0.0, 0.0, 0.0)
+        else:
+            lines = every * groups * channels
+            numbers = (0.0, 0.0, every * groups, lines, lines * pixels)
+        return dict(zip(_LOOPS, numbers, strict=True))
+
+    return Work(("calls", *_LOOPS), quantities)
 
 
 def samples() -> Any:

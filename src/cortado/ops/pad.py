@@ -15,6 +15,7 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, PteWriter, Quantization, RowRule, Rows
+from cortado.ir.work import Work
 from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
@@ -184,7 +185,14 @@ def kernel(call: Call, core: Core) -> Kernel:
             "after": six(after, 0),
             "value": call["pad_value"],
         },
+        work=_work(len(sizes), before[-1] + sizes[-1] + after[-1]),
     )
+
+
+def _work(rank: int, run: int) -> Work:
+    """A run of the innermost dimension after the other; whether it is inside is asked of every dimension."""
+    terms = ("calls", "calls*rank", "runs", "runs*rank", "outputs", "read_bytes")
+    return Work(terms, lambda calls: {"rank": rank, "runs": calls.outputs / run})
 
 
 def samples() -> Any:

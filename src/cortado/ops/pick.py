@@ -27,6 +27,7 @@ from cortado.ir.op import (
     SharedWith,
     operator_of,
 )
+from cortado.ir.work import loops
 
 aten = torch.ops.aten
 
@@ -68,7 +69,8 @@ def written(call: Call) -> tuple[Argument, Argument]:
 def kernel(call: Call, core: Core) -> Kernel:
     *outer, channels = call.shape("input")
     arguments = (Row(0), Row(1), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
-    return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",))
+    work = loops("calls pixels outputs", pixels=math.prod(outer))
+    return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",), work=work)
 
 
 def samples() -> Any:

@@ -17,7 +17,7 @@ from cortado.ir.facts import VALUE
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Pattern, Rewrite
 from cortado.ops._float import add_constant, add_view, height_one, pair, replace_values, triple, values_only
-from cortado.ops.avg_pool2d import pooled_size
+from cortado.ops.avg_pool2d import is_mean, is_one_image, pooled_size
 from cortado.ops.convolution_forms import Pads, images, pad_images
 
 aten = torch.ops.aten
@@ -66,7 +66,7 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
     if divisor is None and all(axis.over <= 0 for axis in axes) and (padded or _is_small_window(axes)):
         divisor = axes[0].kernel * axes[1].kernel
     if divisor is not None:
-        result = window_sums(bound.node, source, axes, 1.0 / divisor)
+        result = window_sums(bound.node, source, axes, divisor)
     else:
         if padded:
             source, axes = _explicit_padding(bound.node, source, axes)
@@ -84,11 +84,16 @@ def _is_small_window(axes: tuple[Axis, Axis]) -> bool:
     return inside and not whole and 1 < axes[0].kernel * axes[1].kernel <= MOST_WEIGHTS
 
 
-def window_sums(like: Node, source: Node, axes: tuple[Axis, Axis], factor: float) -> Node:
-    """The sum of each window times a factor: a depthwise convolution whose weights are all alike."""
+def window_sums(like: Node, source: Node, axes: tuple[Axis, Axis], divisor: int) -> Node:
+    """The sum of each window over a divisor: a depthwise convolution whose weights are all alike, or of a whole image
+    what its mean is, with another divisor."""
+    kernel = [axis.kernel for axis in axes]
+    whole = all(axis.count == 1 and axis.pad == 0 and axis.over <= 0 for axis in axes)
+    if whole and divisor > 0 and is_one_image(shape(source), kernel):
+        return add_call(like, aten.avg_pool2d.default, source, kernel, kernel, [0, 0], False, False, divisor)
     rest = Pads(0, max(0, axes[0].over), 0, max(0, axes[1].over))
     channels = shape(source)[1]
-    weight = torch.full((channels, 1, axes[0].kernel, axes[1].kernel), factor)
+    weight = torch.full((channels, 1, axes[0].kernel, axes[1].kernel), 1.0 / divisor)
     return add_call(
         like,
         aten.conv2d.default,
@@ -120,8 +125,9 @@ def _pool(like: Node, target: torch._ops.OpOverload, source: Node, axes: tuple[A
 
 def to_avg_pool2d(bound: Bound) -> Node | None:
     padded = bound["count_include_pad"] and any(pair(bound["padding"]))
-    plain = len(shape(bound["self"])) == 4 and bound["divisor_override"] is None and not padded
-    if plain and not _is_small_window(_axes(bound, bound["self"], 2)):
+    batch = len(shape(bound["self"])) == 4
+    plain = batch and bound["divisor_override"] is None and not padded
+    if (plain and not _is_small_window(_axes(bound, bound["self"], 2))) or (batch and is_mean(bound)):
         return None
     return _to_avg_pool2d(bound, 2)
 

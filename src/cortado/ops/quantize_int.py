@@ -18,6 +18,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import refuse
 from cortado.ops.widen import as_words
 
@@ -60,6 +61,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("quantize_s32_s8.c",),
         struct="cortado_quantize_int_t",
         fields={name: call[name] for name in ("low", "high", "multiplier", "shift", "zero_point")},
+        work=ELEMENTS,
     )
 
 

@@ -15,6 +15,7 @@ from cortado.ir import facts
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
 from cortado.ir.op import ONE_ROW, Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.ops._work import ELEMENTS
 
 
 def reference(
@@ -66,6 +67,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=(f"quantize_f32_s{call.element.bits}.c",),
         struct="cortado_border_t",
         fields={"scale": scale, "zero_point": call["zero_point"]},
+        work=ELEMENTS,
     )
 
 

@@ -84,7 +84,7 @@ def _pool(like: Node, images: Node, kernel: Sequence[int], reduce: str) -> Node:
     if reduce == "max":
         return add_call(like, aten.max_pool2d.default, images, list(kernel), list(kernel))
     axes = (Axis(height, kernel[0], kernel[0], 0, False), Axis(width, kernel[1], kernel[1], 0, False))
-    return window_sums(like, images, axes, 1.0)
+    return window_sums(like, images, axes, 1)
 
 
 def _row_sums(like: Node, source: Node, view: Windows, factor: float) -> Node:

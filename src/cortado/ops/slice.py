@@ -12,6 +12,7 @@ from cortado.ir.c_call import Bytes, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import shape
 from cortado.ir.op import ONE_ROW, Call, ElementOf, Kernel, Lowering, Operator, Pattern, RowRule, Rows, Running
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
+from cortado.ops._work import runs_of
 
 aten = torch.ops.aten
 LARGEST_STRIDE = 255  # rows that a step of the C bundle can leave out
@@ -94,6 +95,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": call["start"] * inner * item, "in_stride": sizes[dim] * inner * item, "width": width * item},
+        work=runs_of("calls", width * item, sizes[dim] * inner * item),
     )
 
 
@@ -111,6 +113,7 @@ def running(call: Call, core: Core) -> Running | None:
         sources=("copy2d.c",),
         struct="cortado_slice_t",
         fields={"offset": 0, "in_stride": width, "width": width},
+        work=runs_of("calls", width, width),
     )
     return Running(Rows((RowRule(stride=call["step"], pad=-call["start"]),)), copy)
 

@@ -32,6 +32,7 @@ from cortado.ir.op import (
     Quantization,
     Rows,
 )
+from cortado.ir.work import Work, loops
 from cortado.ops.activation import UNIT_INTERVAL
 
 aten = torch.ops.aten
@@ -208,6 +209,11 @@ def by_table(core: Core) -> tuple[str, tuple[str, ...]]:
     return "cortado_softmax_table_s8", ("softmax_table_s8.c",)
 
 
+def row_work(call: Call) -> Work:
+    """Of passes over every row, of its values one by one or as vectors."""
+    return loops("calls outputs spans spans*length/4 spans*length/16", length=call.shape("input")[-1])
+
+
 def kernel(call: Call, core: Core) -> Kernel:
     symbol, sources = by_table(core)
     return Kernel(
@@ -220,6 +226,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "diff_min": call["diff_min"],
             "exp_table": exp_table(call),
         },
+        work=row_work(call),
     )
 
 

@@ -33,6 +33,7 @@ from cortado.ir.op import (
     Rewrite,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops._float import add_permute, replace_result
 from cortado.ops.pick import PICKED, POSITIONS, VALUES, written
 
@@ -153,7 +154,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     largest, channels = int(call["largest"]), call.shape("input")[-1]
     positions, values = written(call)
     arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
-    return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",))
+    work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
+    return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",), work=work)
 
 
 def samples() -> Any:

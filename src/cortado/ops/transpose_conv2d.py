@@ -9,6 +9,7 @@ skips those: a tap row or column of zeros, and blocks of zeros between groups, n
 In C most layers run as ordinary convolutions. The output pixels x, x + stride, x + 2 * stride, ... are a convolution of
 the input with every stride-th tap. Beginning at x = 0, 1, ... stride - 1 they lie side by side in the row, so one
 convolution makes them all, as its output channels; and each of the stride rows that follow one another has its own.
+With groups there is one for every such x (_columns.py).
 """
 
 import math
@@ -28,6 +29,7 @@ from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.op import (
     Array,
     Call,
+    Called,
     Kernel,
     Layer,
     Lowering,
@@ -39,7 +41,8 @@ from cortado.ir.op import (
     RowRule,
     Rows,
 )
-from cortado.ops import conv2d
+from cortado.ir.work import Work, loops
+from cortado.ops import _columns, conv2d
 from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops._transposed import (
@@ -224,6 +227,33 @@ def _whole_kernel(call: Call) -> Kernel:
         fields=fields,
         scratch=8 * ky.count,  # a pointer for each tap row, on any machine
         scratch_check=CCall("cortado_transpose_conv2d_all_s8_scratch", (Operand.LAYER,)),
+        work=_whole_work(call, (ky, kx), groups),
+    )
+
+
+def _reached(size: int, out: int, taps: Taps, stride: int, pad: int, dilation: int) -> int:
+    """Pairs of an output position and a tap that an input position reaches it through."""
+    places = [y + pad - (taps.first + tap * taps.step) * dilation for y in range(out) for tap in range(taps.count)]
+    return sum(place % stride == 0 and 0 <= place // stride < size for place in places)
+
+
+def _whole_work(call: Call, taps: tuple[Taps, Taps], groups: int) -> Work:
+    """For every output its rows of taps, and the products of each tap."""
+    n, *sizes, in_c = call.shape("input")
+    _, height, width, out_c = call.out_shape
+    numbers = zip(
+        sizes, (height, width), taps, *(call[name] for name in ("stride", "padding", "dilation")), strict=True
+    )
+    down, across = (_reached(*axis) for axis in numbers)
+    return loops(
+        "rows rows*kernel_h pixels pixels*kernel_w outputs outputs*kernel_h tap_rows taps taps*depth taps*depth/4",
+        rows=n * height,
+        kernel_h=taps[0].count,
+        kernel_w=taps[1].count,
+        pixels=n * height * width,
+        tap_rows=n * down * width * out_c,
+        taps=n * down * across * out_c,
+        depth=in_c // groups,
     )
 
 
@@ -233,14 +263,14 @@ def axes(call: Call) -> tuple[Phases, Phases]:
     return Phases.of(*vertical), Phases.of(*horizontal)
 
 
-MOST_PHASES = 4
-
-
 def as_convolutions(call: Call) -> bool:
-    """Whole pixels in every row, no groups, and a stride that the row loop can repeat rows by."""
+    """A stride that the row loop can repeat rows by; whole pixels in every row, or few of them where there are groups:
+    these have a convolution for every column of a pixel."""
     stride_h, stride_w = call["stride"]
-    fits = stride_h.bit_count() == 1 and stride_h <= MOST_PHASES and call.out_shape[2] % stride_w == 0
-    return fits and group_count(call.array("weight")) == 1
+    if stride_h.bit_count() != 1 or stride_h > _columns.MOST:
+        return False
+    grouped = group_count(call.array("weight")) > 1
+    return stride_w <= min(_columns.MOST, call.out_shape[2]) if grouped else call.out_shape[2] % stride_w == 0
 
 
 def rows(call: Call) -> Rows | None:
@@ -300,11 +330,17 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
         scratch=scratch,
         scratch_check=CCall("cortado_phases_scratch", need) if scratch else None,
         lean=lean,
+        called=tuple(Called(part, 1 / count, 1 / count) for part in parts),
     )
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return _phases_kernel(call, core) if as_convolutions(call) else _whole_kernel(call)
+    if not as_convolutions(call):
+        return _whole_kernel(call)
+    groups, phases = group_count(call.array("weight")), axes(call)
+    if groups > 1 and _columns.pays(call, phases, groups, core):
+        return _columns.columns_kernel(call, phases, groups, core)
+    return _phases_kernel(call, core)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from cortado.ir.op import (
     Rows,
     SharedWith,
 )
+from cortado.ir.work import Work, loops
 
 aten = torch.ops.aten
 FRACTION_BITS = 11  # of a position: the product of two weights and a code then fits 32 bits
@@ -135,7 +136,13 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("upsample_bilinear_all_s8.c" if factor is None else "upsample_bilinear_s8.c",),
         struct="cortado_bilinear_t",
         fields=fields,
+        work=_work(call) if factor is None else loops("calls spans outputs"),
     )
+
+
+def _work(call: Call) -> Work:
+    images, height, width, _ = call.out_shape
+    return loops("calls rows pixels outputs", rows=images * height, pixels=images * height * width)
 
 
 def samples() -> Any:

@@ -11,7 +11,9 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, PteWriter, RowRule, Rows
+from cortado.ir.work import Work
 from cortado.ops._movement import shared
+from cortado.ops._work import COPIED, Steps, added, copies
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
 from cortado.ops.reshape import VIEW
@@ -106,16 +108,38 @@ def rows(call: Call) -> Rows | None:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    n, h, w, c = call.shape("input")
-    down, right = call["factors"]
+    (n, h, w, channels), (down, right) = call.shape("input"), call["factors"]
+    item = channels * call.element.bytes
     operands = (Operand.LAYER, Bytes(Row(0)), Bytes(Operand.OUT))
     one, every = CCall("cortado_upsample_nearest_s8", operands), "cortado_upsample_nearest_rows_s8"
     return Kernel(
         call=one if _by_row(call) else CCall(every, (*operands, n * h)),
         sources=("upsample_nearest_s8.c",),
         struct="cortado_upsample_t",
-        fields={"in_w": w, "channels": c * call.element.bytes, "factor_h": down, "factor_w": right},
+        fields={"in_w": w, "channels": item, "factor_h": down, "factor_w": right},
+        work=_row_work(w, item, right) if _by_row(call) else _work(n * h, (w, item), (down, right)),
     )
+
+
+def _pixel_runs(pixels: float, channels: int) -> dict[str, float]:
+    return copies(pixels, channels, Steps(0, channels), Steps(0, channels))
+
+
+def _row_work(width: int, channels: int, right: int) -> Work:
+    """A run for every output pixel."""
+    return Work(
+        ("calls", "pixels", *COPIED),
+        lambda calls: {"pixels": calls.calls * width, **_pixel_runs(calls.calls * width * right, channels)},
+    )
+
+
+def _work(rows: int, sizes: tuple[int, int], factors: tuple[int, int]) -> Work:
+    """The same for every row, then copies of what it gave."""
+    (width, channels), (down, right) = sizes, factors
+    row = width * right * channels
+    more = copies(rows * (down - 1), row, Steps(0, row), Steps(row, row))
+    several = added([_pixel_runs(rows * width * right, channels), more])
+    return Work(("calls", "rows", "pixels", *COPIED), lambda calls: {"rows": rows, "pixels": rows * width, **several})
 
 
 def samples() -> Any:

@@ -19,6 +19,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.work import loops
 from cortado.ops import _measures
 from cortado.ops._float import add_view, parts_of, replace_result
 from cortado.ops.reductions import dims_of, reduce
@@ -121,6 +122,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "out_multiplier": call["output_multiplier"],
             "out_shift": call["output_shift"],
         },
+        work=loops("calls outputs outputs*length outputs*root", length=call.shape("input")[1], root=call["root"]),
     )
 
 

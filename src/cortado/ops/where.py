@@ -34,6 +34,7 @@ from cortado.ir.op import (
     RowRule,
     Rows,
 )
+from cortado.ops._work import ELEMENTS
 from cortado.ops.calculate_int import refused_shapes, words
 from cortado.ops.truth import truth_codes
 
@@ -102,10 +103,10 @@ def kernel(call: Call, core: Core) -> Kernel:
         return _any_kernel(call, given)
     if call["self"] and call["other"]:
         arguments: tuple[Any, ...] = (Row(0), Row(1), Row(2), Operand.OUT, Operand.N)
-        return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",))
+        return Kernel(call=CCall("cortado_where_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
     taken = 0 if call["self"] else 1
     arguments = (Row(0), Row(1), Operand.OUT, Operand.N, call["number"], taken)
-    return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",))
+    return Kernel(call=CCall("cortado_where_number_s8", arguments), sources=("where_s8.c",), work=ELEMENTS)
 
 
 def _any_kernel(call: Call, given: list[str]) -> Kernel:

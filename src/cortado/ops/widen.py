@@ -17,6 +17,7 @@ from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.work import loops
 
 _WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.bool: (1, 0), torch.int16: (2, 1)}  # bytes, signed
 
@@ -62,7 +63,8 @@ def _narrowed(lowering: Lowering, data: Tensor) -> Tensor:
 
 def kernel(call: Call, core: Core) -> Kernel:
     arguments = (Bytes(Row(0)), Operand.OUT, Operand.N, call["bytes"], call["sign"])
-    return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",))
+    work = loops("calls outputs outputs*wide", wide=call["bytes"] == 2)
+    return Kernel(call=CCall("cortado_widen", arguments), sources=("widen.c",), work=work)
 
 
 def samples() -> Any:

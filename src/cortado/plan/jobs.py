@@ -6,32 +6,28 @@ from dataclasses import dataclass, replace
 import torch
 
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Member
-from cortado.ir.op import ONE_ROW, Array, Field, Kernel, Layer
+from cortado.ir.c_call import Function
+from cortado.ir.op import ONE_ROW, Kernel
+from cortado.ir.work import Calls
 from cortado.plan.planned import Planned, moved
 from cortado.plan.program import Port, Stage, Step
 from cortado.plan.stages import StageRun
 
-PHASES = "phases"
-LOWEST = "act_min"  # the field of a descriptor with the lowest code that a kernel gives
+
+@dataclass(frozen=True)
+class Part:
+    """What one C function has to do in one run: how often its loops run."""
+
+    function: str  # with the functions that it is given to call
+    counts: Mapping[str, float]  # by term
 
 
 @dataclass(frozen=True)
 class Job:
-    """The calls of one step's kernel in one run."""
+    """What one step has to do in one run: the work of its kernel, and of those that it calls."""
 
-    function: str  # with the function that it calls, if it is given one; "phases" if rows have different layers
-    calls: int
-    span: int  # pixels or elements of a call, the last of an image perhaps fewer
-    spans: int  # of all calls together
-    row_bytes: int
-    rows: int  # that are made, of all images
-    macs: int
-    read_bytes: int  # of all input rows of all calls
-    outside: int  # rows of windows that lie above or below the image
-    edges: int  # calls that have such rows
-    cut: int  # outputs that are the lowest code: some kernels are through earlier with them
-    fields: Mapping[str, int]  # the numbers of its descriptor; of arrays, how many elements they have
+    parts: tuple[Part, ...]
+    declared: bool = True  # all of its kernels say how often their loops run
 
 
 @dataclass(frozen=True)
@@ -64,60 +60,61 @@ def jobs_of(planned: Planned, core: Core, values: Mapping[str, torch.Tensor]) ->
             made[position].append(y)
         for step, ys, rows in zip(stage.steps, made, run.rows, strict=True):
             kernel = step.kernels.get(core)
-            found.append(None if kernel is None else _job(step, kernel, ys, rows, values.get(step.name)))
+            found.append(None if kernel is None else _job(step, kernel, ys, rows, values))
     return found
 
 
-def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, value: torch.Tensor | None) -> Job:
-    fields = dict(_numbers(kernel.fields)) | _arguments(kernel.call)
+def _job(step: Step, kernel: Kernel, ys: Sequence[int], rows: int, values: Mapping[str, torch.Tensor]) -> Job:
     images, made = step.images, 1 if step.one_row else rows
-    spans = step.n * (len(ys) if step.one_row else rows)
     outside = [sum(_outside(port, y, step.group) for port in step.inputs) for y in ys]
-    cut = 0 if value is None or LOWEST not in fields else int((value == fields[LOWEST]).sum())
-    return Job(
-        function="+".join([kernel.call.function, *_called(kernel.call)]),
+    calls = Calls(
         calls=images * len(ys),
         span=step.n * min(step.group, max(rows, 1)),
-        spans=images * spans,
-        row_bytes=step.row_bytes,
-        rows=images * made,
+        spans=images * step.n * (len(ys) if step.one_row else rows),
+        outputs=images * made * step.row_bytes,
         macs=step.macs * rows // max(step.rows, 1),
         read_bytes=images * len(ys) * sum(port.row_bytes * port.rule.taps for port in step.inputs),
         outside=images * sum(outside),
         edges=images * sum(map(bool, outside)),
-        cut=cut,
-        fields=fields,
+        cut=_cut(kernel, values.get(step.name)),
+        marked=_marked(step, kernel, values),
     )
+    return Job(tuple(_parts(kernel, calls)), all(one.work is not None or one.called for one in kernels_of(kernel)))
 
 
-def single_layers(job: Job) -> list[Job]:
-    """A job whose rows have one layer; or else one for each of them: rows take turns."""
-    if f"+{PHASES}" not in job.function:
-        return [job]
-    layers: dict[str, dict[str, int]] = {}
-    for name, value in job.fields.items():
-        layer, _, field = name.partition(".")
-        if field:
-            layers.setdefault(layer, {})[field] = value
-    return [_of_layer(job, fields, len(layers)) for fields in layers.values()]
+def kernels_of(kernel: Kernel) -> Iterator[Kernel]:
+    """A kernel and all that it calls."""
+    yield kernel
+    for one in kernel.called:
+        yield from kernels_of(one.kernel)
 
 
-def _of_layer(job: Job, fields: Mapping[str, int], layers: int) -> Job:
-    calls, width = job.calls // layers, fields["out_w"]
-    return replace(
-        job,
-        function=job.function.replace(f"+{PHASES}", ""),
-        calls=calls,
-        span=width,
-        spans=calls * width,
-        rows=job.rows // layers,
-        macs=job.macs // layers,
-        read_bytes=job.read_bytes // layers,
-        outside=job.outside // layers,
-        edges=job.edges // layers,
-        cut=job.cut // layers,
-        fields=fields,
-    )
+def _cut(kernel: Kernel, value: torch.Tensor | None) -> int:
+    """Outputs that are the lowest code, as far as values are known."""
+    lowest = next((one.work.lowest for one in kernels_of(kernel) if one.work is not None), None)
+    return 0 if value is None or lowest is None else int((value == lowest).sum())
+
+
+def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> float:
+    """All of it where values are not known."""
+    if kernel.work is None or kernel.work.mask is None:
+        return 1.0
+    source = step.inputs[kernel.work.mask].source
+    value = values.get(source) if isinstance(source, str) else torch.from_numpy(source.data)
+    return 1.0 if value is None else float((value != 0).float().mean())
+
+
+def _parts(kernel: Kernel, calls: Calls) -> Iterator[Part]:
+    if kernel.work is not None:
+        yield Part(function_of(kernel), kernel.work.counts(calls))
+    for one in kernel.called:
+        yield from _parts(one.kernel, calls.share(one.calls, one.outputs))
+
+
+def function_of(kernel: Kernel) -> str:
+    """The name of a C function in the table of costs, with those that it is given to call and that have no row."""
+    given = [] if kernel.called else [one.name for one in kernel.call.arguments if isinstance(one, Function)]
+    return "+".join([kernel.call.function, *given])
 
 
 def _outside(port: Port, y: int, group: int) -> int:
@@ -126,37 +123,6 @@ def _outside(port: Port, y: int, group: int) -> int:
         return 0
     first = port.rule.first(y)
     return sum(not 0 <= first + tap * port.rule.dilation < port.height for tap in range(port.rule.taps))
-
-
-def _arguments(call: CCall) -> dict[str, int]:
-    """The numbers among a call's arguments."""
-    return {f"argument{at}": value for at, value in enumerate(call.arguments) if isinstance(value, int)}
-
-
-def _called(call: CCall) -> list[str]:
-    phases = any(isinstance(argument, Member) and argument.phases is not None for argument in call.arguments)
-    return [
-        *(argument.name for argument in call.arguments if isinstance(argument, Function)),
-        *([PHASES] if phases else []),
-    ]
-
-
-def _numbers(fields: Mapping[str, Field], prefix: str = "") -> Iterator[tuple[str, int]]:
-    for name, value in fields.items():
-        yield from _number(f"{prefix}{name}", value)
-
-
-def _number(name: str, value: Field) -> Iterator[tuple[str, int]]:
-    if isinstance(value, Array):
-        yield name, int(value.data.size)
-    elif isinstance(value, tuple):
-        for position, item in enumerate(value):
-            if isinstance(item, Layer):
-                yield from _numbers(item.fields, f"{name}{position}.")
-            elif isinstance(item, int):
-                yield f"{name}{position}", int(item)
-    elif isinstance(value, int):
-        yield name, int(value)
 
 
 # ---- the row loop --------------------------------------------------------------------------------------------------

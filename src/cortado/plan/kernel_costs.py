@@ -1,20 +1,23 @@
 """Cycles of a planned network without running it: what each kernel and the row loop take for what they have to do.
 
-The table (kernel_costs.json) has for each core and C function a sum of terms, each a product of quantities of the job
-with its cycles. `benchmarks/fit_costs.py` writes it from networks that were measured on the emulated boards.
+The table (kernel_costs.json) has a row for each core and C function: the cycles of each of the terms that its kernel
+declares (ir/work.py). `benchmarks/fit_costs.py` writes it from what was measured on the emulated boards. A kernel
+without a row is not estimated.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cortado.base.target import CortexM
-from cortado.plan.jobs import Job, Loop, single_layers
-from cortado.plan.quantities import quantities
+import torch
+
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexM, CortexMTargetConfig
+from cortado.plan.jobs import Job, Loop, jobs_of
+from cortado.plan.planned import Planned
 
 TABLE = Path(__file__).parent / "kernel_costs.json"
 Terms = Mapping[str, float]  # "calls*in_c": the cycles of each
@@ -26,7 +29,6 @@ class CoreCosts:
 
     loop: Terms
     kernels: Mapping[str, Terms]
-    other: Terms  # a kernel that was never measured
 
 
 @cache
@@ -36,19 +38,38 @@ def known_costs() -> Mapping[CortexM, CoreCosts]:
     return {CortexM(name): CoreCosts(**core) for name, core in cores.items()}
 
 
-def job_cycles(costs: CoreCosts, job: Job) -> float:
-    layers = single_layers(job)
-    return sum(evaluate(costs.kernels.get(one.function, costs.other), quantities(one)) for one in layers)
+def costs_for(target: CortexMTargetConfig) -> CoreCosts | None:
+    """None where nothing was measured: a core without some of its instructions, or any core."""
+    return known_costs().get(target.cpu) if target.target_string == target.cpu.value else None
+
+
+def estimated_cycles(planned: Planned, values: Mapping[str, torch.Tensor] | None = None) -> list[float | None]:
+    """Of each step; None where a kernel has no row. `values` are the reference's, where they are known."""
+    program = planned.program
+    costs = costs_for(program.target)
+    if costs is None:
+        return [None for _ in program.steps]
+    jobs = jobs_of(planned, max(program.cores), values or {})
+    return [0.0 if job is None else job_cycles(costs, job) for job in jobs]
+
+
+def job_cycles(costs: CoreCosts, job: Job) -> float | None:
+    """None where a kernel says nothing of its loops, or has no row."""
+    if not job.declared or not all(part.function in costs.kernels for part in job.parts):
+        return None
+    return sum(evaluate(part.function, costs.kernels[part.function], part.counts) for part in job.parts)
 
 
 def loop_cycles(costs: CoreCosts, loop: Loop) -> float:
-    return evaluate(costs.loop, {"runs": 1.0, **vars(loop)})
+    return evaluate("the row loop", costs.loop, {"runs": 1.0, **vars(loop)})
 
 
-def evaluate(terms: Terms, found: Mapping[str, float]) -> float:
-    return sum(cycles * product(term, found) for term, cycles in terms.items())
-
-
-def product(term: str, found: Mapping[str, float]) -> float:
-    """Of the quantities that a term names; one that a job doesn't have is nothing."""
-    return math.prod(found.get(name, 0.0) for name in term.split("*"))
+def evaluate(function: str, terms: Terms, counts: Mapping[str, float]) -> float:
+    """A term that nothing is known of is a mistake, never nothing."""
+    unknown = sorted(terms.keys() - counts.keys())
+    if unknown:
+        raise CortadoError(
+            f"the table of costs has '{unknown[0]}' for {function}, which its kernel doesn't declare; fit the table "
+            "again (benchmarks/fit_costs.py)"
+        )
+    return sum(cycles * counts[term] for term, cycles in terms.items())

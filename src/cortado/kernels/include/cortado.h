@@ -211,6 +211,69 @@ typedef struct {
 int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
                                int32_t (*need)(const cortado_conv2d_packed_t *));
 
+/* The same with groups of channels, as convolutions that have them too: of output row y the pixels x, x + columns, ...
+ * are a row of column[y % phases][x]. It is made at the start of scratch, which has made_bytes for it, and then moved
+ * to its places. `row` is the kernel of all of them, and gets what is behind. phases is a power of two. */
+typedef struct {
+    int32_t top[4];
+    int32_t phases, columns;
+    int32_t out_c, made_bytes;
+    const cortado_conv2d_t *column[16]; /* [phases][columns] */
+} cortado_conv_columns_t;
+
+typedef void (*cortado_conv_columns_row_t)(const cortado_conv2d_t *L, const int8_t *const rows[], int8_t *out,
+                                           void *scratch);
+
+void cortado_conv_columns_s8(const cortado_conv_columns_t *L, const int8_t *const rows[], int8_t *out, void *scratch,
+                             int32_t y, cortado_conv_columns_row_t row);
+int32_t cortado_conv_columns_s8_scratch(const cortado_conv_columns_t *L, int32_t (*need)(const cortado_conv2d_t *));
+
+typedef struct {
+    int32_t top[4];
+    int32_t phases, columns;
+    int32_t out_c, made_bytes;
+    const cortado_conv2d_packed_t *column[16]; /* [phases][columns] */
+} cortado_conv_packed_columns_t;
+
+typedef void (*cortado_conv_packed_columns_row_t)(const cortado_conv2d_packed_t *L, const int8_t *const rows[],
+                                                  int8_t *out, void *scratch);
+
+void cortado_conv_packed_columns_s8(const cortado_conv_packed_columns_t *L, const int8_t *const rows[], int8_t *out,
+                                    void *scratch, int32_t y, cortado_conv_packed_columns_row_t row);
+int32_t cortado_conv_packed_columns_s8_scratch(const cortado_conv_packed_columns_t *L,
+                                               int32_t (*need)(const cortado_conv2d_packed_t *));
+
+typedef struct {
+    int32_t top[4];
+    int32_t phases, columns;
+    int32_t out_c, made_bytes;
+    const cortado_depthwise_t *column[16]; /* [phases][columns] */
+} cortado_depthwise_columns_t;
+
+typedef void (*cortado_depthwise_columns_row_t)(const cortado_depthwise_t *L, const int8_t *const rows[], int8_t *out,
+                                                void *scratch);
+
+void cortado_depthwise_columns_s8(const cortado_depthwise_columns_t *L, const int8_t *const rows[], int8_t *out,
+                                  void *scratch, int32_t y, cortado_depthwise_columns_row_t row);
+int32_t cortado_depthwise_columns_s8_scratch(const cortado_depthwise_columns_t *L,
+                                             int32_t (*need)(const cortado_depthwise_t *));
+
+typedef struct {
+    int32_t top[4];
+    int32_t phases, columns;
+    int32_t out_c, made_bytes;
+    const cortado_depthwise_packed_t *column[16]; /* [phases][columns] */
+} cortado_depthwise_packed_columns_t;
+
+typedef void (*cortado_depthwise_packed_columns_row_t)(const cortado_depthwise_packed_t *L,
+                                                       const int8_t *const rows[], int8_t *out, void *scratch);
+
+void cortado_depthwise_packed_columns_s8(const cortado_depthwise_packed_columns_t *L, const int8_t *const rows[],
+                                         int8_t *out, void *scratch, int32_t y,
+                                         cortado_depthwise_packed_columns_row_t row);
+int32_t cortado_depthwise_packed_columns_s8_scratch(const cortado_depthwise_packed_columns_t *L,
+                                                    int32_t (*need)(const cortado_depthwise_packed_t *));
+
 /* The same over whole images. pad_top and pad_left may be negative: the first tap then reaches past the first output.
  * scratch holds kernel_h pointers. */
 typedef struct {

@@ -117,3 +117,48 @@ int32_t cortado_phases_scratch(const cortado_phases_packed_t *L, int32_t phases,
     }
     return most;
 }
+
+static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
+
+int32_t cortado_conv_columns_s8_scratch(const cortado_conv_columns_t *L, int32_t (*need)(const cortado_conv2d_t *))
+{
+    int32_t made = 0, most = 0;
+    for (int32_t i = 0; i < L->phases * L->columns; i++) {
+        made = larger(L->column[i]->out_w * L->out_c, made);
+        most = larger(need == NULL ? 0 : need(L->column[i]), most);
+    }
+    return ((made + 15) & ~15) + most;
+}
+
+int32_t cortado_conv_packed_columns_s8_scratch(const cortado_conv_packed_columns_t *L,
+                                               int32_t (*need)(const cortado_conv2d_packed_t *))
+{
+    int32_t made = 0, most = 0;
+    for (int32_t i = 0; i < L->phases * L->columns; i++) {
+        made = larger(L->column[i]->out_w * L->out_c, made);
+        most = larger(need == NULL ? 0 : need(L->column[i]), most);
+    }
+    return ((made + 15) & ~15) + most;
+}
+
+int32_t cortado_depthwise_columns_s8_scratch(const cortado_depthwise_columns_t *L,
+                                             int32_t (*need)(const cortado_depthwise_t *))
+{
+    int32_t made = 0, most = 0;
+    for (int32_t i = 0; i < L->phases * L->columns; i++) {
+        made = larger(L->column[i]->out_w * L->out_c, made);
+        most = larger(need == NULL ? 0 : need(L->column[i]), most);
+    }
+    return ((made + 15) & ~15) + most;
+}
+
+int32_t cortado_depthwise_packed_columns_s8_scratch(const cortado_depthwise_packed_columns_t *L,
+                                                    int32_t (*need)(const cortado_depthwise_packed_t *))
+{
+    int32_t made = 0, most = 0;
+    for (int32_t i = 0; i < L->phases * L->columns; i++) {
+        made = larger(L->column[i]->out_w * L->out_c, made);
+        most = larger(need == NULL ? 0 : need(L->column[i]), most);
+    }
+    return ((made + 15) & ~15) + most;
+}

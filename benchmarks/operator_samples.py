@@ -1,0 +1,105 @@
+"""Calls of operators with arguments drawn from their own samples: many of them side by side as one network."""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+import torch
+from cortado.sketch import Sketch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.ir.op import Call, Operator, registry
+from cortado.options import Border
+from cortado.plan.jobs import function_of, kernels_of
+from cortado.plan.lowered import lowered_graph
+from cortado.plan.program import build_program
+from cortado.plan.schedule import schedule
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from helpers.cases import Case, lowered_program
+
+TOGETHER = 5  # calls of each operator in a network
+DRAWN = 8  # of which one is taken
+LARGEST = 20_000  # outputs of a call
+CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
+# Calls that a network is likely to have, where an operator has others as well.
+LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "cortado::calculate_int": lambda arguments: bool((arguments["other"] != 0).all()),
+}
+# Operators that have many kernels, each for some calls only, and how many calls show them.
+VARIANTS: Mapping[str, int] = {
+    "cortado::upsample_bilinear_nhwc": 6,
+    "cortado::upsample_nearest_nhwc": 6,
+    "cortex_m::quantized_add": 8,
+    "cortex_m::quantized_avg_pool2d_nhwc": 12,
+    "cortex_m::quantized_conv2d_nhwc": 16,
+    "cortex_m::quantized_depthwise_conv2d_nhwc": 14,
+    "cortex_m::quantized_linear": 10,
+    "cortex_m::quantized_mul": 10,
+    "cortex_m::quantized_transpose_conv2d_nhwc": 20,
+}
+
+
+def operators() -> list[Operator]:
+    """Those with a C kernel, by name."""
+    known = registry().operators
+    return [known[name] for name in sorted(known) if known[name].kernel is not None]
+
+
+def draw_calls(number: int, names: Mapping[str, int] | None = None) -> list[Case]:
+    """The same number gives the same calls; `names` are operators, each with how many calls of it are wanted."""
+    found: list[Case] = []
+    for operator in operators():
+        wanted = TOGETHER if names is None else names.get(operator.name, 0)
+        found += [(operator, arguments) for arguments in draw(operator, number, wanted)]
+    return found
+
+
+def draw(operator: Operator, number: int, wanted: int) -> list[dict[str, Any]]:
+    """Arguments of calls, of each kernel in turn, the larger ones first."""
+    drawn: list[dict[str, Any]] = []
+    if wanted == 0:
+        return drawn
+    assert operator.samples is not None
+
+    @seed(number)
+    @settings(
+        max_examples=DRAWN * wanted + 1,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(arguments=operator.samples())
+    def take(arguments: dict[str, Any]) -> None:
+        drawn.append(arguments)
+
+    take()
+    likely = LIKELY.get(operator.name, lambda arguments: True)
+    results = {at: operator.reference(**one) for at, one in enumerate(drawn) if likely(one)}
+    fit = [at for at, result in results.items() if result.numel() <= LARGEST]
+    by_kernel: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for at in sorted(fit, key=lambda at: -results[at].numel()):
+        by_kernel[functions(operator, drawn[at], tuple(results[at].shape))].append(at)
+    turns = (at for several in zip_longest(*by_kernel.values()) for at in several if at is not None)
+    return [drawn[at] for at in islice(turns, wanted)]
+
+
+def functions(operator: Operator, arguments: Mapping[str, Any], out_shape: tuple[int, ...]) -> tuple[str, ...]:
+    """The C functions that make a call on each kind of core."""
+    assert operator.kernel is not None
+    call = Call(operator, arguments, out_shape)
+    kernels = [operator.kernel(call, core) for core in CORES]
+    return tuple(function_of(one) for kernel in kernels for one in kernels_of(kernel))
+
+
+def sketch_of(cases: list[Case], target: CortexMTargetConfig) -> Sketch:
+    """All of these calls as one network."""
+    program, inputs = lowered_program(cases)
+    graph = lowered_graph(program)
+    planned = schedule(build_program("cases", graph, target, Border.FLOAT))
+    return Sketch(graph, planned, tuple(torch.as_tensor(value) for value in inputs))

@@ -1,0 +1,96 @@
+"""How often the loops of a kernel run: what an operator declares beside its C call, and cycles follow from.
+
+A term is a product of quantities: "calls", "spans*length". Of a quantity, x/4 is the number of fours, the last perhaps
+not full; x%4 is what is in that last one, and x~4 all of x where it is no multiple of four.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from cortado.base.errors import CortadoError
+
+Quantities = Mapping[str, float]
+
+_PART = re.compile(r"(\w+)([/%~])(\d+)")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of one kernel in one run of a plan."""
+
+    calls: float
+    span: int  # pixels or elements of a call, the last of an image perhaps fewer
+    spans: float  # of all calls together
+    outputs: float  # bytes that are made
+    macs: float
+    read_bytes: float  # of all input rows of all calls
+    outside: float  # rows of windows that lie above or below the image
+    edges: float  # calls that have such rows
+    cut: float  # outputs that are the lowest code: some kernels are through earlier with them
+    marked: float = 1.0  # the share of an operand's values that are not 0, of one that says what is to be done
+
+    @property
+    def quantities(self) -> Quantities:
+        return {**vars(self), "uncut": max(self.outputs - self.cut, 0)}
+
+    def share(self, calls: float, outputs: float) -> "Calls":
+        """Such parts of them."""
+        counted = {name: getattr(self, name) * calls for name in ("calls", "spans", "read_bytes", "outside", "edges")}
+        made = {name: getattr(self, name) * outputs for name in ("outputs", "macs", "cut")}
+        return replace(self, **counted, **made)
+
+    def in_spans(self, size: int) -> tuple[float, float]:
+        """Whole groups of so many pixels or elements, and calls that end with a part of one."""
+        whole, rest = divmod(self.spans, max(self.span, 1))
+        return whole * (self.span // size) + rest // size, whole * (self.span % size > 0) + (rest % size > 0)
+
+
+def _none(calls: Calls) -> Quantities:
+    return {}
+
+
+@dataclass(frozen=True)
+class Work:
+    """How often each loop of a kernel runs: terms, and the quantities that they name beside those of its calls."""
+
+    terms: tuple[str, ...]
+    quantities: Callable[[Calls], Quantities] = _none
+    lowest: int | None = None  # the code that a kernel may be through earlier with
+    mask: int | None = None  # which operand says by its values what is to be done
+
+    def counts(self, calls: Calls) -> dict[str, float]:
+        known = {**calls.quantities, **self.quantities(calls)}
+        return {term: product(term, known) for term in self.terms}
+
+
+def loops(terms: str, lowest: int | None = None, mask: int | None = None, **sizes: float) -> Work:
+    """Of a kernel whose loops follow from its calls and a few sizes."""
+    return Work(tuple(terms.split()), lambda calls: sizes, lowest, mask)
+
+
+def nested(loops: Mapping[str, str]) -> tuple[str, ...]:
+    """Terms by what they are done for: {"calls": "rank"} is calls and calls*rank."""
+    return tuple(
+        term for outer, inner in loops.items() for term in (outer, *(f"{outer}*{one}" for one in inner.split()))
+    )
+
+
+def product(term: str, known: Quantities) -> float:
+    return math.prod(_quantity(name, known, term) for name in term.split("*"))
+
+
+def _quantity(name: str, known: Quantities, term: str) -> float:
+    if name in known:
+        return known[name]
+    part = _PART.fullmatch(name)
+    if part is None or part[1] not in known:
+        raise CortadoError(
+            f"a kernel's work has the term '{term}', and nothing is known of '{name}'; known are "
+            + ", ".join(sorted(known))
+        )
+    value, size = known[part[1]], int(part[3])
+    if part[2] == "/":
+        return math.ceil(value / size)
+    return value % size if part[2] == "%" else value if value % size else 0.0

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A transposed convolution with groups: one output row.
+ *
+ * Tile: that of the function it is given. Scratch: the pixels of one column, and what that function needs.
+ */
+#include "cortado_columns.h"
+
+void cortado_conv_columns_s8(const cortado_conv_columns_t *L, const int8_t *const rows[], int8_t *out, void *scratch,
+                             int32_t y, cortado_conv_columns_row_t row)
+{
+    CORTADO_COLUMNS(L, cortado_conv2d_t, rows, out, scratch, y, row);
+}

@@ -1,0 +1,115 @@
+"""The table of costs beside what kernels declare: a row for every C function, no term that its kernel doesn't have."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from cortado.base.data import KERNELS
+from cortado.base.errors import CortadoError
+from cortado.base.target import Core, CortexM, CortexMTargetConfig
+from cortado.ir.op import Call, Kernel, Operator, registry
+from cortado.ir.work import Calls, loops
+from cortado.plan.jobs import function_of, kernels_of
+from cortado.plan.kernel_costs import Terms, evaluate, known_costs
+
+DRAWN = 30
+CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
+OPERATORS = [op for op in registry().operators.values() if op.kernel is not None]
+CALLS = Calls(calls=6, span=10, spans=60, outputs=480, macs=960, read_bytes=960, outside=2, edges=2, cut=3)
+
+Declared = Mapping[str, Terms]  # by C function: its terms, and how often they are counted in the calls above
+
+
+def _kind(cpu: CortexM) -> Core:
+    return max(CortexMTargetConfig(cpu).cores)
+
+
+def _arguments(operator: Operator) -> list[dict[str, Any]]:
+    drawn: list[dict[str, Any]] = []
+    assert operator.samples is not None
+
+    @seed(5)
+    @settings(
+        max_examples=DRAWN,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        deadline=None,
+    )
+    @given(arguments=operator.samples())
+    def take(arguments: dict[str, Any]) -> None:
+        drawn.append(arguments)
+
+    take()
+    return drawn
+
+
+def _kernels(call: Call, core: Core) -> Iterator[Kernel]:
+    """All that a call may run: its own kernel, and the lean one."""
+    assert call.operator.kernel is not None
+    kernel = call.operator.kernel(call, core)
+    for one in (kernel, kernel.lean):
+        yield from () if one is None else kernels_of(one)
+
+
+@pytest.fixture(scope="module")
+def declared() -> dict[Core, dict[str, Terms]]:
+    """What the samples of all operators can choose, by kind of core."""
+    found: dict[Core, dict[str, Terms]] = {core: {} for core in CORES}
+    for operator in OPERATORS:
+        for arguments in _arguments(operator):
+            call = Call(operator, arguments, tuple(operator.reference(**arguments).shape))
+            for core in CORES:
+                running = operator.running(call, core)
+                if running is not None and running.kernel.work is not None:
+                    assert running.kernel.work.counts(CALLS)  # of rows that never end
+                for kernel in _kernels(call, core):
+                    if kernel.work is None:
+                        assert kernel.called, f"{operator.name}: {kernel.call.function} declares no work"
+                    else:
+                        found[core][function_of(kernel)] = kernel.work.counts(CALLS)
+    return found
+
+
+def test_every_kernel_that_samples_choose_has_a_row(declared: dict[Core, dict[str, Terms]]) -> None:
+    missing = {
+        cpu.value: sorted(declared[_kind(cpu)].keys() - costs.kernels.keys()) for cpu, costs in known_costs().items()
+    }
+    assert {cpu: names for cpu, names in missing.items() if names} == {}
+
+
+def undeclared(rows: Mapping[str, Terms], declared: Declared) -> dict[str, list[str]]:
+    """Terms of the table that a kernel doesn't have."""
+    found = {name: sorted(rows[name].keys() - terms.keys()) for name, terms in declared.items() if name in rows}
+    return {name: terms for name, terms in found.items() if terms}
+
+
+def test_every_term_is_declared_by_its_kernel(declared: dict[Core, dict[str, Terms]]) -> None:
+    for cpu, costs in known_costs().items():
+        assert undeclared(costs.kernels, declared[_kind(cpu)]) == {}, cpu
+        for name, counts in declared[_kind(cpu)].items():
+            assert evaluate(name, costs.kernels[name], counts) >= 0
+
+
+def test_a_term_that_was_renamed_is_found() -> None:
+    rows = {"cortado_div_s8": {"calls": 3.0, "outputs": 60.0}}
+    assert undeclared(rows, {"cortado_div_s8": loops("calls outputs").counts(CALLS)}) == {}
+    renamed = loops("calls elements", elements=4).counts(CALLS)
+    assert undeclared(rows, {"cortado_div_s8": renamed}) == {"cortado_div_s8": ["outputs"]}
+    with pytest.raises(CortadoError, match="has 'outputs' for cortado_div_s8, which its kernel doesn't declare"):
+        evaluate("cortado_div_s8", rows["cortado_div_s8"], renamed)
+
+
+def test_rows_are_of_functions_that_there_are() -> None:
+    """And no cycles are negative."""
+    header = (KERNELS / "include" / "cortado.h").read_text()
+    known = set(re.findall(r"\b(cortado_\w+)\(", header))
+    assert set(known_costs()) == set(CortexM) - {CortexM.ANY}
+    for costs in known_costs().values():
+        assert {part for name in costs.kernels for part in name.split("+")} <= known
+        assert all(cycles > 0 for terms in costs.kernels.values() for cycles in terms.values())
+        assert all(costs.kernels.values())
+        assert all(cycles > 0 for cycles in costs.loop.values())
