@@ -180,7 +180,7 @@ CLOSE: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
     "gathered": (
         lambda self, x, y: y.gather(1, x.argmax(1, keepdim=True)),
         ((reals, (4, 3, 5)), (reals, (4, 3, 5))),
-        ["argmax", "pick", "transpose", "words_to_bytes", "bytes_to_words"],
+        ["argmax", "pick", "transpose"],
     ),
     "written where a mask holds": (writes, ((reals, (2, 9, 3)), (truth, (2, 9))), ["repeat", "where"]),
     "written where a constant mask holds": (writes_some, ((reals, (4, 6)),), ["quantized_mul", "quantized_add"]),

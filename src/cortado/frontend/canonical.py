@@ -14,12 +14,14 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.conditions import make_conditions_real
+from cortado.frontend.domains import settle_domains
+from cortado.frontend.exact import compare_integers, has_integers
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, shape
 from cortado.ir.op import registry
 from cortado.ops._float import add_constant, constant_data, make_out_of_place
+from cortado.ops.word_bytes import AS_BYTES
 
 aten = torch.ops.aten
 
@@ -75,6 +77,8 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     graph = module.graph
     inline_contexts(module)
     make_writes_plain(module, inputs)
+    if has_integers(graph):
+        compare_integers(module)
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
@@ -82,7 +86,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
             USER_INPUT.note(node, True)  # later, constants are placeholders too
         if node.op == "call_function":
             _canonicalize(node)
-    make_conditions_real(module)
+    settle_domains(module)
     graph.eliminate_dead_code()
     _check_filled(graph)
     module.recompile()
@@ -145,7 +149,7 @@ def _is_constant(node: Node) -> bool:
     """A call that gives the same tensor every time: computed from constants only, not by chance."""
     if not isinstance(node.target, OpOverload) or torch.Tag.nondeterministic_seeded in node.target.tags:
         return False
-    single = isinstance(VALUE.of(node), torch.Tensor) and node.target not in _EMPTY
+    single = isinstance(VALUE.of(node), torch.Tensor) and node.target not in (*_EMPTY, AS_BYTES)  # bytes have no scale
     sources = pytree.tree_leaves((node.args[1:] if node.target in _FILLS else node.args, node.kwargs))
     return single and all(source.op == "get_attr" for source in sources if isinstance(source, Node))
 

@@ -21,6 +21,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
+from cortado.ir.domain import DomainRule
 from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound, bind, shape
 from cortado.options import LinearWeights
@@ -128,6 +129,7 @@ class Pattern:
     # clamping behind.
     monotone: bool = False
     images: bool = False  # of rank 4, its result lies in memory as NHWC
+    moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
 
@@ -369,6 +371,7 @@ class Registry:
     operators: Mapping[str, Operator]
     patterns: Mapping[OpOverload, tuple[Pattern, ...]]
     rewrites: Mapping[OpOverload, Rewrite]
+    domains: Mapping[OpOverload, DomainRule]
 
 
 @cache
@@ -384,6 +387,7 @@ def collect(values: Iterable[Any]) -> Registry:
     operators: dict[str, Operator] = {}
     patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
     rewrites: dict[OpOverload, Rewrite] = {}
+    domains: dict[OpOverload, DomainRule] = {}
     for value in values:
         if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
             raise CortadoError(f"two operators are called {value.name}")
@@ -396,7 +400,10 @@ def collect(values: Iterable[Any]) -> Registry:
         for target in value.aten if isinstance(value, Rewrite) else ():
             if rewrites.setdefault(target, value) is not value:
                 raise CortadoError(f"two rewrites take {target}; there can be one per target")
-    return Registry(operators, {target: _asked(found) for target, found in patterns.items()}, rewrites)
+        for target in value.aten if isinstance(value, DomainRule) else ():
+            if domains.setdefault(target, value) is not value:
+                raise CortadoError(f"two rules of domains take {target}; there can be one per target")
+    return Registry(operators, {target: _asked(found) for target, found in patterns.items()}, rewrites, domains)
 
 
 def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:

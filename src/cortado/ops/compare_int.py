@@ -10,6 +10,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import INT32_MAX, INT32_MIN, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row, Words
+from cortado.ir.domain import DomainRule
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops.activation import TRUTH
@@ -110,3 +111,4 @@ COMPARE_INT = Operator(
 )
 
 COMPARED_IDS_PATTERN = Pattern(aten=(COMPARED_IDS,), match=match, lower=lower)
+COMPARED_IDS_RULE = DomainRule(aten=(COMPARED_IDS,), integers=("self", "other"))

@@ -48,7 +48,7 @@ VIEW = Operator(
     tensors=("self",),
 )
 
-RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=match, lower=lower, monotone=True)
+RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=match, lower=lower, monotone=True, moves=True)
 
 RESHAPE_REWRITE = Rewrite(
     aten=(

@@ -153,4 +153,5 @@ PERMUTE_PATTERN = Pattern(
     match=match,
     lower=lower,
     monotone=True,
+    moves=True,
 )

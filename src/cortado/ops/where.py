@@ -49,6 +49,14 @@ def match(bound: Bound) -> Quantization | Reject:
     return Quantization(roles, Joined(besides=("mask",)))
 
 
+def condition_codes(lowering: Lowering) -> Node:
+    """The condition as codes that are 0 where it does not hold; a constant has a scale of its own."""
+    data = lowering.data("mask")
+    if data is None:
+        return lowering.node("mask")
+    return lowering.constant("mask", (data != lowering.q("mask").zero_point).to(torch.int8))
+
+
 def lower(lowering: Lowering) -> Node:
     out, numbers, tensors = shape(lowering.bound.node), [0], dict[str, list[Node]]()
     for name in ("self", "other"):
@@ -57,7 +65,7 @@ def lower(lowering: Lowering) -> Node:
         if data is not None and single:
             numbers = [int(data)]
         tensors[name] = [] if single else [lowering.view(lowering.node(name), out)]
-    mask = lowering.view(lowering.node("mask"), out)
+    mask = lowering.view(condition_codes(lowering), out)
     return lowering.call(WHERE, mask=mask, self=tensors["self"], other=tensors["other"], number=numbers[0])
 
 

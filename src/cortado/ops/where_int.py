@@ -13,6 +13,7 @@ from cortado.ir.c_call import CCall, Operand, Row, Words
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization, Role
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
+from cortado.ops.where import condition_codes
 
 
 def reference(*, mask: Tensor, self: Tensor, other: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ def match(bound: Bound) -> Quantization | Reject:
 
 def lower(lowering: Lowering) -> Node:
     given = {name: words(lowering, name) for name in ("self", "other")}
-    return lowering.call(WHERE_INT, mask=lowering.node("mask"), **given)
+    return lowering.call(WHERE_INT, mask=condition_codes(lowering), **given)
 
 
 def kernel(call: Call, core: Core) -> Kernel:

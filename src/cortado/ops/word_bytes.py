@@ -4,6 +4,7 @@ What moves data moves bytes: whole numbers are cut, joined and repeated by the k
 bytes more at the end. The bytes count as real numbers of scale 1, which no join rescales.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch.fx import Node
 
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
-from cortado.ir.graph import Bound
+from cortado.ir.domain import DomainRule
+from cortado.ir.graph import Bound, add_call
 from cortado.ir.op import Lowering, Operator, Pattern, Place, Plain, Quantization, Role
 from cortado.ops.calculate_int import words
 
@@ -45,6 +47,12 @@ _LIBRARY.impl("from_bytes", lambda self: words_of(input=self.to(torch.int8)).to(
 _LIBRARY.impl("from_bytes", lambda self: _sizes(self, torch.int64, *self.shape[:-1]), "Meta")
 AS_BYTES = torch.ops.cortado.as_bytes.default
 FROM_BYTES = torch.ops.cortado.from_bytes.default
+
+
+def permuted_words(like: Node, word: Node, order: Sequence[int]) -> Node:
+    """Integers with their dimensions in another order."""
+    moved = add_call(like, torch.ops.aten.permute.default, add_call(like, AS_BYTES, word), [*order, len(order)])
+    return add_call(like, FROM_BYTES, moved)
 
 
 def match_bytes(bound: Bound) -> Quantization | Reject:
@@ -92,3 +100,4 @@ BYTES_TO_WORDS = Operator(
 
 AS_BYTES_PATTERN = Pattern(aten=(AS_BYTES,), match=match_bytes, lower=lower_bytes)
 FROM_BYTES_PATTERN = Pattern(aten=(FROM_BYTES,), match=match_words, lower=lower_words)
+AS_BYTES_RULE = DomainRule(aten=(AS_BYTES,), integers=("self",))
