@@ -1,4 +1,4 @@
-"""Comparisons of float32 that are comparisons of integers: made on the integers themselves, so that no code rounds them.
+"""Comparisons of float32 that are comparisons of integers are made on the integers: no int8 code rounds them.
 
 `mask.float().sum(1) == 3` compares integers that float32 holds exactly. `ids.float() / 10 >= 0.5` is a function of one
 integer: for which integers it holds is found here, by computing it as torch does, and bounds of the integer take its

@@ -144,9 +144,7 @@ def _smaller_bounds(making: Making, bound: Bound) -> Interval | None:
 
 DIVIDED_RULE = DomainRule(
     aten=tuple(one for one in overloads(aten.div, aten.divide) if "mode" in one._overloadname),
-    bounds=lambda making, bound: bounds_of(
-        How.QUOTIENT, making.interval(bound["self"]), making.interval(bound["other"])
-    ),
+    bounds=_bounds(How.QUOTIENT),
     words=_divided,
     wraps=True,
 )
