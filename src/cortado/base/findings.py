@@ -14,6 +14,7 @@ class FindingKind(StrEnum):
     LONE_SAMPLE = "lone-sample"  # a sample that sets a range alone
     FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
     LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
+    LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
 
 
 @json_class
@@ -23,7 +24,7 @@ class Finding:
     kind: FindingKind = key("what was found")
     text: str = key("a sentence with the numbers and what to do")
     found: float | None = key(
-        "samples, times the usual range, codes or decibels; null where nothing is left to measure"
+        "samples, times the usual range, codes, decibels or the part that agrees; null where nothing is left to measure"
     )
     limit: float = key("what was expected: at least, or for a sample's range at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)

@@ -148,6 +148,7 @@ class Meeting:
         self.graph = graph
         self.pieces = sources(graph)
         self.made: dict[tuple[Kind, Node], Node | None] = {}
+        self.behind: dict[Node, Node] = {}  # what came after a node before anything was made of it
 
     def rewrite(self) -> None:
         for node in list(self.graph.nodes):
@@ -206,7 +207,7 @@ class Meeting:
         """Made behind the node itself, where all that need it come after."""
         makers = {Kind.REAL: self._real, Kind.TRUTH: self._truth, Kind.INTEGER: self._word}
         if (kind, node) not in self.made:
-            with self.graph.inserting_before(node.next):
+            with self.graph.inserting_before(self.behind.setdefault(node, node.next)):
                 self.made[kind, node] = makers[kind](node)
         return self.made[kind, node]
 

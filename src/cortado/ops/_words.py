@@ -8,6 +8,7 @@ import torch
 from torch.fx import Node
 
 from cortado.ir.domain import Making
+from cortado.ir.facts import dtype
 from cortado.ir.graph import add_call, shape
 from cortado.ops._binary import padded
 from cortado.ops._float import add_constant, add_view
@@ -28,6 +29,14 @@ def number_in(value: Any) -> float:
     return found
 
 
+def number_as(kind: torch.dtype, number: int) -> int:
+    """A number beside a tensor of a type: what the type keeps of it."""
+    if kind in (torch.bool, torch.int64) or kind.is_floating_point:
+        return number
+    low, high = torch.iinfo(kind).min, torch.iinfo(kind).max
+    return (number - low) % (high - low + 1) + low
+
+
 def whole_number(value: Any) -> int | None:
     """The integer that a number is; None for anything else."""
     number = number_in(value) if is_number(value) else math.nan
@@ -39,7 +48,7 @@ def word_of(making: Making, like: Node, value: Any) -> Node | None:
     if not is_number(value):
         return making.word(value)
     number = whole_number(value)
-    return None if number is None else add_constant(like, "number", torch.tensor([number]))
+    return None if number is None else add_constant(like, "number", torch.tensor([number_as(dtype(like), number)]))
 
 
 def spread_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:

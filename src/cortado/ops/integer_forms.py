@@ -7,9 +7,10 @@ import torch
 from torch.fx import Node
 
 from cortado.ir.domain import Bounds, DomainRule, Interval, Make, Making, overloads
+from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, shape
 from cortado.ops._float import add_view
-from cortado.ops._words import calculated, calculated_by, whole_number, word_of
+from cortado.ops._words import calculated, calculated_by, number_as, whole_number, word_of
 from cortado.ops.calculate_int import How
 
 aten = torch.ops.aten
@@ -113,9 +114,14 @@ def _divided(making: Making, bound: Bound) -> Node | None:
     return both(making, bound, bound["self"], bound["other"], How.QUOTIENT) if mode == "floor" else None
 
 
+def _divisor(bound: Bound) -> int | None:
+    number = whole_number(bound["other"])
+    return None if number is None else number_as(dtype(bound.node), number)
+
+
 def _truncated(making: Making, bound: Bound) -> Node | None:
     """Towards 0, by a number: the quotient of what is above 0, less that of what is below."""
-    number, word = whole_number(bound["other"]), making.word(bound["self"])
+    number, word = _divisor(bound), making.word(bound["self"])
     if not number or word is None:
         return None
     like, sign = bound.node, 1 if number > 0 else -1
@@ -126,7 +132,7 @@ def _truncated(making: Making, bound: Bound) -> Node | None:
 
 def _left_over(making: Making, bound: Bound) -> Node | None:
     """fmod by a number: what a quotient that is rounded towards 0 leaves."""
-    number, word, quotient = whole_number(bound["other"]), making.word(bound["self"]), _truncated(making, bound)
+    number, word, quotient = _divisor(bound), making.word(bound["self"]), _truncated(making, bound)
     if number is None or word is None or quotient is None:
         return None
     like = bound.node

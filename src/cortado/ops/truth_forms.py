@@ -12,12 +12,13 @@ from torch.fx import Node
 
 from cortado.ir.domain import DomainRule, Interval, Making, overloads
 from cortado.ir.facts import dtype
-from cortado.ir.graph import Bound, add_call, shape
+from cortado.ir.graph import Bound, add_call, is_call, shape
 from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, add_view
-from cortado.ops._words import is_number, number_in, spread_word, whole_number
+from cortado.ops._words import is_number, number_as, number_in, spread_word, whole_number
 from cortado.ops.compare import ABOVE, BELOW, COMPARED, EQUAL
 from cortado.ops.compare_int import COMPARED_IDS
+from cortado.ops.pointwise import calls_of
 from cortado.ops.truth import AS_WHOLE
 
 aten = torch.ops.aten
@@ -31,6 +32,12 @@ _ACCEPTED: dict[int, tuple[OpOverload, ...]] = {
     BELOW | ABOVE: overloads(aten.ne, aten.not_equal),
 }
 COMPARISONS = {target: accepts for accepts, targets in _ACCEPTED.items() for target in targets}
+
+
+def compares(node: Node) -> bool:
+    """Whether a call compares real numbers, be it inside a function of one tensor."""
+    return is_call(node, COMPARED) or any(target in COMPARISONS for target in calls_of(node))
+
 
 # ---- comparisons ---------------------------------------------------------------------------------------------
 
@@ -54,7 +61,8 @@ def _compared_words(making: Making, bound: Bound, accepts: int) -> Node | None:
         return None
     if is_number(right):
         number = whole_number(right)
-        found = None if number is None else add_call(like, COMPARED_IDS, left, [], number, accepts)
+        beside = None if number is None else number_as(dtype(bound["self"]), number)
+        found = None if beside is None else add_call(like, COMPARED_IDS, left, [], beside, accepts)
         return None if found is None else spread(bound, found, shape(like))
     other = making.word(right)
     if other is None:
@@ -129,12 +137,25 @@ XOR_RULE = DomainRule(
     truth=lambda making, bound: both_truths(making, bound, COMPARED, BELOW | ABOVE),
 )
 NOT_RULE = DomainRule(aten=overloads(aten.logical_not, aten.bitwise_not), truth=_negation)
-ANY_RULE = DomainRule(
-    aten=overloads(aten.any), truth=lambda making, bound: _quantified(making, bound, aten.amax.default)
-)
-ALL_RULE = DomainRule(
-    aten=overloads(aten.all), truth=lambda making, bound: _quantified(making, bound, aten.amin.default)
-)
+
+
+def _quantifier(packet: Any, target: Any) -> DomainRule:
+    """any or all; of uint8 they give 0 and 1 of that type."""
+
+    def words(making: Making, bound: Bound) -> Node | None:
+        found = _quantified(making, bound, target)
+        return None if found is None else add_call(bound.node, AS_WHOLE, found)
+
+    return DomainRule(
+        aten=overloads(packet),
+        bounds=lambda making, bound: Interval(0, 1),
+        words=words,
+        truth=lambda making, bound: _quantified(making, bound, target),
+    )
+
+
+ANY_RULE = _quantifier(aten.any, aten.amax.default)
+ALL_RULE = _quantifier(aten.all, aten.amin.default)
 
 
 # ---- conversions ---------------------------------------------------------------------------------------------

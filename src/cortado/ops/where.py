@@ -27,6 +27,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
+from cortado.ops.truth import truth_codes
 
 
 def reference(*, mask: Tensor, self: list[Tensor], other: list[Tensor], number: int) -> Tensor:
@@ -53,7 +54,7 @@ def condition_codes(lowering: Lowering) -> Node:
     """The condition as codes that are 0 where it does not hold; a constant has a scale of its own."""
     data = lowering.data("mask")
     if data is None:
-        return lowering.node("mask")
+        return truth_codes(lowering, "mask")
     return lowering.constant("mask", (data != lowering.q("mask").zero_point).to(torch.int8))
 
 
