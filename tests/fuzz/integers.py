@@ -1,7 +1,7 @@
 """Random networks of integers and truth values alone: what comes out must be just what torch gives.
 
-`python -m fuzz.integers --networks 300` draws them: arithmetic in types that wrap around, counts, comparisons, positions
-that are computed, movement, writes. A network is a seed, and a list of steps that its repr shows.
+`python -m fuzz.integers --networks 300` draws them: arithmetic in types that wrap around, counts, comparisons, computed
+positions, movement, writes. A network is a seed, and a list of steps that its repr shows.
 """
 
 import argparse
@@ -22,8 +22,9 @@ from cortado.base.errors import CortadoError
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan.lowered import lowered_graph, reference_outputs
 from fuzz.host import build_host
-from fuzz.oracles import EVERY_VALUE, Case, Choices, host_case
+from fuzz.oracles import Case, Choices, host_case
 from fuzz.steps import STEPS, Step, Values
+from helpers.single import EVERY_VALUE
 
 Tensor = torch.Tensor
 KINDS = (torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -101,6 +102,7 @@ class IntegerCase(Case):
 
     def __init__(self, recipe: Integers, choices: Choices, name: str) -> None:
         self.recipe, self.choices, self.name = recipe, choices, name  # type: ignore[assignment]
+        self.steps = recipe.steps
         self.network = IntegerNetwork(recipe)  # type: ignore[assignment]
         self.batches = recipe.batches(3)
         self.model = prepare(self.network, self.batches[0], self.batches, name=name, options=EVERY_VALUE)
@@ -163,7 +165,7 @@ def main(arguments: list[str], say: Callable[[Any], None] = print) -> int:
         if kind not in ("ok", "empty"):
             say(f"{kind} seed {seed}: {text[:600]}\n  {draw_integers(seed)}")
         if case is not None:
-            steps.update(step.name for step in case.recipe.steps)
+            steps.update(step.name for step in case.steps)
             waiting.append(case)
         if chosen.together and (len(waiting) >= chosen.together or (seed == chosen.seed + chosen.networks - 1)):
             for name in check_c(waiting) if waiting else ():

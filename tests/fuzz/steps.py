@@ -1,4 +1,4 @@
-"""What random networks of integers are made of: each step takes earlier values and plain numbers, and gives a tensor."""
+"""What random networks of integers are made of: each step takes earlier values and numbers, and gives a tensor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -141,8 +141,8 @@ CALLS: dict[str, Callable[..., Tensor]] = {
 
 
 def _fitting(values: Values, name: str, truth: bool) -> list[int]:
-    """Values that a step takes: integers alone where truth values have no such call; small ones where float32 is to hold
-    what is computed of them."""
+    """Values that a step takes: integers alone where truth values have no such call, small ones where float32 is to
+    hold what is computed of them."""
     most = 2**16 if name in IN_FLOAT else 2**31
     found = [n for n, value in enumerate(values) if value.dim() and (truth or value.dtype != torch.bool)]
     return [n for n in found if int(values[n].to(torch.int64).abs().max()) < most]

@@ -77,7 +77,7 @@ def rule_of(node: Node) -> DomainRule:
     """Of its operator, or that of all movement."""
     known = registry().domains.get(node.target)  # type: ignore[call-overload]
     if known is not None:
-        return known  # type: ignore[no-any-return]
+        return known
     return MOVED if any(pattern.moves for pattern in patterns_of(node.target)) else _NO_RULE
 
 

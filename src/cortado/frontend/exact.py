@@ -181,10 +181,10 @@ def _is_monotone(node: Node, root: Node) -> bool:
 
 def _bisected(node: Node, side: Node, root: Node) -> Node | None:
     """Where a function that never turns around reaches a number, and where it leaves it."""
-    number = float(number_in(bind(node)["other"]))
+    number = float(torch.tensor(float(number_in(bind(node)["other"])), dtype=torch.float32))  # as torch compares
 
     def value(at: int) -> float:
-        return float(_computed(side, root, torch.tensor([at]).to(dtype(root))).to(torch.float64))
+        return float(_computed(side, root, torch.tensor([at]).to(dtype(root))).to(torch.float32))
 
     rises = value(INT32_MIN) <= value(INT32_MAX)
     reached: Callable[[int], bool] = (lambda at: value(at) >= number) if rises else (lambda at: value(at) <= number)

@@ -126,8 +126,10 @@ def _truncated(making: Making, bound: Bound) -> Node | None:
         return None
     like, sign = bound.node, 1 if number > 0 else -1
     sides = [calculated_by(like, word, factor, How.PRODUCT) for factor in (sign, -sign)]
-    above = [calculated_by(like, calculated_by(like, side, 0, How.LARGER), abs(number), How.QUOTIENT) for side in sides]
-    return calculated(like, *above, How.DIFFERENCE)
+    first, second = (
+        calculated_by(like, calculated_by(like, side, 0, How.LARGER), abs(number), How.QUOTIENT) for side in sides
+    )
+    return calculated(like, first, second, How.DIFFERENCE)
 
 
 def _left_over(making: Making, bound: Bound) -> Node | None:

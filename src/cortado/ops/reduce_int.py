@@ -155,7 +155,9 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    arguments = (Words(Row(0)), Words(Operand.OUT), *call.shape("input"), int(call["how"]), int(call["running"]))
+    outer, length, inner = call.shape("input")
+    how, running = int(call["how"]), int(call["running"])
+    arguments = (Words(Row(0)), Words(Operand.OUT), outer, length, inner, how, running)
     return Kernel(call=CCall("cortado_reduce_s32", arguments), sources=("reduce_s32.c",))
 
 
