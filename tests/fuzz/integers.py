@@ -126,9 +126,18 @@ def check_exact(case: IntegerCase) -> str:
     return ""
 
 
+def _constant(case: IntegerCase) -> bool:
+    """Whether an output depends on no input: such a network is refused."""
+    try:
+        case.planned(None)
+    except CortadoError as error:
+        return "does not depend on any input" in str(error)
+    return False
+
+
 def check_c(cases: Sequence[IntegerCase]) -> list[str]:
     """The names of the networks whose C bundle gives other bits than the reference on this machine."""
-    made = [host_case(case) for case in cases]
+    made = [host_case(case) for case in cases if not _constant(case)]
     with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
         program = build_host([one for one, _ in made], Path(folder), checked=True)
         return [one.name for one, expected in made if program.run(one) != expected]

@@ -214,9 +214,10 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
     first ^= sum(at <= INT32_MIN for at in switches) % 2 == 1
     if len(inside) > 2:
         return None
-    if not inside:
-        return add_constant(node, "always" if first else "never", torch.full(shape(node), first))
     integer = _Integers(node).of(root)
+    if not inside:  # always, or never; still a function of the input
+        least = torch.iinfo(dtype(integer)).min if dtype(integer) != torch.int64 else INT32_MIN
+        return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, least)
     if len(inside) == 1:
         return add_call(node, aten.lt.Scalar if first else aten.ge.Scalar, integer, inside[0])
     above, below = inside if not first else inside[::-1]
