@@ -16,6 +16,7 @@ class FindingKind(StrEnum):
     FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
     LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
     TIED_INPUT = "tied-input"  # values of an input that kernels may round to either of two codes
+    LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
 
 
 @json_class
@@ -25,8 +26,8 @@ class Finding:
     kind: FindingKind = key("what was found")
     text: str = key("a sentence with the numbers and what to do")
     found: float | None = key(
-        "samples, different values, times the usual range, codes, decibels or percent of values; null where nothing is "
-        "left to measure"
+        "samples, different values, times the usual range, codes, decibels, percent of values or the part that agrees; "
+        "null where nothing is left to measure"
     )
     limit: float = key("what was expected: at least, or for a sample's range and values on ties at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)

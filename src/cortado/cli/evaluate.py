@@ -16,7 +16,7 @@ from cortado.cli.validate import load_float_model
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.scoring.dataset import Dataset
-    from cortado.scoring.scores import Evaluation, Score, Thresholds
+    from cortado.scoring.scores import Evaluation, OutputError, Score, Thresholds
 
 SHOWN_CLASSES = 40
 SHOWN_MISTAKES = 3
@@ -134,6 +134,11 @@ def _class_names(artifact: "Artifact", score: "Score | None") -> list[str] | Non
 # ---- for people ----------------------------------------------------------------------------------------------------
 
 
+def _likeness(output: "OutputError") -> str:
+    """Decibels, or of integers and truth values the part that is the same."""
+    return decibels(output.sqnr_db, "no signal") if output.agreement is None else f"{output.agreement:.2%} agree"
+
+
 def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None) -> list[str]:
     report = artifact.report
     lines = [f"{report.model} for {report.target}, {found.samples:,} sample{'s' if found.samples > 1 else ''}"]
@@ -141,7 +146,7 @@ def _evaluation_text(artifact: "Artifact", found: "Evaluation", spec: str | None
     if found.same_best is not None:
         lines.append(f"same best class as float: {found.same_best:.2%}")
     if found.outputs:
-        rows = [(one.name, decibels(one.sqnr_db, "no signal"), f"{one.worst:.4g}") for one in found.outputs]
+        rows = [(one.name, _likeness(one), f"{one.worst:.4g}") for one in found.outputs]
         lines += in_columns([("OUTPUT", "SQNR TO FLOAT", "WORST ERROR"), *rows])
     names = _class_names(artifact, found.integers)
     if names is not None and found.integers is not None:

@@ -30,8 +30,14 @@ def score_json(found: "Scored") -> dict[str, Any]:
         **{f"{whose}auc": None if one is None else one.auc for whose, one in scores.items()},
         "same_best": found.same_best,
         "sqnr_db": json_decibels(found.sqnr_db),
+        "agreement": found.agreement,
         "outputs": [
-            {"name": output.name, "sqnr_db": json_decibels(output.sqnr_db), "worst_error": output.worst}
+            {
+                "name": output.name,
+                "sqnr_db": json_decibels(output.sqnr_db),
+                "agreement": output.agreement,
+                "worst_error": output.worst,
+            }
             for output in found.outputs
         ],
     }

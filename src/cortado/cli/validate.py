@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.convert import FloatModel
     from cortado.scoring.scores import Thresholds
-    from cortado.scoring.validate import Layer, Place, Validation
+    from cortado.scoring.validate import Fidelity, Layer, Place, Validation
 
 
 def validate_command(arguments: argparse.Namespace) -> None:
@@ -120,6 +120,7 @@ def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None
                 "close": place.close,
                 "sqnr": None if fidelity is None else json_decibels(fidelity.sqnr),
                 "same_top1": None if fidelity is None else fidelity.same_top1,
+                "agreement": None if fidelity is None else fidelity.agreement,
                 "instructions": place.instructions,
                 "fault": place.fault,
             }
@@ -165,6 +166,12 @@ def _print_validation(artifact: "Artifact", found: "Validation", spec: str | Non
         print(line)
 
 
+def _likeness(fidelity: "Fidelity") -> str:
+    """Decibels, and of integers and truth values the part that is the same."""
+    found = [decibels(fidelity.sqnr, ""), "" if fidelity.agreement is None else f"{fidelity.agreement:.2%} agree"]
+    return ", ".join(text for text in found if text)
+
+
 def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[Any]:
     from rich.text import Text
 
@@ -194,7 +201,7 @@ def _place_cells(place: "Place", samples: int) -> list[Any]:
         Text(place.name),
         Text(place.what),
         exact,
-        Text("" if fidelity is None else decibels(fidelity.sqnr, "")),
+        Text("" if fidelity is None else _likeness(fidelity)),
         Text("" if top1 is None else f"{top1} of {samples}"),
         Text("" if place.instructions is None else f"{place.instructions:,}"),
     ]

@@ -24,6 +24,7 @@ from cortado.frontend.ranges import (
     used_codes,
 )
 from cortado.ir.graph import describe
+from cortado.ops.truth_forms import compares
 from cortado.options import CalibrationMethod
 
 ENOUGH = 32
@@ -122,6 +123,8 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
     usual = [one for one in observer.seen if one.sample not in odd]
     low, high = choose_range(usual, method, observer.element)
     observer.set_range(low, high)
+    if any(_is_compared(tensor) for tensor in tensors.values()):
+        observer.keep_integers()
     for sample, times in odd.items():
         notes.odd[sample].append(_Beyond(first, times))
     lone = lone_sample(usual, low, high)
@@ -129,11 +132,19 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
         notes.lone[lone.sample].append(_Beyond(first, lone.times))
 
 
+def _is_compared(tensor: Node) -> bool:
+    """Whether something asks if a tensor's values are equal to others, above or below."""
+    readers = [user for reader in tensor.users for user in (reader, *reader.users)]
+    return any(compares(reader) for reader in readers)
+
+
 def _note_narrow(observer: RangeObserver, tensors: dict[str, Node], notes: _Notes) -> None:
     """Codes are counted in a tensor's own parameters, and where it enters a join in those of the join's output.
 
     What is beyond all values of that output, as a bound that a minimum never reaches, has no need of codes.
     """
+    if observer.exact:
+        return
     scale, zero_point = (float(one) for one in observer.calculate_qparams())
     low, high = ((code - zero_point) * scale for code in observer.element.codes)
     output = observer.leader.seen if isinstance(observer.leader, RangeObserver) else []

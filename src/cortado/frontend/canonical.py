@@ -14,7 +14,8 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from cortado.base.errors import CortadoError, Refused
-from cortado.frontend.conditions import make_conditions_real
+from cortado.frontend.domains import settle_domains
+from cortado.frontend.exact import compare_integers, has_integers
 from cortado.frontend.mask_forms import may_have_masks, write_out_masks
 from cortado.frontend.mask_rules import take_masks
 from cortado.frontend.spelled import spell_out
@@ -88,6 +89,8 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     for node in [node for node in graph.nodes if node.op == "call_function"]:
         _fold(node)
     spell_out(module, _PLAIN)
+    if has_integers(graph):
+        compare_integers(module)
     for node in list(graph.nodes):
         if node._erased:  # by the rewrite of a call that had several results
             continue
@@ -97,7 +100,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
             _canonicalize(node)
     graph.eliminate_dead_code()
     _check_real(graph)
-    make_conditions_real(module)
+    settle_domains(module)
     graph.eliminate_dead_code()
     _check_filled(graph)
     module.recompile()

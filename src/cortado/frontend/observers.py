@@ -1,6 +1,7 @@
 """How tensors are observed: what PT2E's specifications for activations, weights and biases are made of."""
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -42,6 +43,8 @@ class RangeObserver(MinMaxObserver):
         self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
         self.seen: list[Seen] = []
         self.hidden: dict[str, torch.Tensor] = {}  # by tensor: which of its values nobody reads
+        self.whole = True  # no value but integers was seen
+        self.exact = False  # each of them has a code of its own
         self.needed = (0.0, 0.0)  # values that any range has, whatever is usual: the first that state has
         self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
 
@@ -59,6 +62,7 @@ class RangeObserver(MinMaxObserver):
             low, high = torch.aminmax(x)
         self.min_val.copy_(torch.minimum(low.to(self.min_val.dtype), self.min_val))
         self.max_val.copy_(torch.maximum(high.to(self.max_val.dtype), self.max_val))
+        self.whole = self.whole and bool((x == x.round()).all())
         self.seen.append(Seen.of(self.sample, self.place, x, float(low), float(high)))
         return x_orig
 
@@ -70,6 +74,15 @@ class RangeObserver(MinMaxObserver):
     @property
     def element(self) -> Element:
         return element_of(self.dtype)
+
+    def keep_integers(self) -> None:
+        """Steps that are a power of two, at most 1, so that every integer of the range is a code exactly."""
+        low, high = math.floor(min(float(self.min_val), 0.0)), math.ceil(max(float(self.max_val), 0.0))
+        if not (self.whole and 0 < high - low <= self.quant_max - self.quant_min):
+            return
+        steps = 2.0 ** math.floor(math.log2((self.quant_max - self.quant_min) / (high - low)))
+        self.set_range(float(low), low + (self.quant_max - self.quant_min) / steps)
+        self.exact = True
 
     def need(self, values: tuple[float, float]) -> None:
         self.needed = min(values[0], self.needed[0]), max(values[1], self.needed[1])

@@ -23,6 +23,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall
+from cortado.ir.domain import DomainRule
 from cortado.ir.facts import Fact, dtype, is_whole, qparams
 from cortado.ir.graph import Bound, bind, shape
 from cortado.ir.work import Work
@@ -148,6 +149,7 @@ class Pattern:
     # clamping behind.
     monotone: bool = False
     images: bool = False  # of rank 4, its result lies in memory as NHWC
+    moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
 
@@ -464,6 +466,7 @@ class Registry:
     patterns: Mapping[OpOverload, tuple[Pattern, ...]]
     rewrites: Mapping[OpOverload, Rewrite]
     decompositions: Mapping[OpOverload, Decomposition]
+    domains: Mapping[OpOverload, DomainRule]
 
 
 @cache
@@ -476,11 +479,10 @@ def registry() -> Registry:
 
 def collect(values: Iterable[Any]) -> Registry:
     """The records among these values, in whatever order they come; one may come several times."""
+    given = list(values)
     operators: dict[str, Operator] = {}
     patterns: dict[OpOverload, dict[Priority, Pattern]] = {}
-    rewrites: dict[OpOverload, Rewrite] = {}
-    decompositions: dict[OpOverload, Decomposition] = {}
-    for value in values:
+    for value in given:
         if isinstance(value, Operator) and operators.setdefault(value.name, value) is not value:
             raise CortadoError(f"two operators are called {value.name}")
         for target in value.aten if isinstance(value, Pattern) else ():
@@ -489,14 +491,23 @@ def collect(values: Iterable[Any]) -> Registry:
                     f"two patterns take {target} with priority {value.priority.name}; say with Pattern.priority which "
                     "of them is asked first"
                 )
-        for target in value.aten if isinstance(value, Rewrite) else ():
-            if rewrites.setdefault(target, value) is not value:
-                raise CortadoError(f"two rewrites take {target}; there can be one per target")
-        for target in value.aten if isinstance(value, Decomposition) else ():
-            if decompositions.setdefault(target, value) is not value:
-                raise CortadoError(f"two decompositions take {target}; there can be one per target")
-    asked = {target: _asked(found) for target, found in patterns.items()}
-    return Registry(operators, asked, rewrites, decompositions)
+    return Registry(
+        operators=operators,
+        patterns={target: _asked(found) for target, found in patterns.items()},
+        rewrites=_by_target(given, Rewrite, "rewrites"),
+        decompositions=_by_target(given, Decomposition, "decompositions"),
+        domains=_by_target(given, DomainRule, "rules of domains"),
+    )
+
+
+def _by_target(values: Iterable[Any], kind: type[Any], what: str) -> dict[OpOverload, Any]:
+    """The records of one kind, of which each target has at most one."""
+    found: dict[OpOverload, Any] = {}
+    for value in values:
+        for target in value.aten if isinstance(value, kind) else ():
+            if found.setdefault(target, value) is not value:
+                raise CortadoError(f"two {what} take {target}; there can be one per target")
+    return found
 
 
 def _asked(found: Mapping[Priority, Pattern]) -> tuple[Pattern, ...]:

@@ -302,15 +302,17 @@ CAT_RESCALED = Operator(
 
 CAT_REWRITE = Rewrite(aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), rewrite=without_empty)
 
-CAT_PATTERN = Pattern(aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), match=match, lower=lower)
-STACK_PATTERN = Pattern(aten=(aten.stack.default,), match=match, lower=lower_stack)
-HSTACK_PATTERN = Pattern(aten=(aten.hstack.default,), match=match, lower=lower_hstack)
+CAT_PATTERN = Pattern(
+    aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), match=match, lower=lower, moves=True
+)
+STACK_PATTERN = Pattern(aten=(aten.stack.default,), match=match, lower=lower_stack, moves=True)
+HSTACK_PATTERN = Pattern(aten=(aten.hstack.default,), match=match, lower=lower_hstack, moves=True)
 VSTACK_PATTERN = Pattern(
-    aten=(aten.vstack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 2, 0)
+    aten=(aten.vstack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 2, 0), moves=True
 )
 DSTACK_PATTERN = Pattern(
-    aten=(aten.dstack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 3, 2)
+    aten=(aten.dstack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 3, 2), moves=True
 )
 COLUMN_STACK_PATTERN = Pattern(
-    aten=(aten.column_stack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 2, 1)
+    aten=(aten.column_stack.default,), match=match, lower=lambda lowering: _lower_at_least(lowering, 2, 1), moves=True
 )

@@ -16,6 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.domain import DomainRule
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import (
@@ -271,3 +272,4 @@ COMPARE = Operator(
 
 COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower)
 COMPARED_IDS_PATTERN = Pattern(aten=(COMPARED_IDS,), match=match_ids, lower=lower_ids)
+COMPARED_IDS_RULE = DomainRule(aten=(COMPARED_IDS,), integers=("self", "other"))

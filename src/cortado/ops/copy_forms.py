@@ -4,6 +4,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
+from cortado.ir.domain import DomainRule
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.op import Rewrite
 
@@ -32,4 +33,18 @@ def without_copy(bound: Bound) -> Node:
     return add_call(bound.node, target, *bound.node.args, **bound.node.kwargs)
 
 
+COPIED_RULE = DomainRule(
+    aten=(
+        aten.clone.default,
+        aten.contiguous.default,
+        aten.alias.default,
+        aten.detach.default,
+        aten.lift_fresh_copy.default,
+        aten.positive.default,
+    ),
+    bounds=lambda making, bound: making.interval(bound["self"]),
+    words=lambda making, bound: making.word(bound["self"]),
+    closed=True,
+    keeps_truth=True,
+)
 COPY_REWRITE = Rewrite(aten=tuple(PLAIN), rewrite=without_copy)

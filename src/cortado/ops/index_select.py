@@ -170,9 +170,9 @@ INDEX_SELECT = Operator(
     samples=samples,
 )
 
-INDEX_SELECT_PATTERN = Pattern(aten=(aten.index_select.default,), match=match, lower=lower)
-BRACKETS_PATTERN = Pattern(aten=(aten.index.Tensor,), match=match_brackets, lower=lower_brackets)
+INDEX_SELECT_PATTERN = Pattern(aten=(aten.index_select.default,), match=match, lower=lower, moves=True)
+BRACKETS_PATTERN = Pattern(aten=(aten.index.Tensor,), match=match_brackets, lower=lower_brackets, moves=True)
 FLIP_PATTERN = Pattern(
-    aten=(aten.flip.default, aten.fliplr.default, aten.flipud.default), match=shared, lower=lower_flip
+    aten=(aten.flip.default, aten.fliplr.default, aten.flipud.default), match=shared, lower=lower_flip, moves=True
 )
-ROLL_PATTERN = Pattern(aten=(aten.roll.default,), match=shared, lower=lower_roll)
+ROLL_PATTERN = Pattern(aten=(aten.roll.default,), match=shared, lower=lower_roll, moves=True)

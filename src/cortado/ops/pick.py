@@ -12,22 +12,26 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import Argument, CCall, Operand, Row, Written
+from cortado.ir.c_call import Argument, Bytes, CCall, Operand, Row, Written
+from cortado.ir.facts import is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
 from cortado.ir.op import (
     Activation,
     Call,
+    ElementOf,
     Kernel,
     Lowering,
     Operator,
     Pattern,
     Place,
+    Plain,
     Quantization,
     SharedWith,
     operator_of,
 )
 from cortado.ir.work import loops
+from cortado.ops.widen import as_words
 
 aten = torch.ops.aten
 
@@ -44,11 +48,14 @@ def reference(*, input: Tensor, positions: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
+    if is_whole(bound["self"]):
+        return Quantization({}, Plain())
     return Quantization({"self": Activation()}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
-    source, positions = lowering.node("self"), lowering.node("positions")
+    bound, positions = lowering.bound, lowering.node("positions")
+    source = as_words(lowering, bound["self"], "self") if is_whole(bound["self"]) else lowering.node("self")
     call = taken_from(positions)
     operator = None if call is None else operator_of(call.target)
     if call is not None and operator is not None and VALUES in operator.results and call.kwargs["input"] is source:
@@ -70,7 +77,10 @@ def kernel(call: Call, core: Core) -> Kernel:
     *outer, channels = call.shape("input")
     arguments = (Row(0), Row(1), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
     work = loops("calls pixels outputs", pixels=math.prod(outer))
-    return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",), work=work)
+    if call.element.bytes == 1:
+        return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",), work=work)
+    wide = (Bytes(Row(0)), Row(1), Bytes(Operand.OUT), *arguments[3:], call.element.bytes)
+    return Kernel(call=CCall("cortado_pick_wide", wide), sources=("pick_wide.c",), work=work)
 
 
 def samples() -> Any:
@@ -83,7 +93,7 @@ def samples() -> Any:
         channels, outer = draw(sampling.CHANNELS), tuple(draw(st.lists(st.integers(1, 4), max_size=3)))
         seed, count = draw(sampling.SEEDS), draw(st.integers(1, 9))
         return {
-            "input": sampling.codes(seed, (*outer, channels)),
+            "input": sampling.values(draw, (*outer, channels)),
             "positions": sampling.codes(seed + 1, (*outer, count), -1, channels, torch.int32),
         }
 
@@ -97,6 +107,7 @@ PICK = Operator(
     reference=reference,
     shape=lambda call: call.shape("positions"),
     kernel=kernel,
+    element=ElementOf(("input",)),
     tensors=("input", "positions"),
     places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch has no int8 kernel",

@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.ir.facts import VALUE, dtype, is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, sole_user
-from cortado.ir.op import patterns_of
+from cortado.ir.op import Match, find, patterns_of
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -137,6 +137,11 @@ def last_call(node: Node) -> Any:
     return _parsed(bind(node)["function"])[-1][0] if is_call(node, POINTWISE) else node.target
 
 
+def calls_of(node: Node) -> tuple[OpOverload, ...]:
+    """The targets of the calls that a pointwise node stands for."""
+    return tuple(target for target, _, _ in _parsed(bind(node)["function"])) if is_call(node, POINTWISE) else ()
+
+
 def function_of(node: Node) -> Callable[[Tensor], Tensor]:
     """What a call of FUNCTIONS or a pointwise node computes, on any float tensor."""
     target: Any = node.target
@@ -210,10 +215,11 @@ def sources(graph: Graph, cut: Collection[Node] = ()) -> dict[Node, Node]:
 
 
 def is_bytes(node: Node) -> bool:
-    """Of 256 values at most, as an input of the model may be, so that any function of it is a table."""
-    if not is_whole(node) or dtype(node).itemsize != 1:
-        return False
-    return node.op == "placeholder" or dtype(node) != torch.bool
+    """An input of 8 bits, so that any function of it is a table; or what is the same bytes in another order."""
+    if not is_whole(node) or dtype(node).itemsize != 1 or node.op == "placeholder":
+        return node.op == "placeholder" and is_whole(node) and dtype(node).itemsize == 1
+    moves = dtype(node) != torch.bool and any(pattern.moves for pattern in patterns_of(node.target))
+    return moves and is_bytes(node.all_input_nodes[0]) and isinstance(find(node), Match)
 
 
 def gives_truth(node: Node) -> bool:

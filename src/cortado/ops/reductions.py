@@ -174,6 +174,9 @@ def values_to_windows(bound: Bound) -> None:
     """max and min along one dimension give values and positions."""
     values, positions = ([part for part in parts_of(bound.node, position) if part.users] for position in (0, 1))
     if not fake(bound["self"]).is_floating_point():
+        if values and not positions:
+            target = aten.amax.default if _KINDS[bound.node.target] == "max" else aten.amin.default  # type: ignore[index]
+            replace_values(values, add_call(bound.node, target, bound["self"], [bound["dim"]], bound["keepdim"]))
         return
     if values and positions and shape(bound["self"]):
         _replace_both(bound, values, positions)

@@ -121,6 +121,7 @@ EXPAND_PATTERN = Pattern(
     aten=(aten.expand.default, aten.expand_as.default, aten.broadcast_to.default, aten.expand_copy.default),
     match=shared,
     lower=lower_expand,
+    moves=True,
 )
-REPEAT_PATTERN = Pattern(aten=(aten.repeat.default, aten.tile.default), match=shared, lower=lower_repeat)
-INTERLEAVE_PATTERN = Pattern(aten=(aten.repeat_interleave.self_int,), match=shared, lower=lower_interleave)
+REPEAT_PATTERN = Pattern(aten=(aten.repeat.default, aten.tile.default), match=shared, lower=lower_repeat, moves=True)
+INTERLEAVE_PATTERN = Pattern(aten=(aten.repeat_interleave.self_int,), match=shared, lower=lower_interleave, moves=True)

@@ -41,7 +41,7 @@ VIEW = Operator(
     tensors=("self",),
 )
 
-RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=shared, lower=lower, monotone=True)
+RESHAPE_PATTERN = Pattern(aten=(aten.reshape.default,), match=shared, lower=lower, monotone=True, moves=True)
 
 RESHAPE_REWRITE = Rewrite(
     aten=(

@@ -156,6 +156,6 @@ SLICE = Operator(
     samples=samples,
 )
 
-SLICE_PATTERN = Pattern(aten=(aten.slice.Tensor,), match=shared, lower=lower)
-NARROW_PATTERN = Pattern(aten=(aten.narrow.default,), match=shared, lower=lower_narrow)
-SELECT_PATTERN = Pattern(aten=(aten.select.int,), match=shared, lower=lower_select)
+SLICE_PATTERN = Pattern(aten=(aten.slice.Tensor,), match=shared, lower=lower, moves=True)
+NARROW_PATTERN = Pattern(aten=(aten.narrow.default,), match=shared, lower=lower_narrow, moves=True)
+SELECT_PATTERN = Pattern(aten=(aten.select.int,), match=shared, lower=lower_select, moves=True)

@@ -53,17 +53,17 @@ def output_shape(call: Call) -> tuple[int, ...]:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 _LIBRARY = Functions()
-_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all) -> Tensor")
+_LIBRARY.define("best_positions(Tensor self, int k, bool largest, bool all, bool stable) -> Tensor")
 
 
-def _best(self: Tensor, k: int, largest: bool, all: bool) -> Tensor:
-    """By the function that the model calls: of equal numbers topk takes any, a sort the first."""
+def _best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
+    """By the function that the model calls: of equal numbers a stable sort takes the first, others any."""
     if all:
-        return torch.sort(self, dim=-1, descending=largest, stable=True).indices
+        return torch.sort(self, dim=-1, descending=largest, stable=stable).indices
     return torch.topk(self, k, dim=-1, largest=largest).indices
 
 
-def _no_best(self: Tensor, k: int, largest: bool, all: bool) -> Tensor:
+def _no_best(self: Tensor, k: int, largest: bool, all: bool, stable: bool) -> Tensor:
     return self.new_empty((*self.shape[:-1], k), dtype=torch.int64)
 
 
@@ -106,7 +106,7 @@ def _replace(bound: Bound, k: int, largest: bool, *, all: bool) -> None:
     """Both results of a sort: positions, and the values that are there."""
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     source = along.moved()
-    best = add_call(bound.node, BEST, source, k, largest, all)
+    best = add_call(bound.node, BEST, source, k, largest, all, bool(bound.get("stable")))
     replace_result(bound.node, 0, along.back(add_call(bound.node, PICKED, source, best)))
     replace_result(bound.node, 1, along.back(best))
 
@@ -126,7 +126,7 @@ def argsort_to_best(bound: Bound) -> Node | None:
         return None
     along = _Along(bound.node, bound["self"], int(bound["dim"]))
     size, descending = shape(bound["self"])[bound["dim"]], bool(bound["descending"])
-    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True))
+    return along.back(add_call(bound.node, BEST, along.moved(), size, descending, True, bool(bound.get("stable"))))
 
 
 def refuse(bound: Bound) -> Reject:

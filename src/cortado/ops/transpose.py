@@ -151,4 +151,5 @@ PERMUTE_PATTERN = Pattern(
     match=match,
     lower=lower,
     monotone=True,
+    moves=True,
 )

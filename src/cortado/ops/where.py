@@ -74,10 +74,18 @@ def match(bound: Bound) -> Quantization | Reject:
     return Quantization(roles, Joined(besides=("mask",), element=kind))
 
 
+def condition_codes(lowering: Lowering) -> Node:
+    """The condition as codes that are 0 where it does not hold; a constant has a scale of its own."""
+    data = lowering.data("mask")
+    if data is None:
+        return truth_codes(lowering, "mask")
+    return lowering.constant("mask", (data != lowering.q("mask").zero_point).to(torch.int8))
+
+
 def lower(lowering: Lowering) -> Node:
     if is_whole(lowering.bound.node):
         sides = {name: [words(lowering, name)] for name in ("self", "other")}
-        return lowering.call(WHERE, mask=truth_codes(lowering, "mask"), **sides, number=0)
+        return lowering.call(WHERE, mask=condition_codes(lowering), **sides, number=0)
     out, numbers, tensors = shape(lowering.bound.node), [0], dict[str, list[Node]]()
     for name in ("self", "other"):
         data = lowering.data(name)
@@ -85,7 +93,7 @@ def lower(lowering: Lowering) -> Node:
         if data is not None and single:
             numbers = [int(data)]
         tensors[name] = [] if single else [lowering.view(lowering.node(name), out)]
-    mask = lowering.view(truth_codes(lowering, "mask"), out)
+    mask = lowering.view(condition_codes(lowering), out)
     return lowering.call(WHERE, mask=mask, self=tensors["self"], other=tensors["other"], number=numbers[0])
 
 

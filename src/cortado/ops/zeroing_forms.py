@@ -21,7 +21,7 @@ _LARGE = 20.0  # what is filled with such a number has a range of its own
 
 def _zeroed(like: Node, source: Node, kept: Tensor) -> Node:
     """`kept` is 1 where a value stays and 0 elsewhere."""
-    return add_call(like, aten.mul.Tensor, source, add_constant(like, "kept", kept.to(torch.float32)))
+    return add_call(like, aten.mul.Tensor, source, add_constant(like, "kept", kept.to(dtype(source))))
 
 
 def triangle(bound: Bound) -> Node:
@@ -40,10 +40,15 @@ def filled(bound: Bound) -> Node | None:
     data = constant_data(mask)
     if bool((data == data.reshape(-1)[0]).all()):
         return None  # a function of one tensor
-    result = _zeroed(like, bound["self"], ~data)
+    return zeroed(like, bound["self"], ~data, float(number))
+
+
+def zeroed(like: Node, source: Node, kept: Tensor, number: float) -> Node:
+    """A tensor where `kept` holds, and a number elsewhere."""
+    result = _zeroed(like, source, kept)
     if number == 0:
         return result
-    return add_call(like, aten.add.Tensor, result, add_constant(like, "filling", data * float(number)))
+    return add_call(like, aten.add.Tensor, result, add_constant(like, "filling", ~kept * number))
 
 
 def written(bound: Bound) -> Node | None:

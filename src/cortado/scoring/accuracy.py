@@ -13,6 +13,7 @@ from cortado.plan.lowered import LoweredGraph, after, run_reference
 Tensor = torch.Tensor
 
 ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth of the signal's power
+ALIKE = 0.95  # of the integers or truth values of an output: fewer are told of
 WORK = 2_000_000  # values that are computed, at most, beyond the first sample
 SEQUENCE_WORK = 20 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
 
@@ -38,16 +39,40 @@ def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int |
         values = run_reference(graph, run.inputs, state)
         found.append([values[name] for name in graph.outputs])
     findings = []
-    real = [position for position, output in enumerate(runs[0].outputs) if output.is_floating_point()]
-    for position, name in [(position, graph.outputs[position]) for position in real]:
+    for position, output in enumerate(runs[0].outputs):
+        tensor = _tensor(graph, position, graph.outputs[position])
         pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(runs, found, strict=False)]
-        kept = decibels(pairs)
-        if kept < ENOUGH:
-            findings.append(_low(_tensor(graph, position, name), kept))
-    return Kept(first, tuple(findings))
+        findings.append(_low(tensor, pairs) if output.is_floating_point() else _unlike(tensor, pairs))
+    return Kept(first, tuple(finding for finding in findings if finding is not None))
 
 
-def _low(tensor: str, kept: float) -> Finding:
+def agreement(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """The part of integers or truth values that are the float model's."""
+    same = sum(int((wanted.to(torch.int64) == found.to(torch.int64)).sum()) for wanted, found in pairs)
+    return same / max(sum(wanted.numel() for wanted, _ in pairs), 1)
+
+
+def _unlike(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | None:
+    """Integers and truth values have no signal: they are the float model's, or not."""
+    kept = agreement(pairs)
+    if kept >= ALIKE:
+        return None
+    return Finding(
+        kind=FindingKind.LOW_AGREEMENT,
+        text=f"{tensor} agrees with the float model in {kept:.1%} of its values, expected {ALIKE:.0%} or more: on the "
+        "calibration data its integers or truth values are others. They depend on real numbers that int8 rounds (a "
+        "comparison of numbers that lie close together, the largest of some that are almost equal), or they leave 32 "
+        "bits; compare integers before they are made real, or numbers that lie further apart",
+        found=kept,
+        limit=ALIKE,
+        tensor=tensor,
+    )
+
+
+def _low(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | None:
+    kept = decibels(pairs)
+    if kept >= ENOUGH:
+        return None
     return Finding(
         kind=FindingKind.LOW_SQNR,
         text=f"{tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more: on the calibration data "

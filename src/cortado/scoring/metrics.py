@@ -72,3 +72,20 @@ class Error:
         if not self.signal:
             return None
         return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
+
+
+@dataclass
+class Agreement:
+    """How many integers and truth values are the float model's, which have no signal: they are right or wrong."""
+
+    same: int = 0
+    count: int = 0
+
+    def add(self, wanted: ArrayType, found: ArrayType) -> None:
+        self.same += int((wanted.astype(np.int64) == found.astype(np.int64)).sum())
+        self.count += wanted.size
+
+    @property
+    def part(self) -> float | None:
+        """None without any."""
+        return self.same / self.count if self.count else None

@@ -44,11 +44,13 @@ class Score:
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far an output is from the float model's: decibels (inf: equal, None: no signal), and the worst value."""
+    """How far an output is from the float model's: decibels (inf: equal, None: no signal), the worst value, and the
+    part of integers or truth values that are the same."""
 
     name: str
     sqnr_db: float | None
     worst: float
+    agreement: float | None = None  # None for real numbers
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class Scored:
         """Of the worst output; None without a float model, or where none has a signal."""
         return min((output.sqnr_db for output in self.outputs if output.sqnr_db is not None), default=None)
 
+    @property
+    def agreement(self) -> float | None:
+        """Of the worst output of integers or truth values; None where there is none, or no float model."""
+        return min((output.agreement for output in self.outputs if output.agreement is not None), default=None)
+
 
 UNSCORED = Scored(top_k=None, integers=None, floats=None, outputs=(), same_best=None)
 """Without labels and without a float model."""
@@ -117,6 +124,7 @@ class Evaluation(Scored):
             ("in float", self.float_accuracy, "{:.2%}"),
             ("AUC", None if self.integers is None else self.integers.auc, "{:.4f}"),
             ("SQNR", self.sqnr_db, "{:.1f} dB"),
+            ("agreement", self.agreement, "{:.2%}"),
         )
         found = [(what, form.format(value)) for what, value, form in known if value is not None]
         return [*found, ("problems", str(len(wrong)))] if wrong else found
@@ -358,11 +366,13 @@ def _score(artifact: Artifact, outputs: Samples, data: Dataset, top_k: int | Non
 def _errors(artifact: Artifact, wanted: Samples, made: Samples) -> tuple[OutputError, ...]:
     found = []
     for position, tensor in enumerate(artifact.report.outputs):
-        error = metrics.Error()
+        error, agreement = metrics.Error(), metrics.Agreement()
+        signal = wanted[0][position].dtype.kind == "f"  # a position or a truth value has none
         for float_sample, sample in zip(wanted, made, strict=True):
             error.add(float_sample[position], sample[position])
-        signal = wanted[0][position].dtype.kind == "f"  # a position or a truth value has none
-        found.append(OutputError(tensor.name, error.decibels if signal else None, error.worst))
+            if not signal:
+                agreement.add(float_sample[position], sample[position])
+        found.append(OutputError(tensor.name, error.decibels if signal else None, error.worst, agreement.part))
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import EXECUTORCH, HOST
 from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.floats import float_inputs, float_outputs
-from cortado.scoring.metrics import Error
+from cortado.scoring.metrics import Agreement, Error
 from cortado.scoring.scores import UNSCORED, Scored, check_labels, score
 
 Tensor = torch.Tensor
@@ -33,10 +33,12 @@ Sample = Sequence[ArrayType]
 
 @dataclass(frozen=True)
 class Fidelity:
-    """How far outputs are from the float model's: decibels (inf: equal), and samples with the same best class."""
+    """How far outputs are from the float model's: decibels (inf: equal), samples with the same best class, and the part
+    of integers and truth values that are the same."""
 
     sqnr: float | None
     same_top1: int | None  # None where no output has classes
+    agreement: float | None = None  # None where all outputs are real numbers
 
 
 @dataclass(frozen=True)
@@ -265,17 +267,16 @@ class _Compared:
         self.outputs += float_outputs(self.artifact, self.floats, self.inputs, progress, self.sequence)
 
     def fidelity(self, outputs: Sequence[Sample]) -> Fidelity:
-        error = Error()
+        error, agreement = Error(), Agreement()
         same: list[bool] = []
         for wanted, found in zip(self.outputs, outputs, strict=True):
             best = True
             for a, b in zip(wanted, found, strict=True):
-                if a.dtype.kind == "f":  # a position or a truth value has no signal
-                    error.add(a, b)
+                (error if a.dtype.kind == "f" else agreement).add(a, b)
                 best = best and bool((_classes(a) == _classes(b)).all())
             same.append(best)
         classes = any(_classes(output).size for output in self.outputs[0])
-        return Fidelity(error.decibels, sum(same) if classes else None)
+        return Fidelity(error.decibels, sum(same) if classes else None, agreement.part)
 
     def add_layers(self, number: int, values: Mapping[str, ArrayType]) -> None:
         twins = self.floats.twins(self.inputs[number])

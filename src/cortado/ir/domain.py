@@ -1,0 +1,142 @@
+"""What the values of a node are: real numbers, integers within proven bounds, or truth values.
+
+A domain is inferred once for each node, from its operands' domains, by the `DomainRule` that stands with the operator.
+It does not follow from the type alone: `mask.float().sum(1)` is float32 and holds integers, `mask.long()` is int64 and
+holds truth values.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.element import INT32
+from cortado.ir.facts import Fact
+from cortado.ir.graph import Bound
+
+EXACT_IN_FLOAT = 2**24  # every integer up to it, and of either sign, is a float32
+
+
+# ---- what is known of a value --------------------------------------------------------------------------------
+
+
+class Kind(Enum):
+    REAL = "real numbers"
+    INTEGER = "integers"
+    TRUTH = "truth values, as booleans or as 0 and 1"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Integers from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    def within(self, other: "Interval") -> bool:
+        return other.low <= self.low and self.high <= other.high
+
+    def hull(self, other: "Interval") -> "Interval":
+        return Interval(min(self.low, other.low), max(self.high, other.high))
+
+    def plus(self, other: "Interval") -> "Interval":
+        return Interval(self.low + other.low, self.high + other.high)
+
+    def negative(self) -> "Interval":
+        return Interval(-self.high, -self.low)
+
+    def times(self, other: "Interval") -> "Interval":
+        ends = [a * b for a in (self.low, self.high) for b in (other.low, other.high)]
+        return Interval(min(ends), max(ends))
+
+    def __str__(self) -> str:
+        return f"{self.low} to {self.high}"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The kind of a node's values; of integers also their interval, where it is known: an input of 32 or 64 bits, and
+    what is computed of it, may hold whatever 32 bits hold."""
+
+    kind: Kind
+    interval: Interval | None = None
+
+
+REALS = Domain(Kind.REAL)
+TRUTHS = Domain(Kind.TRUTH, Interval(0, 1))
+DOMAIN: Fact[Domain] = Fact("cortado_domain")
+
+WORDS = Interval(INT32.low, INT32.high)
+_LEAVES_OPEN = (torch.int32, torch.int64)
+
+
+def interval_of(kind: torch.dtype) -> Interval | None:
+    """All that a type of integers holds; None where that bounds nothing."""
+    if kind in _LEAVES_OPEN or kind.is_floating_point:
+        return None
+    return Interval(0, 1) if kind == torch.bool else Interval(torch.iinfo(kind).min, torch.iinfo(kind).max)
+
+
+# ---- the rules -----------------------------------------------------------------------------------------------
+
+
+class Making(Protocol):
+    """What a rule may ask for: the operands of a call in the form in which it needs them. None: there is none."""
+
+    def interval(self, value: Any) -> Interval | None: ...
+    def is_truth(self, value: Any) -> bool: ...
+    def real(self, value: Any) -> Node | None: ...
+    def truth(self, value: Any) -> Node | None: ...
+    def word(self, value: Any) -> Node | None: ...
+    def again(self, bound: Bound, form: "Form") -> Node | None: ...
+
+
+Form = Callable[[Any], Node | None]
+Make = Callable[[Making, Bound], Node | None]
+Bounds = Callable[[Making, Bound], Interval | None]
+
+
+@dataclass(frozen=True)
+class DomainRule:
+    """What a call of aten gives where integers or truth values take part, and how that is computed.
+
+    `words`: its integers, in operators of 32 bits; `truth`: its truth values as 0 and 1; `real`: its real numbers.
+    `bounds`: of its integers as they are without overflow; None where nothing is known. Without `real`, real numbers
+    come from the same call on operands that were made real, but for those named in `integers`.
+    """
+
+    aten: tuple[OpOverload, ...]
+    bounds: Bounds = lambda making, bound: None
+    words: Make | None = None
+    truth: Make | None = None
+    real: Make | None = None
+    wraps: bool = False  # its result may overflow the type that it has
+    closed: bool = False  # of integers it gives integers, in float32 too
+    keeps_truth: bool = False  # of truth values it gives truth values
+    integers: tuple[str, ...] = ()
+
+
+def hull(intervals: Sequence[Interval | None]) -> Interval | None:
+    """Of all of them; None where one is not known."""
+    found: Interval | None = None
+    for one in intervals:
+        if one is None:
+            return None
+        found = one if found is None else found.hull(one)
+    return found
+
+
+def overloads(*packets: Any) -> tuple[OpOverload, ...]:
+    """Every functional overload of these operators that gives one tensor."""
+    found = [getattr(packet, name) for packet in packets for name in packet.overloads()]
+    return tuple(target for target in found if _gives_one_tensor(target))
+
+
+def _gives_one_tensor(target: OpOverload) -> bool:
+    schema = target._schema
+    written = any(argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments)
+    return not written and [str(item.type) for item in schema.returns] == ["Tensor"]

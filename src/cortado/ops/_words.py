@@ -1,0 +1,75 @@
+"""What the rules of integers share: numbers among operands, shapes brought together, calls on 32 bits."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.ir.domain import Making
+from cortado.ir.facts import dtype
+from cortado.ir.graph import add_call, shape
+from cortado.ops._binary import padded
+from cortado.ops._float import add_constant, add_view
+from cortado.ops.calculate_int import CALCULATED_IDS, How
+from cortado.ops.pointwise import uniform_value
+
+aten = torch.ops.aten
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, bool | int | float) or (isinstance(value, Node) and uniform_value(value) is not None)
+
+
+def number_in(value: Any) -> float:
+    found = uniform_value(value) if isinstance(value, Node) else value
+    assert found is not None
+    return found
+
+
+def number_as(kind: torch.dtype, number: int) -> int:
+    """A number beside a tensor of a type: what the type keeps of it."""
+    if kind in (torch.bool, torch.int64) or kind.is_floating_point:
+        return number
+    low, high = torch.iinfo(kind).min, torch.iinfo(kind).max
+    return (number - low) % (high - low + 1) + low
+
+
+def whole_number(value: Any) -> int | None:
+    """The integer that a number is; None for anything else."""
+    number = number_in(value) if is_number(value) else math.nan
+    return int(number) if math.isfinite(number) and number == int(number) else None
+
+
+def word_of(making: Making, like: Node, value: Any) -> Node | None:
+    """An operand as integers of 32 bits: a tensor, or a number."""
+    if not is_number(value):
+        return making.word(value)
+    number = whole_number(value)
+    return None if number is None else add_constant(like, "number", torch.tensor([number_as(dtype(like), number)]))
+
+
+def spread_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
+    """An operand under the shape of the result; a single number stays one."""
+    return add_view(like, node, (1,) * len(sizes)) if math.prod(shape(node)) == 1 else expanded_word(like, node, sizes)
+
+
+def expanded_word(like: Node, node: Node, sizes: Sequence[int]) -> Node:
+    """An operand under a shape, copied out where it has fewer values."""
+    if math.prod(shape(node)) == math.prod(sizes):
+        return add_view(like, node, sizes)
+    return add_call(like, aten.expand.default, add_view(like, node, padded(shape(node), len(sizes))), list(sizes))
+
+
+def calculated(like: Node, left: Node, right: Node, how: How) -> Node:
+    """Under the shape that both have together."""
+    sizes = tuple(torch.broadcast_shapes(shape(left), shape(right)))
+    found = add_call(like, CALCULATED_IDS, spread_word(like, left, sizes), spread_word(like, right, sizes), int(how))
+    return add_view(like, found, sizes)
+
+
+def calculated_by(like: Node, node: Node, number: int, how: How) -> Node:
+    """With one number."""
+    constant = add_constant(like, "number", torch.tensor([number]).reshape((1,) * len(shape(node))))
+    return add_call(like, CALCULATED_IDS, node, constant, int(how))
