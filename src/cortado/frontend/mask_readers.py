@@ -65,9 +65,33 @@ class Readers:
         if known is None or not known.negative or known.weakest > SENTINEL:
             return None
         sizes = shape(source)
-        terms = tuple(replace(term, where=ranked(like, term.where, len(sizes)), added=False) for term in known.terms)
-        visible = self._logarithms(like, known, sizes, bound["dim"] % len(sizes))
-        return replace(known, terms=terms, visible=visible, certain=True, biased=True)
+        terms = [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
+        known, dim = replace(known, terms=tuple(terms)), bound["dim"] % len(sizes)
+        finite = [term for term in terms if math.isfinite(term.fill)]
+        if finite:
+            known = self._rows_left(like, known, dim)
+        visible = self._logarithms(like, known, sizes, dim)
+        rest = tuple(replace(term, added=False) for term in known.terms)
+        return replace(known, terms=rest, visible=visible, certain=True, biased=True)
+
+    def _rows_left(self, like: Node, known: Hidden, dim: int) -> Hidden:
+        """A row that a finite number hides whole is not hidden: it has the softmax of what float32 leaves of it."""
+        kept = negated(like, compact(_anywhere(like, known.terms)))
+        some = anywhere(like, kept, dim)
+        if some.constant is not None and bool(some.constant.all()):
+            return known
+        if len(known.terms) > 1 or (known.weakest > _SWALLOWS and known.biased):
+            raise CortadoError(
+                f"{describe(like)}: several masks, or one and what is added to it, leave of a row that they hide whole "
+                f"what can't be told ({known.weakest:g} is the smallest number); join them with | and fill with -inf"
+            )
+        (term,) = known.terms
+        visible = self._visible(like, known, shape(like))
+        if known.weakest <= _SWALLOWS or not term.added:
+            gone = as_node(like, negated(like, some))
+            visible = add_call(like, aten.masked_fill.Scalar, visible, gone, 0.0)
+        where = both(like, term.where, spread(like, some, shape(like)))
+        return replace(known, terms=(replace(term, where=where),), visible=visible)
 
     def _logarithms(self, like: Node, known: Hidden, sizes: tuple[int, ...], dim: int) -> Node:
         """log_softmax along `dim` of what is visible."""
