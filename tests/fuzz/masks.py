@@ -89,7 +89,7 @@ READERS: dict[str, Callable[[Tensor], Tensor]] = {
     "best": lambda x: x.topk(1, -1).values,
     "sum of exponentials": lambda x: x.logsumexp(-1, keepdim=True),
 }
-_OVER_ROWS = ("largest", "best", "sum of exponentials", "logarithm")  # a row of which nothing is left has no result
+_OVER_ROWS = ("largest", "best", "sum of exponentials")  # a row of which nothing is left has no result
 _SOFTMAX = ("softmax", "by formula")
 _NOT_FOR = {"without the largest": ("sigmoid", "exp", "relu", "logarithm", "largest", "best", "sum of exponentials")}
 
@@ -246,7 +246,7 @@ def measured(
 
 def _may_refuse(text: str) -> bool:
     """Rows that masks hide whole, of which nothing can be said."""
-    return "masked whole" in text or "they hide whole" in text or "the mask leaves nothing of row" in text
+    return "masked whole" in text or "that they hide whole" in text or "the mask leaves nothing of row" in text
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -122,7 +122,7 @@ def test_the_position_of_the_largest_is_never_hidden(computed: bool, tmp_path: P
     low = (scores - 100.0, *mask)
     found = compiled.save(tmp_path / "model").run([[one.numpy() for one in low]], on="host").outputs[0]
     hidden = (mask[0] if computed else AHEAD).expand(scores.shape)
-    positions = torch.from_numpy(found).long().reshape(2, LENGTH, 1)
+    positions = torch.tensor(found).long().reshape(2, LENGTH, 1)
     assert not bool(hidden.gather(-1, positions).any())
 
 

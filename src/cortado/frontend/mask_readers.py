@@ -64,32 +64,58 @@ class Readers:
         known = self.hidden(source) if shape(source) else None
         if known is None or not known.negative or known.weakest > SENTINEL:
             return None
-        dim, sizes = bound["dim"] % len(shape(source)), shape(source)
-        terms = tuple(replace(term, where=ranked(like, term.where, len(sizes)), added=False) for term in known.terms)
+        sizes = shape(source)
+        terms = [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
+        known, dim = replace(known, terms=tuple(terms)), bound["dim"] % len(sizes)
+        finite = [term for term in terms if math.isfinite(term.fill)]
+        if finite:
+            known = self._rows_left(like, known, dim)
+        visible = self._logarithms(like, known, sizes, dim)
+        rest = tuple(replace(term, added=False) for term in known.terms)
+        return replace(known, terms=rest, visible=visible, certain=True, biased=True)
+
+    def _rows_left(self, like: Node, known: Hidden, dim: int) -> Hidden:
+        """A row that a finite number hides whole is not hidden: it has the softmax of what float32 leaves of it."""
+        kept = negated(like, compact(_anywhere(like, known.terms)))
+        some = anywhere(like, kept, dim)
+        if some.constant is not None and bool(some.constant.all()):
+            return known
+        if len(known.terms) > 1 or (known.weakest > _SWALLOWS and known.biased):
+            raise CortadoError(
+                f"{describe(like)}: several masks, or one and what is added to it, leave of a row that they hide whole "
+                f"what can't be told ({known.weakest:g} is the smallest number); join them with | and fill with -inf"
+            )
+        (term,) = known.terms
+        visible = self._visible(like, known, shape(like))
+        if known.weakest <= _SWALLOWS or not term.added:
+            gone = as_node(like, negated(like, some))
+            visible = add_call(like, aten.masked_fill.Scalar, visible, gone, 0.0)
+        where = both(like, term.where, spread(like, some, shape(like)))
+        return replace(known, terms=(replace(term, where=where),), visible=visible)
+
+    def _logarithms(self, like: Node, known: Hidden, sizes: tuple[int, ...], dim: int) -> Node:
+        """log_softmax along `dim` of what is visible."""
+        terms = [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
         kept = negated(like, compact(_anywhere(like, terms)))
         order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
         moved = add_permute(like, self._visible(like, known, sizes), order)
         found = add_call(like, LOG_SOFTMAX_KEPT, moved, _mask(like, kept, sizes, order))
-        visible = add_permute(like, found, [order.index(axis) for axis in range(len(order))])
-        return replace(known, terms=terms, visible=visible, certain=True, biased=True)
+        return add_permute(like, found, [order.index(axis) for axis in range(len(order))])
 
     def _visible(self, like: Node, known: Hidden, sizes: tuple[int, ...]) -> Node:
         return known.visible if known.visible is not None else add_constant(like, "zeros", torch.zeros(sizes))
 
     def _logsumexp(self, bound: Bound) -> Node | None:
-        """log(sum(exp(x - m))) + m over what is not hidden, with its largest as m."""
-        like, source = bound.node, bound["self"]
+        """Of what is not hidden: the largest score less the logarithm of its part."""
+        like, source, dims = bound.node, bound["self"], bound["dim"]
         known = self.hidden(source)
-        if known is None or not known.negative:
+        if known is None or not known.negative or known.weakest > SENTINEL or len(dims) != 1:
             return None
         low, where = self._lowest(like, source, known)
-        dims = bound["dim"]
-        largest = add_call(like, aten.amax.default, low, dims, True)
-        parts = add_call(like, aten.exp.default, add_call(like, aten.sub.Tensor, low, largest))
-        parts = add_call(like, aten.masked_fill.Scalar, parts, as_node(like, where), 0.0)
-        summed = add_call(like, aten.sum.dim_IntList, parts, dims, True)
-        result = add_call(like, aten.add.Tensor, add_call(like, aten.log.default, summed), largest)
-        return add_view(like, result, shape(like))
+        parts = self._logarithms(like, known, shape(source), dims[0] % len(shape(source)))
+        parts = add_call(like, LOWEST_ELSEWHERE, parts, as_node(like, negated(like, where)), False)
+        largest = [add_call(like, aten.amax.default, one, dims, bound["keepdim"]) for one in (low, parts)]
+        return add_call(like, aten.sub.Tensor, *largest)
 
     # ---- maxima
 
