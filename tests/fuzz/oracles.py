@@ -309,7 +309,7 @@ def check_pte(case: Case) -> set[str]:
     feeds = [[value.numpy() for value in sample] for sample in case.samples]
     expected = [[values[name].numpy() for name in case.graph.outputs] for values in case.values]
     with failing(Kind.PTE):
-        found = run_pte(pte.data, feeds)
+        found = run_pte(pte.data, feeds, imitate=False)  # values that MVE rounds to another code are drawn here too
     require_equal(Kind.PTE, found, expected, "executorch")
     method = read_pte(pte.data, case.name).method("forward")
     assert method is not None

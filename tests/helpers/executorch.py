@@ -85,7 +85,7 @@ def emit_cases(work: Sequence[cases.Case], target: str = ANY) -> tuple[Pte, Arra
 
 def check_cases(work: Sequence[cases.Case], target: str, flags: Sequence[str] = ()) -> None:
     pte, inputs = emit_cases(work, target)
-    found = run_pte(pte.data, [inputs], flags=flags)[0]
+    found = run_pte(pte.data, [inputs], flags=flags, imitate=False)[0]
     for got, want, (operator, arguments) in zip(found, cases.references(work), work, strict=True):
         assert got.dtype == want.numpy().dtype
         np.testing.assert_array_equal(got, want.numpy(), err_msg=f"{operator.name} {arguments}")

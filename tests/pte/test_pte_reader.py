@@ -291,6 +291,7 @@ method forward: 2 instructions
   output 0   int8  [1, 2, 2, 64]  256 bytes  scale 0.0235294122, zero point -128
   arena      {arena:,} bytes
   scratch    1,234 bytes at most (1 buffer), inside the arena
+  loading    method allocator 736 bytes and temp allocator 308, or method allocator 945 alone
   operators  1  aten::minimum.out
              1  cortex_m::quantized_avg_pool2d_nhwc.out
 

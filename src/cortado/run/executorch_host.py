@@ -177,14 +177,16 @@ def run_pte(
     *,
     flags: Sequence[str] = (),
     temp_bytes: int = 0,
-    method_bytes: int | None = None,
+    method_bytes: int = 0,
+    imitate: bool = True,
     timeout: float = TIMEOUT_SECONDS,
 ) -> list[list[ArrayType]]:
     """Every output of every sample. `samples` hold the file's own input types and shapes.
 
     `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
     runtime's temp allocator, which no file of Cortado's needs unless it has float operators, and `method_bytes` that of
-    its method allocator, by default as much as it asks for.
+    its method allocator, by default as much as it asks for. Without `imitate`, operators have the reference's bits also
+    where those of the file's target have others: the step from float32 to int8 on MVE.
     """
     data, name = _read(pte)
     info = read_pte(data, name)
@@ -200,8 +202,7 @@ def run_pte(
         model, given, got = folder / "model.pte", folder / "inputs.bin", folder / "outputs.bin"
         model.write_bytes(data)
         given.write_bytes(feed)
-        limit = [] if method_bytes is None else [method_bytes]
-        command = [program, model, given, got, len(samples), temp_bytes, *limit]
+        command = [program, model, given, got, len(samples), temp_bytes, method_bytes, int(imitate)]
         _run_child([str(word) for word in command], name, timeout)
         return _split(got.read_bytes(), outputs, len(samples), name)
 

@@ -4,7 +4,10 @@
  * nothing else. The temp allocator is empty unless another size is asked for. The operators ask of each call what Arm's
  * kernels ask on the core that the file was compiled for, and give what they give there.
  *
- *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES]]
+ *     pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES [IMITATE]]]
+ *
+ * The method allocator has METHOD_BYTES, or as much as the runtime asks for if that is 0. With 0 for IMITATE, operators
+ * have the reference's bits where Arm's have others.
  *
  * INPUTS holds, for each sample, the bytes of each input, without gaps; OUTPUTS gets the same of each output. The exit
  * code is 0, or 1 with the reason on the last line of standard error; what the runtime logs comes before it.
@@ -219,13 +222,16 @@ void run(Method &method, const MethodMeta &meta, std::FILE *from, std::FILE *to,
 
 int main(int argc, char **argv)
 {
-    if (argc < 5 || argc > 7) {
-        fail("usage: pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES]]");
+    if (argc < 5 || argc > 8) {
+        fail("usage: pte_runner MODEL.pte INPUTS OUTPUTS SAMPLES [TEMP_BYTES [METHOD_BYTES [IMITATE]]]");
     }
+    const auto number = [&](int position) {
+        return argc > position ? std::strtoul(argv[position], nullptr, 10) : 0;
+    };
     executorch::runtime::runtime_init();
     const Block file = read_file(argv[1]);
     tell_target(file);
-    cortado_cortex_m_imitate_arm(1);
+    cortado_cortex_m_imitate_arm(argc <= 7 || number(7) != 0);
     BufferDataLoader loader(file.data, file.size);
     Program program = checked(Program::load(&loader, Program::Verification::InternalConsistency), "loading the program");
     const MethodMeta meta = checked(program.method_meta("forward"), "looking for the method 'forward'");
@@ -236,10 +242,10 @@ int main(int argc, char **argv)
     }
     HierarchicalAllocator planned({spans.data(), spans.size()});
     MallocMemoryAllocator all_it_wants;
-    const Block loaded(argc > 6 ? std::strtoul(argv[6], nullptr, 10) : 0);
+    const Block loaded(number(6));
     MemoryAllocator limited(static_cast<uint32_t>(loaded.size), loaded.data);
-    MemoryAllocator &method_allocator = argc > 6 ? limited : all_it_wants;
-    const Block temporary(argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 0);
+    MemoryAllocator &method_allocator = loaded.size > 0 ? limited : all_it_wants;
+    const Block temporary(number(5));
     MemoryAllocator temp_allocator(static_cast<uint32_t>(temporary.size), temporary.data);
     /* Without a temp allocator the runtime would make one that calls malloc; an empty one refuses. */
     MemoryManager manager(&method_allocator, &planned, &temp_allocator);
