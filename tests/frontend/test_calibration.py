@@ -41,6 +41,13 @@ def squared_error(values: torch.Tensor, low: float, high: float) -> float:
     return float(((codes - zero) * step - values).square().sum())
 
 
+def test_a_histogram_of_the_largest_numbers_is_that_of_small_ones() -> None:
+    """What float32 holds by itself, and not times the number of bins."""
+    values = torch.linspace(-1, 1, 1001)
+    small, large = seen(values), seen(values * 2.0**126)
+    np.testing.assert_array_equal(large[0].counts, small[0].counts)
+
+
 @pytest.mark.parametrize("shift", [0.0, 3.0, -3.0])
 def test_the_range_of_least_error_beats_every_other(shift: float) -> None:
     """On values with long tails: within 5% of the best of a grid, below the whole range."""
