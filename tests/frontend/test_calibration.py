@@ -23,7 +23,7 @@ from cortado.base.names import html_text
 from cortado.frontend.calm import OBJECTS
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.ir.patched import counted_on
-from cortado.options import CalibrationMethod, Options
+from cortado.options import Artifacts, CalibrationMethod, Options
 from helpers.single import Expression, randn
 from helpers.values import present
 
@@ -253,7 +253,7 @@ def test_data_that_say_nothing_are_told_of(
     if FindingKind.CONSTANT_INPUT in expected:
         assert "in every place of every calibration sample" in found.quantized.findings[1].text
     with pytest.raises(CortadoError, match="none expected with --strict"):
-        found.compile("cortex-m4", Options(strict=True, artifacts="c"))
+        found.compile("cortex-m4", Options(strict=True, artifacts=Artifacts.C))
 
 
 def test_an_input_of_many_that_never_changes_is_named() -> None:
