@@ -13,7 +13,7 @@ from torch import nn
 from cortado.api import Compiled, compile, prepare_qat
 from cortado.base.errors import CortadoError
 from cortado.ir.patched import PLACES, RECOMPILE, late_code, replaced
-from cortado.options import Options
+from cortado.options import Artifacts, Options
 
 
 def _functions() -> list[Callable[..., Any]]:
@@ -26,7 +26,7 @@ def _compiled(seed: int) -> Compiled:
     for parameter in model.parameters():
         nn.init.normal_(parameter, generator=random)
     data = torch.randn(32, 2, 8, generator=random)
-    return compile(model, (data[:1],), "cortex-m4", data, name="net", options=Options(artifacts="c"))
+    return compile(model, (data[:1],), "cortex-m4", data, name="net", options=Options(artifacts=Artifacts.C))
 
 
 def test_two_threads_compile_and_both_give_what_one_gives() -> None:

@@ -23,7 +23,7 @@ from cortado.base.names import html_text
 from cortado.frontend.calm import OBJECTS
 from cortado.frontend.ranges import Seen, choose_range, lone_sample, odd_samples, used_codes
 from cortado.ir.patched import counted_on
-from cortado.options import CalibrationMethod, Options
+from cortado.options import Artifacts, CalibrationMethod, Options
 from helpers.single import Expression, randn
 from helpers.values import present
 
@@ -39,6 +39,13 @@ def squared_error(values: torch.Tensor, low: float, high: float) -> float:
     zero = round(-low / step)
     codes = (values / step).round().add(zero).clamp(0, 255)
     return float(((codes - zero) * step - values).square().sum())
+
+
+def test_a_histogram_of_the_largest_numbers_is_that_of_small_ones() -> None:
+    """What float32 holds by itself, and not times the number of bins."""
+    values = torch.linspace(-1, 1, 1001)
+    small, large = seen(values), seen(values * 2.0**126)
+    np.testing.assert_array_equal(large[0].counts, small[0].counts)
 
 
 @pytest.mark.parametrize("shift", [0.0, 3.0, -3.0])
@@ -246,7 +253,7 @@ def test_data_that_say_nothing_are_told_of(
     if FindingKind.CONSTANT_INPUT in expected:
         assert "in every place of every calibration sample" in found.quantized.findings[1].text
     with pytest.raises(CortadoError, match="none expected with --strict"):
-        found.compile("cortex-m4", Options(strict=True, artifacts="c"))
+        found.compile("cortex-m4", Options(strict=True, artifacts=Artifacts.C))
 
 
 def test_an_input_of_many_that_never_changes_is_named() -> None:

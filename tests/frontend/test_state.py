@@ -13,7 +13,7 @@ from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import FindingKind
 from cortado.base.target import from_target_string
 from cortado.frontend.export import capture
-from cortado.options import DEFAULTS, Options
+from cortado.options import DEFAULTS, Artifacts, Options
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, after, from_bytes, lowered_graph, run_reference, to_bytes
 from helpers.stateful import STATEFUL, decibels, eager_steps
@@ -123,7 +123,7 @@ def test_calibration_is_one_sequence_or_several() -> None:
 
 def slowly(self: Any, x: Tensor) -> Tensor:
     self.a = self.a * 0.999 + x * 0.001
-    return self.a * 1.0  # type: ignore[no-any-return]
+    return self.a * 1.0
 
 
 def test_what_is_lost_step_by_step_is_told_over_the_whole_sequence() -> None:
@@ -133,7 +133,7 @@ def test_what_is_lost_step_by_step_is_told_over_the_whole_sequence() -> None:
     model = Buffered(slowly, a=torch.zeros(1, 4))
     prepared = prepare(model, (steps[:1],), steps)
     with pytest.warns(CortadoWarning, match="dB of its signal"):
-        compiled = prepared.compile("cortex-m4", Options(artifacts="c"))
+        compiled = prepared.compile("cortex-m4", Options(artifacts=Artifacts.C))
     eager = Buffered(slowly, a=torch.zeros(1, 4))
     wanted = torch.cat([eager(one) for one in steps.split(1)]).double()
     assert compiled.graph is not None

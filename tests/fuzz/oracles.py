@@ -288,8 +288,9 @@ def check_board(case: Case) -> Bundled:
     with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
         runner.write_files(Path(folder), made.bundle.files)
         with failing(Kind.BOARD):
+            limits = runner.RunLimits(seconds=TIMEOUT)
             result = runner.run_bundle(
-                Path(folder), made.info, made.feeds, case.choices.board, count=False, stores=rules, timeout=TIMEOUT
+                Path(folder), made.info, made.feeds, case.choices.board, count=False, stores=rules, limits=limits
             )
     require_equal(Kind.BOARD, result.samples, made.expected, case.choices.board)
     return made

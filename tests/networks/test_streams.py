@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cortado.api import Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.models.zoo.kws_gru import KwsGru
-from cortado.options import Options, StreamPadding
+from cortado.options import Artifacts, Options, StreamPadding
 from cortado.run.runner import RUNTIME_CHECKS
 from cortado.scoring.floats import float_model
 from helpers.paths import ROOT
@@ -236,7 +236,7 @@ def test_several_outputs_come_together(tmp_path: Path) -> None:
 @pytest.mark.qemu
 def test_rows_stream_on_this_machine_as_on_the_board() -> None:
     torch.manual_seed(3)
-    compiled = made(Mean(channels=2), (1, 1, 30, 10)).compile("cortex-m4", Options(stream=2, artifacts="c"))
+    compiled = made(Mean(channels=2), (1, 1, 30, 10)).compile("cortex-m4", Options(stream=2, artifacts=Artifacts.C))
     rows = np.random.default_rng(5).standard_normal((60, 10)).astype(np.float32)
     board, host = compiled.stream(rows), compiled.stream(rows, on="host")
     np.testing.assert_array_equal(host.outputs, board.outputs)

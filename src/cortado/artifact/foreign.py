@@ -3,7 +3,7 @@ include."""
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
@@ -19,6 +19,22 @@ _DIRECTIVE = re.compile(
 )
 _NAMED = re.compile(rb'"([^"\n]*)"|<([^>\n]*)>')
 _SPLICE = re.compile(rb"(?:\\|\?\?/)[ \t\v\f\r]*\n")  # a line that goes on in the next
+
+
+def check_files(folder: Path, artifacts: Mapping[str, str], *, ours: bool) -> None:
+    """Every file is the one whose SHA-256 the report has, and no other would be compiled with them."""
+    for name, expected in artifacts.items():
+        path = folder / name
+        if not path.is_file():
+            raise CortadoError(f"{path} is missing; compile the model again")
+        check_inside(folder, path)
+        if file_digest(path) != expected:
+            raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
+    for path in built_files(folder):
+        if path.relative_to(folder).as_posix() not in artifacts:
+            raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
+    if not ours:
+        check_includes(folder)
 
 
 def file_digest(path: Path) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from cortado.artifact.checked import Checked, Samples
 from cortado.artifact.feeding import check_value, fed
 from cortado.artifact.folder import compiled_inside
-from cortado.artifact.foreign import built_files, check_includes, check_inside, file_digest
+from cortado.artifact.foreign import check_files
 from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.summary import html_summary, in_words
@@ -107,18 +107,7 @@ class Artifact:
 
     def check_files(self) -> None:
         """Every file is the one that was compiled, and there is no other that would be compiled with them."""
-        for name, expected in self.report.artifacts.items():
-            path = self.folder / name
-            if not path.is_file():
-                raise CortadoError(f"{path} is missing; compile the model again")
-            check_inside(self.folder, path)
-            if file_digest(path) != expected:
-                raise CortadoError(f"{path} is not the file that was compiled (its SHA-256 differs); compile again")
-        for path in built_files(self.folder):
-            if path.relative_to(self.folder).as_posix() not in self.report.artifacts:
-                raise CortadoError(f"{path} is not a file of this model; move it out of the folder")
-        if not self.ours:
-            check_includes(self.folder)
+        check_files(self.folder, self.report.artifacts, ours=self.ours)
 
     def check_trust(self) -> None:
         """Before anything that follows the folder's data is executed on this machine."""

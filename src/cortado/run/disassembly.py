@@ -23,7 +23,7 @@ def _disassemble(elf: Path, mtime_ns: int, architecture: str | None) -> dict[int
     gcc = toolchain.require(Tool.ARM_GCC)
     objdump = gcc.with_name(gcc.name.removesuffix("gcc") + "objdump")
     machine = [] if architecture is None else ["-m", architecture]
-    command = [objdump, "-d", *machine, elf]
+    command: list[str | Path] = [objdump, "-d", *machine, elf]
     done = limited.run(command, limited.COMPILER, doing=f"reading the instructions of {elf.name}")
     if done.code != 0:
         raise CortadoError(f"{objdump.name} can't read {elf.name}: {done.errors.strip()}")

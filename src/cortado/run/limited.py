@@ -35,6 +35,23 @@ COMPILER = Limits(seconds=1800, cpu_seconds=900, memory_bytes=6144 * MEGABYTE, f
 """Beyond what the largest network needs that fits a microcontroller's address space, far below what hurts a machine."""
 
 
+@dataclass(frozen=True)
+class RunLimits:
+    """After what a run is given up; None: what an inference never takes."""
+
+    seconds: float | None = None  # of a boot, or of a process of this machine
+    instructions: int | None = None  # of a sample on a board
+
+    def __post_init__(self) -> None:
+        for name, value in (("timeout", self.seconds), ("max-instructions", self.instructions)):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 < value < 1 << 62):
+                raise CortadoError(f"--{name} {value!r} is no limit; expected a number above 0")
+
+
+NO_LIMITS = RunLimits()
+
+
 class TooMuch(CortadoError):
     """A program was ended at one of its limits, which is named as in Limits; the message says it in words."""
 

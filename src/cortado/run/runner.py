@@ -20,6 +20,8 @@ from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
+from cortado.run.limited import NO_LIMITS as NO_LIMITS
+from cortado.run.limited import RunLimits as RunLimits
 from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
 from cortado.run.records import Said
 from cortado.run.watch import Call, StoreReport, StoreTable, Watch, skipped_ranges
@@ -82,23 +84,6 @@ class BundleInfo:
         verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
         reset = ("reset",) if self.state else ()
         return tuple(f"{self.name}_{verb}" for verb in (*verbs, *reset))
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """After what a run is given up; None: what an inference never takes."""
-
-    seconds: float | None = None  # of a boot, or of a process of this machine
-    instructions: int | None = None  # of a sample on a board
-
-    def __post_init__(self) -> None:
-        for name, value in (("timeout", self.seconds), ("max-instructions", self.instructions)):
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (is_number and 0 < value < 1 << 62):
-                raise CortadoError(f"--{name} {value!r} is no limit; expected a number above 0")
-
-
-NO_LIMITS = RunLimits()
 
 
 @dataclass(frozen=True)
