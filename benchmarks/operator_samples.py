@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cortado.sketch import Sketch
+from cortado.exploring.sketch import Sketch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from cortado.base.target import Core, CortexMTargetConfig

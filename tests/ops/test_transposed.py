@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cortado.estimation import estimate_of
-from cortado.sketch import Sketch, board_flow, prepared, sketch
+from cortado.exploring.estimation import estimate_of
+from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
