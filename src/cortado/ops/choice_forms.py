@@ -1,5 +1,6 @@
 """where and masked_fill: a choice between real numbers, integers or truth values by a truth value."""
 
+import math
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops._binary import spread
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops._words import is_number, number_in, spread_word, word_of
-from cortado.ops.mask_forms import LEAST
 from cortado.ops.truth_forms import negated
 from cortado.ops.where import CHOSEN, CHOSEN_IDS
 from cortado.ops.zeroing_forms import zeroed
@@ -50,7 +50,7 @@ def words(making: Making, bound: Bound) -> Node | None:
 def real(making: Making, bound: Bound) -> Node | None:
     condition, first, second = _parts(bound)
     like, numbers = bound.node, [number_in(side) for side in (first, second) if is_number(side)]
-    if is_constant(condition) and any(abs(number) >= -LEAST for number in numbers):
+    if is_constant(condition) and not all(map(math.isfinite, numbers)):
         return None  # a mask that no softmax has taken
     if is_constant(condition) and len(numbers) == 1:
         return zeroed(like, *_kept(bound), numbers[0])
