@@ -215,9 +215,10 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
         return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, least)
     if len(inside) == 1:
         return add_call(node, aten.lt.Scalar if first else aten.ge.Scalar, integer, inside[0])
-    above, below = inside if not first else inside[::-1]
-    sides = (add_call(node, aten.ge.Scalar, integer, above), add_call(node, aten.lt.Scalar, integer, below))
-    return add_call(node, aten.logical_or.default if first else aten.logical_and.default, *sides)
+    start, end = inside if not first else inside[::-1]
+    above = add_call(node, aten.ge.Scalar, integer, start)
+    below = add_call(node, aten.lt.Scalar, integer, end)
+    return add_call(node, aten.logical_or.default if first else aten.logical_and.default, above, below)
 
 
 def has_integers(graph: Graph) -> bool:
