@@ -32,9 +32,9 @@ The journal is `build/fuzz/journal-SEED-VERSION.jsonl`, a line for each network;
 generator changes. What fails is made small and written to `build/fuzz/repro-KIND-SEED.py`, a program that exits 1 as
 long as it fails. Hostile names and damaged folders are drawn by `tests/networks/test_fuzz.py`.
 
-Networks of integers and truth values have a generator of their own, `python -m fuzz.integers` (in `tests`, with both
-folders on `PYTHONPATH`): arithmetic in types that wrap around, counts, comparisons, positions, movement, writes.
-What they give on fresh data is compared with torch exactly, and the C bundle with the reference.
+Networks of integers and truth values have a generator of their own, `python -m fuzz.integers` (with `src` and `tests`
+on `PYTHONPATH`): arithmetic in types that wrap around, counts, comparisons, computed positions, movement, writes. What
+they give on fresh data is compared with torch exactly, and the C bundle with the reference.
 """
 
 

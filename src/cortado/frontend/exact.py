@@ -14,14 +14,15 @@ from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
 from cortado.frontend.domains import domain_of, infer
-from cortado.ir.domain import Kind, overloads
+from cortado.ir.domain import Kind
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops._words import is_number, number_in, whole_number
 from cortado.ops.compare import ABOVE, BELOW, EQUAL
 from cortado.ops.copy_forms import COPIED_RULE
-from cortado.ops.pointwise import is_bytes, is_pointwise, uniform_value
+from cortado.ops.pointwise import MONOTONE, is_bytes, is_pointwise, uniform_value
+from cortado.ops.reductions import MEANS
 from cortado.ops.truth_forms import COMPARISONS, CONVERTED_RULE
 
 aten = torch.ops.aten
@@ -29,12 +30,6 @@ Tensor = torch.Tensor
 
 MOST_TRIED = 2**17  # integers that a function is computed for, all of them
 _PASSING = (*COPIED_RULE.aten, *CONVERTED_RULE.aten)
-_MEANS = (aten.mean.default, aten.mean.dim)
-_MONOTONE = frozenset(
-    overloads(aten.add, aten.sub, aten.subtract, aten.rsub, aten.mul, aten.multiply, aten.neg, aten.floor, aten.ceil)
-    + overloads(aten.round, aten.trunc, aten.relu, aten.clamp, aten.clamp_min, aten.clamp_max)
-    + (aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor, aten.divide.Tensor)
-)
 
 
 def compare_integers(module: GraphModule) -> None:
@@ -79,7 +74,7 @@ def _compared(node: Node) -> Node | None:
 
 def _take_means_apart(node: Node, side: Node) -> None:
     """The mean of integers that is compared with a number: a sum of integers, divided."""
-    if side.target not in _MEANS or domain_of(side.all_input_nodes[0]).kind is Kind.REAL:
+    if side.target not in MEANS or domain_of(side.all_input_nodes[0]).kind is Kind.REAL:
         return
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
@@ -173,7 +168,7 @@ def _is_monotone(node: Node, root: Node) -> bool:
     """Whether a function never turns around: each of its steps takes one tensor and numbers."""
     while node is not root:
         operands = [one for one in node.all_input_nodes[: 1 if node.target in _PASSING else None] if not is_number(one)]
-        if len(operands) != 1 or (node.target not in _MONOTONE and node.target not in _PASSING):
+        if len(operands) != 1 or (node.target not in MONOTONE and node.target not in _PASSING):
             return False
         (node,) = operands
     return True
@@ -220,9 +215,10 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
         return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, least)
     if len(inside) == 1:
         return add_call(node, aten.lt.Scalar if first else aten.ge.Scalar, integer, inside[0])
-    above, below = inside if not first else inside[::-1]
-    sides = (add_call(node, aten.ge.Scalar, integer, above), add_call(node, aten.lt.Scalar, integer, below))
-    return add_call(node, aten.logical_or.default if first else aten.logical_and.default, *sides)
+    start, end = inside if not first else inside[::-1]
+    above = add_call(node, aten.ge.Scalar, integer, start)
+    below = add_call(node, aten.lt.Scalar, integer, end)
+    return add_call(node, aten.logical_or.default if first else aten.logical_and.default, above, below)
 
 
 def has_integers(graph: Graph) -> bool:

@@ -63,6 +63,13 @@ def _tensor_arguments(target: OpOverload) -> int:
 FUNCTIONS: frozenset[OpOverload] = frozenset(t for t in _overloads(_FUNCTIONS) if _tensor_arguments(t) == 1)
 COMBINATIONS: frozenset[OpOverload] = frozenset(_overloads(_COMBINATIONS)) - FUNCTIONS | frozenset(_SINGLE_OVERLOADS)
 
+# Beside numbers they never turn around: a larger operand never gives a smaller result, or never a larger one.
+MONOTONE: frozenset[OpOverload] = frozenset(
+    _overloads(
+        "add sub subtract rsub mul multiply neg negative floor ceil round trunc relu clamp clamp_min clamp_max clip"
+    )
+) | {aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.divide.Scalar, aten.true_divide.Tensor}
+
 _FILLED = {  # tensors of one value -> where that value stands
     aten.full.default: "fill_value",
     aten.full_like.default: "fill_value",
