@@ -36,8 +36,10 @@ from cortado.frontend.hidden import (
     name_of,
     scaled,
 )
+from cortado.frontend.mask_choices import Choices
+from cortado.frontend.mask_parts import fit, number_in, real, times
 from cortado.frontend.mask_readers import Readers
-from cortado.frontend.places import Places, as_node, both, either, negated, places_of, ranked
+from cortado.frontend.places import Places, both, negated, places_of, ranked
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
@@ -58,24 +60,17 @@ def take_masks(module: GraphModule) -> None:
             rules.visit(node)
 
 
-def number_in(value: Any) -> float | None:
-    """A number, or that of a constant which holds one only."""
-    if isinstance(value, bool | int | float):
-        return float(value)
-    found = uniform_value(value) if isinstance(value, Node) else None
-    return None if found is None else float(found)
-
-
 class _Rules:
     def __init__(self, module: GraphModule) -> None:
         self.graph = module.graph
         self.facts: dict[Node, Found] = {}
         self.readers = Readers(self.hidden)
+        choices = Choices(self.fact, self.hidden, self.readers)
         self.rules: dict[str, Callable[[Bound], Fact | Node | None]] = {
             **dict.fromkeys(("add", "sub", "subtract", "rsub"), self._sum),
             **dict.fromkeys(("mul", "multiply", "div", "divide", "true_divide"), self._product),
-            **dict.fromkeys(("maximum", "minimum", "max", "min", "fmax", "fmin"), self._extreme),
-            **dict.fromkeys(("where", "masked_fill"), self._choice),
+            **dict.fromkeys(("maximum", "minimum", "max", "min", "fmax", "fmin"), choices.extreme),
+            **dict.fromkeys(("where", "masked_fill"), choices.choice),
             **dict.fromkeys(("to", "_to_copy"), self._converted),
             **dict.fromkeys(("baddbmm", "addmm"), self._added_product),
             **self.readers.rules,
@@ -101,7 +96,7 @@ class _Rules:
             return self._affine(value, known.slope * factor, known.offset * factor, known.source)
         if known is None or factor == 1.0:
             return known
-        return scaled(known, self._times(value, known.visible, factor), (factor, factor))
+        return scaled(known, times(value, known.visible, factor), (factor, factor))
 
     def _two(self, like: Node, known: TwoValued) -> Hidden | None:
         """Of two numbers one hides: it is far below the other."""
@@ -134,15 +129,10 @@ class _Rules:
         found = self._found(node)
         if isinstance(found, Node):
             node.replace_all_uses_with(found)
-            self._forget(node)
         elif found is not None:
             self.facts[node] = found
         else:
             self._refuse(node)
-
-    def _forget(self, node: Node) -> None:
-        """A call that was replaced: nobody reads it any more."""
-        self.facts.pop(node, None)
 
     def _found(self, node: Node) -> Found | Node | None:
         if name_of(node) == "" and node.target is not operator.getitem:
@@ -207,7 +197,7 @@ class _Rules:
             if side is not None:
                 parts.append(side.visible)
             elif isinstance(value, Node):
-                parts.append(value if factor == 1.0 else self._times(value, value, factor))
+                parts.append(value if factor == 1.0 else times(value, value, factor))
             else:
                 parts.append(float(value) * factor)
         terms = tuple(term for side in known for term in side.terms)
@@ -243,16 +233,7 @@ class _Rules:
         found = parts[0] if len(parts) == 1 else add_call(like, aten.add.Tensor, *parts)
         if isinstance(found, float):
             return add_constant(like, "visible", torch.full(shape(like), found))
-        return self._fit(like, found)
-
-    def _fit(self, like: Node, found: Node) -> Node:
-        sizes = shape(like)
-        return found if shape(found) == sizes else add_call(like, aten.expand.default, found, list(sizes))
-
-    def _times(self, like: Node, visible: Node | None, factor: float) -> Node | None:
-        if visible is None or factor == 1.0:
-            return visible
-        return add_call(like, aten.mul.Tensor, visible, factor)
+        return fit(like, found)
 
     def _added_product(self, bound: Bound) -> Fact | None:
         """A mask that a matrix product is added to."""
@@ -261,7 +242,7 @@ class _Rules:
             return None
         factors = [bound[name] for name in ("batch1", "batch2", "mat1", "mat2") if name in bound.values]
         product = add_call(like, aten.matmul.default, *factors)
-        product = self._times(like, product, float(bound["alpha"])) or product
+        product = times(like, product, float(bound["alpha"])) or product
         terms = tuple(replace(term, where=ranked(like, term.where, len(shape(like)))) for term in known.terms)
         return replace(known, terms=terms, visible=self._plus(like, product, known.visible))
 
@@ -311,7 +292,7 @@ class _Rules:
         visible = known.visible
         if visible is not None:
             number = number_in(other)
-            visible = self._fit(like, add_call(like, target, visible, other if number is None else number))
+            visible = fit(like, add_call(like, target, visible, other if number is None else number))
         rank = len(shape(like))
         terms = tuple(replace(term, where=ranked(like, term.where, rank)) for term in known.terms)
         return scaled(replace(known, terms=terms), visible, (least, most))
@@ -330,165 +311,6 @@ class _Rules:
             return None
         infinite = all(math.isinf(term.fill) for term in known.terms)
         return (1.0, 1.0) if infinite and name_of(other) in _POSITIVE else None
-
-    # ---- choices
-
-    def _extreme(self, bound: Bound) -> Fact | Node | None:
-        """maximum and minimum of two tensors; of one tensor they are for the readers."""
-        like, largest = bound.node, name_of(bound.node) in ("maximum", "max", "fmax")
-        if "other" not in bound.values:
-            return self.readers.extreme(bound)
-        sides = [bound["self"], bound["other"]]
-        for side, other in (sides, sides[::-1]):
-            number = number_in(other)
-            if number is None or not isinstance(side, Node) or (number < 0) != largest or is_constant(side):
-                continue
-            if math.isinf(number) and self.fact(side) is None:
-                return self._fit(like, side)
-            if abs(number) >= -CERTAIN and self.hidden(side) is not None:
-                return self._bounded(like, side, number)
-        known = [self.hidden(side) for side in sides]
-        found = next((side for side in known if side is not None), None)
-        if found is None or any(side is not None and side.negative != found.negative for side in known):
-            return None
-        visibles = [value if side is None else side.visible for value, side in zip(sides, known, strict=True)]
-        if found.negative != largest:  # infinity stays
-            return self._smaller(bound, known, visibles)
-        return self._larger(bound, known, visibles)
-
-    def _bounded(self, like: Node, side: Node, number: float) -> Hidden | None:
-        """No further from 0 than a large number, which stands for infinity as well."""
-        known = self.hidden(side)
-        if known is None or known.negative != (number < 0):
-            return None
-        rank = len(shape(like))
-        terms = tuple(
-            replace(
-                term, where=ranked(like, term.where, rank), fill=math.copysign(min(abs(term.fill), abs(number)), number)
-            )
-            for term in known.terms
-        )
-        return replace(known, terms=terms, visible=None if known.visible is None else self._fit(like, known.visible))
-
-    def _smaller(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Hidden:
-        like: Node = bound.node
-        given = [self._real(like, one) for one in visibles]
-        terms = [
-            replace(term, where=ranked(like, term.where, len(shape(like))), added=False)
-            for side in known
-            if side is not None
-            for term in side.terms
-        ]
-        visible = self._fit(like, add_call(like, bound.node.target, *given))
-        first = next(side for side in known if side is not None)
-        return replace(first, terms=tuple(terms), visible=visible, biased=True)
-
-    def _larger(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Fact | Node | None:
-        """What is hidden of one side is the other; what is hidden of both stays hidden."""
-        like: Node = bound.node
-        result = add_call(like, bound.node.target, *(self._real(like, one) for one in visibles))
-        wheres = []
-        for place, side in enumerate(known):
-            if side is None:
-                continue
-            where = self._anywhere(like, side)
-            wheres.append(where)
-            result = self.choose(like, where, self._real(like, visibles[1 - place]), result)
-        if len(wheres) == 1:
-            return result
-        sides = [side for side in known if side is not None]
-        where = both(like, *(ranked(like, one, len(shape(like))) for one in wheres))
-        fill = max(side.weakest for side in sides)
-        return replace(sides[0], terms=(Term(where, fill, added=False),), visible=result, biased=True)
-
-    def _real(self, like: Node, value: Any) -> Node:
-        """A visible operand as a tensor."""
-        if isinstance(value, Node):
-            return value
-        return add_constant(like, "visible", torch.tensor([0.0 if value is None else float(value)]))
-
-    def _anywhere(self, like: Node, known: Hidden) -> Places:
-        first, *others = (ranked(like, term.where, len(shape(like))) for term in known.terms)
-        for other in others:
-            first = either(like, first, other)
-        return first
-
-    def choose(self, like: Node, where: Places, first: Node, second: Node) -> Node:
-        """One of two tensors, element by element."""
-        number = number_in(first)
-        if number is not None:
-            return add_call(like, aten.masked_fill.Scalar, self._fit(like, second), as_node(like, where), number)
-        data = where.constant
-        if data is None:
-            return add_call(like, aten.where.self, as_node(like, where), first, second)
-        parts = [
-            add_call(like, aten.mul.Tensor, one, add_constant(like, "part", kept.to(torch.float32)))
-            for one, kept in ((first, data), (second, ~data))
-        ]
-        return add_call(like, aten.add.Tensor, *parts)
-
-    def _choice(self, bound: Bound) -> Fact | Node | None:
-        fills = name_of(bound.node) == "masked_fill"
-        condition = bound["mask" if fills else "condition"]
-        if not is_truth(condition) or not is_float(bound.node):
-            return None
-        like, rank = bound.node, len(shape(bound.node))
-        where = ranked(like, places_of(condition), rank)
-        sides = (bound["value"], bound["self"]) if fills else (bound["self"], bound["other"])
-        numbers = [number_in(side) for side in sides]
-        if numbers[0] is not None and numbers[1] is not None:
-            return TwoValued(where, numbers[0], numbers[1])
-        wheres = (where, negated(like, where))
-        for place, (number, holds) in enumerate(zip(numbers, wheres, strict=True)):
-            if number is not None and (number <= LEAST or number >= -CERTAIN):
-                return self._filled(like, sides[1 - place], number, holds, wheres[1 - place])
-        known = [self.hidden(side) for side in sides]
-        if known == [None, None]:
-            return None
-        return self._chosen(bound, sides, known, wheres)
-
-    def _filled(self, like: Node, side: Any, number: float, holds: Places, elsewhere: Places) -> Fact | None:
-        """A large number in the place of what is there."""
-        known = self.hidden(side)
-        visible = self._fit(like, side) if known is None else known.visible
-        terms = [Term(holds, number, added=False)]
-        if known is not None:
-            if known.negative != (number < 0):
-                return None
-            visible = None if known.visible is None else self._fit(like, known.visible)
-            terms += self._outside(like, known, elsewhere)
-        certain = abs(number) >= -NEVER_A_VALUE or (known is not None and known.certain)
-        return Hidden(tuple(terms), visible, like, certain, known is not None and known.biased)
-
-    def _outside(self, like: Node, known: Hidden, within: Places) -> list[Term]:
-        """What of it is hidden where something else holds too."""
-        rank = len(shape(like))
-        found = [replace(term, where=both(like, ranked(like, term.where, rank), within)) for term in known.terms]
-        return [term for term in found if not term.where.nowhere]
-
-    def _chosen(
-        self, bound: Bound, sides: tuple[Any, Any], known: list[Hidden | None], wheres: tuple[Places, Places]
-    ) -> Fact | Node:
-        like: Node = bound.node
-        terms = [
-            term
-            for side, where in zip(known, wheres, strict=True)
-            if side is not None
-            for term in self._outside(like, side, where)
-        ]
-        visibles = [
-            self._real(like, value if side is None else side.visible) for value, side in zip(sides, known, strict=True)
-        ]
-        first, second = visibles
-        number = number_in(second)
-        if number is not None and number_in(first) is None:
-            result = self.choose(like, wheres[1], second, first)
-        else:
-            result = self.choose(like, wheres[0], first, second)
-        if not terms:
-            return result
-        found = next(side for side in known if side is not None)
-        return replace(found, terms=tuple(terms), visible=result)
 
     # ---- functions of one tensor
 
@@ -541,7 +363,7 @@ class _Rules:
             low, high = is_clamp(node) or (0.0, 0.0)
             result = hidden.visible
             if low > CERTAIN or high < -CERTAIN:  # else no visible value is clamped
-                result = self._fit(node, self.readers.again(node, source, self._real(node, hidden.visible)))
+                result = fit(node, self.readers.again(node, source, real(node, hidden.visible)))
             terms = tuple(Term(term.where, one, added=False) for term, one in zip(hidden.terms, limits, strict=True))
             return replace(hidden, terms=terms, visible=result, biased=True)
         return None

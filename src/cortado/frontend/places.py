@@ -1,6 +1,5 @@
 """Which elements of a tensor something holds for: a constant, or a truth value that the graph computes."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,7 +142,3 @@ def compact(places: Places) -> Places:
         if size > 1 and bool((data == first).all()):
             data = first
     return Places(data)
-
-
-def numel(places: Places) -> int:
-    return math.prod(places.sizes)

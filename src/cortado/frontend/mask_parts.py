@@ -1,0 +1,62 @@
+"""Pieces that the rules of masks put into a graph: sums, products and choices of what is visible."""
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.frontend.hidden import Hidden
+from cortado.frontend.places import Places, as_node, either, ranked
+from cortado.ir.graph import add_call, shape
+from cortado.ops._float import add_constant
+from cortado.ops.pointwise import uniform_value
+
+aten = torch.ops.aten
+
+
+def number_in(value: Any) -> float | None:
+    """A number, or that of a constant which holds one only."""
+    if isinstance(value, bool | int | float):
+        return float(value)
+    found = uniform_value(value) if isinstance(value, Node) else None
+    return None if found is None else float(found)
+
+
+def fit(like: Node, found: Node) -> Node:
+    sizes = shape(like)
+    return found if shape(found) == sizes else add_call(like, aten.expand.default, found, list(sizes))
+
+
+def times(like: Node, visible: Node | None, factor: float) -> Node | None:
+    if visible is None or factor == 1.0:
+        return visible
+    return add_call(like, aten.mul.Tensor, visible, factor)
+
+
+def real(like: Node, value: Any) -> Node:
+    """A visible operand as a tensor."""
+    if isinstance(value, Node):
+        return value
+    return add_constant(like, "visible", torch.tensor([0.0 if value is None else float(value)]))
+
+
+def anywhere_hidden(like: Node, known: Hidden) -> Places:
+    first, *others = (ranked(like, term.where, len(shape(like))) for term in known.terms)
+    for other in others:
+        first = either(like, first, other)
+    return first
+
+
+def choose(like: Node, where: Places, first: Node, second: Node) -> Node:
+    """One of two tensors, element by element."""
+    number = number_in(first)
+    if number is not None:
+        return add_call(like, aten.masked_fill.Scalar, fit(like, second), as_node(like, where), number)
+    data = where.constant
+    if data is None:
+        return add_call(like, aten.where.self, as_node(like, where), first, second)
+    parts = [
+        add_call(like, aten.mul.Tensor, one, add_constant(like, "part", kept.to(torch.float32)))
+        for one, kept in ((first, data), (second, ~data))
+    ]
+    return add_call(like, aten.add.Tensor, *parts)
