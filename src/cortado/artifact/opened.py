@@ -295,7 +295,7 @@ class Artifact:
         info: BundleInfo | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> RunResult:
-        """Runs what `feed` says the bundle is fed (`info`: what else), here or on a board; `progress` hears how many."""
+        """Runs what `feed` says a bundle is fed (`info`: what else), here or on a board; `progress` hears how many."""
         info = info or self.info
         if on == HOST:
             return self._run_on_host(feeds, flags, sequence, progress, info, limits)
