@@ -295,8 +295,7 @@ class Artifact:
         info: BundleInfo | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> RunResult:
-        """Runs what `feed` says the bundle is fed, on this machine or on a board; `progress` hears how many it ran.
-        `info` says what that is where it is no sample."""
+        """Runs what `feed` says a bundle is fed (`info`: what else), here or on a board; `progress` hears how many."""
         info = info or self.info
         if on == HOST:
             return self._run_on_host(feeds, flags, sequence, progress, info, limits)
@@ -482,7 +481,7 @@ class Artifact:
         if len(samples) != 1 or not all(np.array_equal(a, b) for a, b in zip(samples[0], example, strict=True)):
             return None
         kinds = {"input": self.report.inputs, "output": self.report.outputs}
-        names = {kind: [recorded_name(kind, i) for i, _ in enumerate(tensors)] for kind, tensors in kinds.items()}
+        names = {kind: [recorded_name(kind, i) for i in range(len(tensors))] for kind, tensors in kinds.items()}
         headers = {
             name: Header(tensor.shape, tensor.dtype.value)
             for kind, tensors in kinds.items()
