@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cortado.exploring.estimation import estimate_of
-from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from cortado.base.target import Core, from_target_string
+from cortado.exploring.estimation import estimate_of
+from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.ir.op import Call
 from cortado.ops._transposed import Axis, Taps, group_count, zero_taps
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
