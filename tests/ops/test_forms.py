@@ -182,12 +182,6 @@ def test_a_few_roundings_on_the_way(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "shapes", "reason"),
     [
-        (lambda x: torch.einsum("ii->i", x), ((4, 4),), "names a dimension of one operand twice"),
-        (
-            lambda x, y: torch.einsum("...i,...i->...", x, y),
-            ((4, 4), (1, 4)),
-            "has an ellipsis over dimensions that differ; write a letter",
-        ),
         (lambda x: torch.logcumsumexp(x, -1), ((4, 4),), "no integer operator for it"),
         (lambda x, y: F.pairwise_distance(x, y, p=3.0), ((4, 4), (4, 4)), "taken in some forms only"),
     ],

@@ -60,7 +60,7 @@ def is_float(bound: Bound) -> bool:
 def sum_of_numbers(
     self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
-    return torch.sum(self, dim, keepdim) if dim else torch.sum(self)
+    return torch.sum(self, list(dim), keepdim) if dim else torch.sum(self)
 
 
 LOG_ADD_EXP = Decomposition(aten=(aten.logaddexp.default,), function=log_add_exp)

@@ -53,8 +53,8 @@ def max_pool1d(
     self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> tuple[Tensor, Tensor]:
     """A signal is an image of height 1."""
-    window = [height_one(value, fill) for value, fill in ((kernel_size, 1), (stride or kernel_size, 1), (padding, 0))]
-    values, positions = max_pool2d(self.unsqueeze(-2), *window, height_one(dilation, 1), ceil_mode)
+    kernel, steps, gaps = (height_one(value, 1) for value in (kernel_size, stride or kernel_size, dilation))
+    values, positions = max_pool2d(self.unsqueeze(-2), kernel, steps, height_one(padding, 0), gaps, ceil_mode)
     return values.squeeze(-2), positions.squeeze(-2)
 
 

@@ -71,10 +71,10 @@ def _is_tall(bound: Bound) -> bool:
 def max_pool(
     self: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Tensor:
-    across, window = _pool_window(kernel_size, stride, padding, dilation)
+    across, (kernel, steps, pads, gaps) = _pool_window(kernel_size, stride, padding, dilation)
     if across is not None:
-        self = F.max_pool2d(self, *across, ceil_mode)
-    return F.max_pool2d(self.mT, *window, ceil_mode).mT
+        self = F.max_pool2d(self, across[0], across[1], across[2], across[3], ceil_mode)
+    return F.max_pool2d(self.mT, kernel, steps, pads, gaps, ceil_mode).mT
 
 
 def avg_pool(
@@ -86,10 +86,10 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    across, window = _pool_window(kernel_size, stride, padding)
+    across, (kernel, steps, pads) = _pool_window(kernel_size, stride, padding)
     if across is not None:
-        self = F.avg_pool2d(self, *across, ceil_mode, count_include_pad)
-    return F.avg_pool2d(self.mT, *window, ceil_mode, count_include_pad).mT
+        self = F.avg_pool2d(self, across[0], across[1], across[2], ceil_mode, count_include_pad)
+    return F.avg_pool2d(self.mT, kernel, steps, pads, ceil_mode, count_include_pad).mT
 
 
 def _pool_window(kernel_size: Any, stride: Any, *others: Any) -> tuple[list[list[int]] | None, list[list[int]]]:

@@ -159,7 +159,7 @@ def adaptive_avg_pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
     if math.prod(output_size) == 1:
         made = volume.mean([2, 3, 4], keepdim=True)
     else:
-        slices = as_volume(F.adaptive_avg_pool2d(as_images(volume), output_size[1:]), volume.shape[0])
+        slices = as_volume(F.adaptive_avg_pool2d(as_images(volume), (output_size[1], output_size[2])), volume.shape[0])
         rows = _along_depth(slices)
         made = F.adaptive_avg_pool2d(rows, (output_size[0], rows.shape[3]))
         made = made.reshape(*slices.shape[:2], -1, *slices.shape[3:])
