@@ -299,7 +299,6 @@ HINT = "ExecuTorch has float kernels for this"
     [
         (lambda self, x: torch.logcumsumexp(x, -1), "aten.logcumsumexp", False),
         (lambda self, x: torch.atan2(x, x.flip(-1)), "aten.atan2", True),
-        (lambda self, x: torch.pow(x.abs() + 1, x.flip(-1)), "aten.pow", True),
     ],
 )
 def test_the_hint_is_given_only_where_it_helps(function: Callable[..., Tensor], operator: str, hinted: bool) -> None:
