@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cortado.exploring.sketch import Sketch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from cortado.base.target import Core, CortexMTargetConfig
+from cortado.exploring.sketch import Sketch
 from cortado.ir.op import Call, Operator, registry
 from cortado.options import Border
 from cortado.plan.jobs import function_of, kernels_of

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from fuzz.masks import check
 from helpers.single import Function, Single, decibels, lower_on, randn, rejected
 
 Tensor = torch.Tensor
-Spelled = Callable[[nn.Module, Tensor, Tensor], Tensor]
+Spelled = Callable[[Any, Tensor, Tensor], Tensor]
 LENGTH = 12
 AHEAD = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
 LOWEST = torch.finfo(torch.float32).min

@@ -33,7 +33,7 @@ def written(x: Tensor, y: Tensor) -> Tensor:
 
 def unpooled(x: Tensor) -> Tensor:
     values, positions = F.max_pool2d(x, 2, return_indices=True)
-    return F.max_unpool2d(torch.relu(values * 2), positions, 2, output_size=x.shape[-2:])
+    return F.max_unpool2d(torch.relu(values * 2), positions, [2, 2], output_size=x.shape[-2:])
 
 
 CASES: dict[str, Case] = {

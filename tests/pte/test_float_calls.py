@@ -69,7 +69,7 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "softmax_masked": {"input": _real(2, 6), "mask": _MASK, **_SCORES},
     "widened": {"self": _ids(2, 6).to(torch.int8)},
 }
-BEYOND = {
+BEYOND: dict[str, dict[str, Any]] = {
     "as_bytes": {"self": _ids(2, 6)},
     "bags": {"weight": _real(6, 3), "indices": _ids(2, 4), "mean": True, "padding_idx": -1},
     "from_bytes": {"self": _ids(2, 6, 4).float()},
@@ -151,7 +151,7 @@ class Best(Layers):
 
 class Sorted(Layers):
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(torch.sort(self.first(x), dim=-1, descending=True).values)  # type: ignore[no-any-return]
+        return self.second(torch.sort(self.first(x), dim=-1, descending=True).values)
 
 
 class Chosen(Layers):
@@ -178,7 +178,7 @@ class Gru(Layers):
         self.layer = nn.GRU(8, 4, batch_first=True, bidirectional=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(self.layer(torch.relu(self.first(x)))[0])  # type: ignore[no-any-return]
+        return self.second(self.layer(torch.relu(self.first(x)))[0])
 
 
 class Lstm(Layers):
@@ -201,10 +201,10 @@ class LastOfLstm(Layers):
         self.layer = nn.LSTM(8, 8, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(self.layer(self.first(x))[0][:, -1])  # type: ignore[no-any-return]
+        return self.second(self.layer(self.first(x))[0][:, -1])
 
 
-MODELS = {
+MODELS: dict[type[nn.Module], list[str]] = {
     Best: ["best_positions", "picked"],
     Sorted: ["best_positions", "picked"],
     Chosen: ["compared", "chosen"],
