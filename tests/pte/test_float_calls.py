@@ -45,34 +45,34 @@ def _layer(gates: int) -> dict[str, Any]:
 
 
 _TRUTH = (_real(2, 6) > 0).float()
-_MASK = torch.tensor([[True, False, False, True, False, True]])
-_SCORES = {"factor": 0.5, "fill": -torch.inf, "added": False}
+_SCORES = {"factor": 0.5, "fill": -torch.inf, "added": False, "zeros": True}
 SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "as_truth": {"self": _TRUTH},
     "as_whole": {"self": _TRUTH},
-    "best_positions": {"self": _ids(3, 7).float(), "k": 4, "largest": True, "all": False},
+    "best_positions": {"self": _ids(3, 7).float(), "k": 4, "largest": True, "all": False, "stable": False},
     "calculated_ids": {"self": _ids(2, 6), "other": _ids(2, 6, seed=1), "how": 2},
     "chosen": {"mask": _TRUTH, "self": _real(2, 6), "other": _real(2, 6, seed=1)},
-    "chosen_ids": {"mask": _TRUTH, "self": _ids(2, 6), "other": _ids(2, 6, seed=1)},
     "compared": {"self": _ids(2, 6).float(), "other": _ids(2, 6, seed=1).float(), "accepts": 3},
     "compared_ids": {"self": _ids(2, 6), "other": [_ids(2, 6, seed=1)], "number": 0, "accepts": 6},
     "gru_layer": _layer(3),
+    "log_softmax_kept": {"input": _real(2, 6), "kept": _TRUTH},
+    "lowest_elsewhere": {"input": _real(2, 6), "kept": _TRUTH, "infinite": False},
     "lstm_cells": _layer(4),
     "lstm_layer": {**_layer(4), "cells": _real(2, 5, 3)},
+    "magnitude_of": {"input": _real(2, 6), "other": _real(2, 6, seed=1), "eps": 0.25},
     "picked": {"self": _real(2, 6), "positions": _ids(2, 4)},
     "pointwise": {"input": _real(2, 6), "function": '[["sin.default", [{"value": 0}], {}]]'},
+    "reduced_ids": {"self": _ids(2, 5, 3), "how": 0, "running": False},
     "rnn_layer": {**_layer(1), "relu": True},
     "row_cosine": {"input": _real(3, 6), "other": _real(3, 6, seed=1), "eps": 1e-6},
     "row_distance": {"input": _real(3, 6), "other": _real(3, 6, seed=1), "eps": 1e-6},
     "row_variance": {"input": _real(3, 6), "correction": 1.0, "root": True},
-    "softmax_kept": {"input": _real(2, 6), "kept": _TRUTH, **_SCORES},
-    "softmax_masked": {"input": _real(2, 6), "mask": _MASK, **_SCORES},
+    "softmax_kept": {"input": _real(2, 6), "kept": _TRUTH, "weaker": None, **_SCORES},
     "widened": {"self": _ids(2, 6).to(torch.int8)},
+    "wrapped_ids": {"self": _ids(2, 6, high=600), "bits": 8, "sign": True},
 }
 BEYOND: dict[str, dict[str, Any]] = {
-    "as_bytes": {"self": _ids(2, 6)},
     "bags": {"weight": _real(6, 3), "indices": _ids(2, 4), "mean": True, "padding_idx": -1},
-    "from_bytes": {"self": _ids(2, 6, 4).float()},
 }
 
 
