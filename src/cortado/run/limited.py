@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
@@ -135,12 +135,12 @@ def _amount(size: int | None) -> str:
 @contextlib.contextmanager
 def _kept(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Whatever ends the block, or this process, ends the program's whole group."""
-    _tell(f"+ {process.pid}")
+    _tell(process.pid, runs=True)
     try:
         yield
     finally:
         _end_group(process)
-        _tell(f"- {process.pid}")
+        _tell(process.pid, runs=False)
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:
@@ -151,15 +151,10 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 _WAITS = """
-while read -r sign group; do
-    if [ "$sign" = "+" ]; then
-        groups="$groups $group "
-    else
-        groups="${groups%% $group *} ${groups#* $group }"
-    fi
-done
+while read -r line; do groups=$line; done
 for group in $groups; do kill -s KILL -- "-$group"; done
 """
+"""Every line names all groups that are running."""
 
 
 @dataclass
@@ -168,17 +163,20 @@ class _Shell:
 
     owner: int
     pipe: int
+    groups: set[int] = field(default_factory=set)
 
 
 _lock = threading.Lock()
 _shells: list[_Shell] = []
 
 
-def _tell(line: str) -> None:
+def _tell(group: int, *, runs: bool) -> None:
     with _lock, contextlib.suppress(OSError):  # without it, groups end by their limits
         if not _shells or _shells[-1].owner != os.getpid():
             _shells.append(_start())
-        os.write(_shells[-1].pipe, f"{line}\n".encode())
+        groups = _shells[-1].groups
+        (groups.add if runs else groups.discard)(group)
+        os.write(_shells[-1].pipe, f"{' '.join(map(str, sorted(groups)))}\n".encode())
 
 
 def _start() -> _Shell:
