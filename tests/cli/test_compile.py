@@ -171,7 +171,7 @@ def test_a_recorded_result_that_does_not_fit_is_refused(tiny_artifact: Artifact,
     folder = tmp_path / "other"
     shutil.copytree(tiny_artifact.folder, folder)
     (folder / EXPECTED).write_bytes(npz_bytes({"input0": np.zeros(3, np.int8), "output0": np.zeros(3, np.int8)}))
-    with pytest.raises(CortadoError, match=r"expected\.npz doesn't fit the model; compile it again"):
+    with pytest.raises(CortadoError, match=r"expected\.npz doesn't fit the model \('input0' is .*\); compile it again"):
         replace(tiny_artifact, folder=folder).run([tiny_artifact.example()], "host")
 
 

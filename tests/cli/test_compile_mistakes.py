@@ -15,7 +15,7 @@ import torch
 from cortado.artifact.manifest import REPORT
 from cortado.base.chips import Bank, find_chip
 from cortado.base.errors import CortadoError
-from cortado.frontend import models
+from cortado.models import sources as models
 from cortado.run import toolchain
 from helpers.cli import TINY, TWO, Run, compile_tiny, one_sentence, refused
 from helpers.paths import MODELS

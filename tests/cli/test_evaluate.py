@@ -18,7 +18,7 @@ BLOBS = MODELS / "blobs.py"
 KEYS = {
     *("model", "target", "float_model", "samples", "accuracy", "float_accuracy", "accuracy_drop", "top_k", "problems"),
     *("top_k_accuracy", "float_top_k_accuracy", "auc", "float_auc", "same_best", "sqnr_db", "outputs", "classes"),
-    *("confusion", "float_confusion", "bit_exact", "cpu_seconds"),
+    *("confusion", "float_confusion", "bit_exact", "cpu_seconds", "agreement"),
 }
 
 

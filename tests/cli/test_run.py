@@ -9,7 +9,7 @@ import torch
 
 from cortado.artifact.opened import EXPECTED, REFERENCE, Artifact
 from cortado.cli.entry import main
-from cortado.frontend import models
+from cortado.models import sources as models
 from helpers.cli import TWO, Run, forge_checksums
 
 # ---- two inputs, two outputs, files -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import EXAMPLE, REFERENCE, Artifact
-from cortado.frontend import models
+from cortado.models import sources as models
 from helpers.cli import Run, compile_tiny, forge_checksums, one_sentence, refused
 
 pytestmark = pytest.mark.usefixtures("here")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from cortado.frontend import models, zoo
+from cortado.models import sources as models
+from cortado.models import zoo
 from helpers.cli import TINY, TWO, Run
 
 # ---- the user's models --------------------------------------------------------------------------------------------

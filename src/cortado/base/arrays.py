@@ -38,6 +38,9 @@ class Header:
     shape: tuple[int, ...]
     dtype: str = ""  # in what is expected: any numbers
 
+    def __str__(self) -> str:
+        return f"{self.dtype or 'numbers'} {list(self.shape)}"
+
     def fits(self, expected: "Header") -> bool:
         return self.shape == expected.shape and expected.dtype in ("", self.dtype)
 
@@ -80,7 +83,7 @@ def read_expected(path: Path, expected: Mapping[str, Header]) -> dict[str, Array
             found = stored_headers(stream)
             for name, header in expected.items():
                 if name not in found or not found[name].fits(header):
-                    raise ValueError(f"{name!r} is {found.get(name)}, expected {header}")
+                    raise ValueError(f"'{name}' is {found.get(name, 'missing')}, expected {header}")
             with np.load(stream, allow_pickle=False) as file:
                 return {name: file[name] for name in expected}
     except Exception as error:  # zipfile, struct and ast raise what they like on a damaged file

@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
+from cortado.frontend.quantized import is_dequantize
 from cortado.ir.domain import (
     DOMAIN,
     EXACT_IN_FLOAT,
@@ -159,6 +160,8 @@ class Meeting:
 
     def _read(self, node: Node) -> None:
         """What gives real numbers reads its operands in the form that it needs."""
+        if is_dequantize(node):  # of codes, which are real numbers already
+            return
         rule = rule_of(node)
         whole = [one for one in node.all_input_nodes if is_whole(one) and (rule.real or not is_constant(one))]
         if not whole or not isinstance(VALUE.of(node), Tensor):

@@ -558,8 +558,8 @@ typedef struct {
 
 void cortado_log_softmax_s8(const cortado_log_softmax_t *L, const int8_t *in, int8_t *out, int32_t rows, int32_t n);
 
-/* The same over those of a row's `length` values whose byte in `kept` is not 0; the others give -128. Row r has the mask
- * of row r % kept_rows. May be in place of `in`. */
+/* The same over those of a row's `length` values whose byte in `kept` is not 0; the others give -128. Row r has the
+ * mask of row r % kept_rows. May be in place of `in`. */
 typedef struct {
     int32_t rows, length, kept_rows;
     int32_t diff_min, slope;
@@ -568,7 +568,8 @@ typedef struct {
     const int32_t *exp_table; /* as softmax's */
 } cortado_kept_log_softmax_t;
 
-void cortado_kept_log_softmax_s8(const cortado_kept_log_softmax_t *L, const int8_t *in, const int8_t *kept, int8_t *out);
+void cortado_kept_log_softmax_s8(const cortado_kept_log_softmax_t *L, const int8_t *in, const int8_t *kept,
+                                 int8_t *out);
 
 /* Normalization by a group's own mean and variance (or, not `centered`, by its mean square): a sample is `groups`
  * groups of `channels` * `pixels` values. With n values in a group,

@@ -30,7 +30,8 @@ typedef void (*cortado_call_t)(const void *layer, const int8_t *const rows[], in
 #define CORTADO_WRITTEN 0xFEu  /* it is no operand but a result of the step, beside its first */
 #define CORTADO_CONSTANT 0xFDu /* it lies in flash */
 
-/* One tensor operand, or a result beside the first: output row y reads rows (y >> repeat) * stride - pad + k * dilation, k = 0 .. taps-1. */
+/* One tensor operand, or a result beside the first: output row y reads rows (y >> repeat) * stride - pad +
+ * k * dilation, k = 0 .. taps-1. */
 typedef struct {
     union {
         uint32_t offset;      /* in the arena */
