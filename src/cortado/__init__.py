@@ -37,7 +37,7 @@ _HOMES = {
     "Checked": "artifact.checked",
     "Evaluation": "scoring.scores",
     "save_together": "together",
-    "load_onnx": "onnx",
+    "load_onnx": "onnx.model",
     "Options": "options",
     "CortadoWarning": "base.errors",
     "CortadoError": "base.errors",
