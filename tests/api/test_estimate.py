@@ -13,7 +13,7 @@ from cortado.base.target import Core, CortexM, from_target_string
 from cortado.cli import main
 from cortado.exploring.estimation import estimate_of
 from cortado.exploring.sketch import board_flow, board_work, prepared, sketch
-from cortado.ir.op import Kernel
+from cortado.ir.kernel import Kernel
 from cortado.ir.work import Calls, loops
 from cortado.models import zoo
 from cortado.ops import cumsum

@@ -16,7 +16,7 @@ from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.calls import call_function, call_text
 from cortado.emit.c.text import WIDTH, Names, comment, listed
 from cortado.ir.c_call import Argument, CCall, Function, Member, Offset, Operand, Row, Typed
-from cortado.ir.op import Kernel
+from cortado.ir.kernel import Kernel
 from cortado.options import Optimize
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule

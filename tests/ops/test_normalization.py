@@ -14,7 +14,8 @@ from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
-from cortado.ir.op import Array, Call
+from cortado.ir.kernel import Array
+from cortado.ir.op import Call
 from cortado.ops.normalize import LARGEST_GROUP, NORMALIZE, Steps, constants
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from cortado.base.target import from_target_string
-from cortado.ir.op import Array
+from cortado.ir.kernel import Array
 from cortado.ops.avg_pool2d import pooled_size
 from cortado.ops.pool_forms import adaptive_windows, even_windows
 from cortado.ops.reductions import windows

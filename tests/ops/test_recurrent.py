@@ -15,7 +15,8 @@ from torch import nn
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
-from cortado.ir.op import Array, Call, shaped_call
+from cortado.ir.kernel import Array
+from cortado.ir.op import Call, shaped_call
 from cortado.ops._recurrent import sigmoid, sigmoid_table, tanh
 from cortado.ops.gru import GRU
 from cortado.ops.lstm import LSTM

@@ -15,7 +15,7 @@ from cortado import api
 from cortado.base.element import INT8
 from cortado.base.target import Core, from_target_string
 from cortado.ir.c_call import CCall
-from cortado.ir.op import Kernel
+from cortado.ir.kernel import Kernel
 from cortado.options import Optimize, Options
 from cortado.plan.branches import orders
 from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk

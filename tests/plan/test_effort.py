@@ -13,7 +13,7 @@ from cortado.base.element import INT8
 from cortado.base.target import Core, from_target_string
 from cortado.emit.c.data import _NUMBERS_A_LINE, float_text, int_text, numbers_text
 from cortado.ir.c_call import CCall
-from cortado.ir.op import Kernel, RowRule
+from cortado.ir.kernel import Kernel, RowRule
 from cortado.memory import planner
 from cortado.memory.problem import Buffer as MemoryBuffer
 from cortado.memory.problem import Effort, Plan, Problem

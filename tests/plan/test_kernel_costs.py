@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexM, CortexMTargetConfig
-from cortado.ir.op import Call, Kernel, Operator, registry
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Operator, registry
 from cortado.ir.work import Calls, loops
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs

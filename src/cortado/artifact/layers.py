@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from cortado.artifact.report import LayerReport, WeightScalesReport
-from cortado.ir.op import Array, Field, Layer
+from cortado.ir.kernel import Array, Field, Layer
 from cortado.plan.kernel_costs import estimated_cycles
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, Value
 from cortado.plan.planned import Planned

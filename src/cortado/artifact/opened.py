@@ -509,20 +509,13 @@ class Artifact:
         """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
         values = []
         for tensor, codes in zip(self.report.outputs, outputs, strict=True):
-            real = codes  # of whole numbers and truth values, themselves
-            if tensor.scale is not None and tensor.zero_point is not None:
-                steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
-                real = np.asarray(steps * np.float32(tensor.scale))
+            real = _real(tensor, codes)
             values.append(real.transpose([tensor.layout.index(dim) for dim in range(real.ndim)]))
         return values
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """Codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
-        tensor = self.report.inputs[position]
-        if value.dtype.kind == "i" and tensor.scale is not None and tensor.zero_point is not None:
-            steps = value.astype(np.float32) - np.float32(tensor.zero_point)
-            return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
-        return value
+        return _real(self.report.inputs[position], value) if value.dtype.kind == "i" else value
 
     def _as_read(self, position: int, value: ArrayType) -> ArrayType:
         """Real numbers as they are, whole ones in the network's own type."""
@@ -532,6 +525,14 @@ class Artifact:
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
         check_value(self.report.inputs[position], value, where)
+
+
+def _real(tensor: TensorReport, codes: ArrayType) -> ArrayType:
+    """What codes stand for; integers and truth values as they are."""
+    if tensor.scale is None or tensor.zero_point is None:
+        return codes
+    steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
+    return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
 
 
 def load(folder: str | Path, *, trust: bool = False) -> Artifact:

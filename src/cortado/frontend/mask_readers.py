@@ -15,7 +15,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, is_truth, name_of, total
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
-from cortado.ops._float import add_constant, add_permute, add_view, is_constant
+from cortado.ops._float import PRODUCTS, QUOTIENTS, add_constant, add_permute, add_view, is_constant
 from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.lowest import LOWEST_ELSEWHERE
 from cortado.ops.masked_softmax import SOFTMAX_KEPT
@@ -27,8 +27,6 @@ Tensor = torch.Tensor
 _SWALLOWS = -1e8  # a fill beside which float32 sees no score
 _SEEN = -1e5  # one beside which it sees them all
 _MOST_FILLS = 3  # finite ones of several masks, in a row of which nothing else is left
-_PRODUCTS = (aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor)
-_QUOTIENTS = (aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.true_divide.Tensor)
 
 Rule = Callable[[Bound], Fact | Node | None]
 
@@ -295,16 +293,16 @@ def _check_rows(like: Node, kept: Places, dim: int) -> None:
 
 def _factor(node: Node) -> float | None:
     """The number that a call multiplies by, where it is positive."""
-    if not is_call(node, *_PRODUCTS, *_QUOTIENTS):
+    if not is_call(node, *PRODUCTS, *QUOTIENTS):
         return None
     bound = bind(node)
     left, right = bound["self"], bound["other"]
-    if is_call(node, *_PRODUCTS) and isinstance(left, Node) and is_constant(left):
+    if is_call(node, *PRODUCTS) and isinstance(left, Node) and is_constant(left):
         left, right = right, left
     number = uniform_value(right) if isinstance(right, Node) else right
     if number is None or not isinstance(left, Node) or is_constant(left) or not 0.0 < float(number) < math.inf:
         return None
-    return 1.0 / float(number) if is_call(node, *_QUOTIENTS) else float(number)
+    return 1.0 / float(number) if is_call(node, *QUOTIENTS) else float(number)
 
 
 def softmax_of(like: Node, scores: Node, found: _Kept, dim: int) -> Node:

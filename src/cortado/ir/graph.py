@@ -316,12 +316,12 @@ def lift(module: GraphModule, example_inputs: Sequence[Tensor]) -> ExportedProgr
 
 def _fill_values(graph: torch.fx.Graph, mode: FakeTensorMode) -> None:
     """PT2E's quantize and dequantize nodes come without values; they keep their input's shape."""
-    alike: dict[tuple[torch.Size, tuple[int, ...], torch.dtype], Tensor] = {}
+    alike: dict[tuple[Any, ...], Tensor] = {}
     for node in graph.nodes:
         if node.op == "call_function" and not VALUE.known(node):
             source = VALUE.must(node.all_input_nodes[0])
             kind = bind(node)["dtype"] if "dequantize" not in str(node.target) else torch.float32
-            key = (source.shape, source.stride(), kind)
+            key = (*map(str, (*source.shape, *source.stride())), kind)  # a size may be a symbol
             if key not in alike:
                 with mode:
                     alike[key] = torch.empty_like(source, dtype=kind)

@@ -7,7 +7,7 @@ A `Pattern` is a road from aten to such calls: which nodes it takes, how they ar
 import importlib
 import pkgutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cache
 from string import ascii_lowercase
@@ -22,11 +22,10 @@ from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall
 from cortado.ir.domain import DomainRule
 from cortado.ir.facts import Fact, dtype, is_whole, qparams
 from cortado.ir.graph import Bound, bind, shape
-from cortado.ir.work import Work
+from cortado.ir.kernel import Kernel, Rows, Running
 from cortado.options import LinearWeights
 
 Tensor = torch.Tensor
@@ -176,107 +175,7 @@ class Decomposition:
     takes: Callable[[Bound], bool] | None = None
 
 
-# ---- the C side ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Array:
-    """A constant array of a descriptor, in the order the kernel reads it."""
-
-    data: np.ndarray[Any, np.dtype[Any]]
-    align: int = 4
-    packed: tuple[int, ...] | None = None  # of a stream: the shape of the weights in it, among biases and factors
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A descriptor that another one points to."""
-
-    struct: str
-    fields: Mapping[str, "Field"]
-
-
-Field = int | float | Array | tuple[int, ...] | tuple[Layer, ...] | None
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One C kernel chosen for one call: its descriptor and the C call that makes one row."""
-
-    call: CCall
-    sources: tuple[str, ...]
-    struct: str | None = None
-    fields: Mapping[str, Field] = field(default_factory=dict)
-    scratch: int = 0
-    scratch_check: CCall | None = None  # gives the scratch need again, for the checks build
-    lean: "Kernel | None" = None  # the same layer with less scratch and more instructions
-    tile: int = 1  # pixels that a pixelwise kernel makes together, in the time in which it makes fewer
-    work: Work | None = None  # how often its loops run, without those of `called`; None: its time is not known
-    called: tuple["Called", ...] = ()
-
-    def typed(self, rows: Sequence[Element], out: Element) -> "Kernel":
-        """The same kernel, called with rows in the C types of these elements."""
-        lean = None if self.lean is None else self.lean.typed(rows, out)
-        return replace(self, call=self.call.typed(rows, out), lean=lean)
-
-    def __post_init__(self) -> None:
-        if self.scratch and (self.scratch_check is None or self.struct is None):
-            raise CortadoError(
-                f"{self.call.function}: a kernel with scratch has a descriptor and a function that works out its size"
-            )
-
-
-@dataclass(frozen=True)
-class Called:
-    """A kernel that another calls, or that takes turns with others: its share of the calls, and of what is made."""
-
-    kernel: Kernel
-    calls: float
-    outputs: float
-
-
-@dataclass(frozen=True)
-class RowRule:
-    """Output row y needs the input rows (y // repeat) * stride - pad + k * dilation for k in 0 .. taps-1.
-
-    Stride 0: every output row reads the whole operand (one pixel of channel factors).
-    """
-
-    taps: int = 1
-    stride: int = 1
-    pad: int = 0
-    dilation: int = 1
-    repeat: int = 1  # a power of two
-
-    @property
-    def span(self) -> int:
-        """Rows from the first to the last tap."""
-        return (self.taps - 1) * self.dilation + 1
-
-    def first(self, y: int) -> int:
-        """The row under the first tap; negative above the image."""
-        return y // self.repeat * self.stride - self.pad
-
-
-@dataclass(frozen=True)
-class Rows:
-    """How a call runs row by row: one rule per tensor input."""
-
-    inputs: tuple[RowRule, ...]
-    pixelwise: bool = False  # it runs over any span of pixels, `n` of them
-    elementwise: bool = False  # n counts elements, not pixels; the output may start where an input does, or before it
-    accumulates: int = 0  # > 0: called once for each of so many input rows (y tells which), into one output row
-
-
-ONE_ROW = RowRule()
-
-
-@dataclass(frozen=True)
-class Running:
-    """How a call runs on rows that never end; a rule's `pad` may be negative, for rows that are left out."""
-
-    rows: Rows
-    kernel: Kernel
+# ---- calls ---------------------------------------------------------------------------------------------------
 
 
 def _sizes(value: Any) -> tuple[int, ...]:

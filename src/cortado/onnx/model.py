@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from cortado.base.errors import CortadoError
+from cortado.onnx.catalog import registered
 from cortado.onnx.files import File, Input, Raw, read, undefined
-from cortado.onnx.node import Built, Node, Quantizing, Value, registered
+from cortado.onnx.node import Built, Node, Quantizing, Value
 
 Tensor = torch.Tensor
 Shapes = Mapping[str, Sequence[int]]

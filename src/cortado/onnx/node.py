@@ -5,7 +5,7 @@ A builder makes a torch module of one node: it knows the shapes of all inputs an
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -186,12 +186,7 @@ class Registered:
     limits: str = ""
 
 
-@dataclass(frozen=True)
-class _Registry:
-    found: dict[str, Registered] = field(default_factory=dict)
-
-
-_REGISTRY = _Registry()
+REGISTRY: dict[str, Registered] = {}  # filled where the builders stand: see catalog.registered
 
 
 def onnx_operator(*kinds: str, limits: str = "") -> Callable[[Builder], Builder]:
@@ -199,16 +194,9 @@ def onnx_operator(*kinds: str, limits: str = "") -> Callable[[Builder], Builder]
 
     def register(build: Builder) -> Builder:
         for kind in kinds:
-            if kind in _REGISTRY.found:
+            if kind in REGISTRY:
                 raise AssertionError(f"two builders of {kind}")
-            _REGISTRY.found[kind] = Registered(build, limits)
+            REGISTRY[kind] = Registered(build, limits)
         return build
 
     return register
-
-
-def registered() -> Mapping[str, Registered]:
-    """All operators of ONNX that can be read, by name."""
-    from cortado.onnx import elementwise, layers, movement, pools, quantized, recurrent, reductions  # noqa: F401
-
-    return _REGISTRY.found

@@ -15,19 +15,8 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rewrite,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import loops
 from cortado.ops.pointwise import uniform_value
 

@@ -19,7 +19,8 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
-from cortado.ir.op import ONE_ROW, Call, Lowering, Operator, PteWriter, RowRule, Rows, patterns_of
+from cortado.ir.kernel import ONE_ROW, RowRule, Rows
+from cortado.ir.op import Call, Lowering, Operator, PteWriter, patterns_of
 from cortado.ir.work import Work, loops
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.pad import looks_channels_last

@@ -11,7 +11,8 @@ import torch
 
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Member, Offset, Operand
-from cortado.ir.op import Call, Called, Kernel, Layer
+from cortado.ir.kernel import Called, Kernel, Layer
+from cortado.ir.op import Call
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import conv2d, depthwise_conv2d
 from cortado.ops._transposed import Phases, column_weights, split_groups

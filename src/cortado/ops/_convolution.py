@@ -19,7 +19,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Activation, Array, Bias, Call, Lowering, Role, Weight
+from cortado.ir.kernel import Array
+from cortado.ir.op import Activation, Bias, Call, Lowering, Role, Weight
 from cortado.ops._convolution_work import Codes
 from cortado.ops._float import pair
 from cortado.ops._work import Window

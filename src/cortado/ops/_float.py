@@ -12,6 +12,9 @@ from cortado.ir.facts import VALUE
 from cortado.ir.graph import add_call, fake_mode_of, is_call, shape
 
 aten = torch.ops.aten
+
+PRODUCTS = (aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor)
+QUOTIENTS = (aten.div.Tensor, aten.div.Scalar, aten.divide.Tensor, aten.true_divide.Tensor)
 Tensor = torch.Tensor
 
 

@@ -15,7 +15,8 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import ONE_ROW, Activation, Call, Lowering, Quantization, Rows
+from cortado.ir.kernel import ONE_ROW, Rows
+from cortado.ir.op import Activation, Call, Lowering, Quantization
 from cortado.ops._float import add_permute, add_view
 
 WIDE = 62

@@ -25,7 +25,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Function, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
-from cortado.ir.op import Activation, Array, Call, Kernel, Lowering, ObservedWith, Quantization, Role, Weight
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Activation, Call, Lowering, ObservedWith, Quantization, Role, Weight
 from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, sum_bounds

@@ -19,21 +19,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.facts import TABLE, dtype, is_whole, qparams
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Priority,
-    Quantization,
-    Rewrite,
-    Rows,
-    Usually,
-)
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Priority, Quantization, Rewrite, Usually
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops._work import FOURS, VECTORS

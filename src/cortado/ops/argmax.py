@@ -17,20 +17,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Plain,
-    Quantization,
-    Result,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Plain, Quantization, Result
 from cortado.ir.work import loops
 from cortado.ops.pick import POSITIONS, VALUES, written
 

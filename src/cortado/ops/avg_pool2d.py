@@ -22,21 +22,8 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_round_away, 
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    PteWriter,
-    Quantization,
-    RowRule,
-    Rows,
-    Running,
-    SharedWith,
-)
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, PteWriter, Quantization, SharedWith
 from cortado.ops import conv2d, packing
 from cortado.ops._float import pair
 from cortado.ops._work import Window, pool, row_sums

@@ -18,7 +18,8 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
-from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ir.work import Work, nested
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant

@@ -18,14 +18,12 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Function, Operand
 from cortado.ir.facts import TABLE, element, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, shape, sole_user
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import (
-    ONE_ROW,
     Activation,
-    Array,
     Call,
     ElementOf,
     Joined,
-    Kernel,
     Lowering,
     Operator,
     Pattern,
@@ -33,7 +31,6 @@ from cortado.ir.op import (
     PteWriter,
     Quantization,
     Rewrite,
-    Rows,
 )
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim

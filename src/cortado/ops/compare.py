@@ -19,19 +19,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.domain import DomainRule
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    RowRule,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import loops
 from cortado.ops._binary import viewed
 from cortado.ops.activation import TRUTH

@@ -18,19 +18,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    PteWriter,
-    Quantization,
-    RowRule,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, PteWriter, Quantization
 from cortado.ops import _height_one, depthwise_conv2d, packing
 from cortado.ops._convolution import (
     SUFFIX,

@@ -16,19 +16,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import (
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Priority,
-    PteWriter,
-    Quantization,
-    RowRule,
-    Rows,
-)
+from cortado.ir.kernel import Array, Kernel, RowRule, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, PteWriter, Quantization
 from cortado.ops import _height_one, packing
 from cortado.ops._convolution import (
     SUFFIX,

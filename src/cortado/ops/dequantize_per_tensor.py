@@ -10,7 +10,8 @@ from cortado.base.element import FLOAT32, INT8, INT16
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Rows
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern
 from cortado.ops import quantize_per_tensor
 from cortado.ops._work import ELEMENTS
 

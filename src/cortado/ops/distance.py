@@ -17,7 +17,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import loops
 from cortado.ops import _measures
 from cortado.ops._float import add_view

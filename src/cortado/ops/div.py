@@ -15,7 +15,8 @@ from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
-from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops._work import ELEMENTS

@@ -15,7 +15,8 @@ from cortado.base.element import INT8
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.op import ONE_ROW, Call, Kernel, Operator, Place, Rows
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Operator, Place
 from cortado.ops._work import FOURS
 
 SMALLEST = 2.0**-60  # scale there is

@@ -16,19 +16,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, is_whole
 from cortado.ir.graph import Bound, add_call, is_call, shape
-from cortado.ir.op import (
-    Activation,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rewrite,
-    SharedWith,
-)
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite, SharedWith
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
 from cortado.ops._work import runs_of
 from cortado.ops.widen import as_words

@@ -18,18 +18,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import (
-    Activation,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rewrite,
-)
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import loops
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant, parts_of, replace_result

@@ -17,7 +17,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops import log_softmax
 from cortado.ops.masked_softmax import draw_rows, mask_codes, roles
 

@@ -16,7 +16,8 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor
 from cortado.base.target import Core, Isa
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import ONE_ROW, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Quantization
 from cortado.ops import conv2d
 from cortado.ops._convolution import WEIGHTED, check_constants, check_sums, finish, requantization, sum_bounds
 from cortado.options import LinearWeights

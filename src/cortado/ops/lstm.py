@@ -21,7 +21,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import Argument, Operand, Row, Written
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
 from cortado.ops.recurrent_forms import LSTM_CELLS, LSTM_LAYER

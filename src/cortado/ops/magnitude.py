@@ -18,17 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape, sole_user
-from cortado.ir.op import (
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rewrite,
-)
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _binary, _measures
 from cortado.ops.pointwise import operands
 

@@ -28,20 +28,8 @@ from cortado.ir.c_call import CCall, Function, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Role,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Role
 from cortado.ir.work import loops
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL, all_codes

@@ -13,20 +13,8 @@ from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import (
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    PteWriter,
-    Quantization,
-    RowRule,
-    Rows,
-    SharedWith,
-)
+from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, PteWriter, Quantization, SharedWith
 from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops._work import pool

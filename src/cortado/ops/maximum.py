@@ -4,7 +4,8 @@ import torch
 
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.op import Call, Kernel, Operator, Pattern, Rewrite
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Operator, Pattern, Rewrite
 from cortado.ops import _binary, minimum
 
 aten = torch.ops.aten

@@ -10,7 +10,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, bind, shape
-from cortado.ir.op import Activation, Call, Joined, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Activation, Call, Joined, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import is_constant
 from cortado.ops._work import ELEMENTS, FOURS, VECTORS

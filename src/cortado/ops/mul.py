@@ -12,7 +12,8 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Activation, Call, Kernel, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import _binary, packing
 from cortado.ops.activation import clamped

@@ -23,19 +23,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import Calls, Quantities, Work
 
 aten = torch.ops.aten

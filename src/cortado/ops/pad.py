@@ -14,7 +14,8 @@ from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, PteWriter, Quantization, RowRule, Rows
+from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Quantization
 from cortado.ir.work import Work
 from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick

@@ -16,11 +16,11 @@ from cortado.ir.c_call import Argument, Bytes, CCall, Operand, Row, Written
 from cortado.ir.facts import is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
+from cortado.ir.kernel import Kernel
 from cortado.ir.op import (
     Activation,
     Call,
     ElementOf,
-    Kernel,
     Lowering,
     Operator,
     Pattern,

@@ -17,7 +17,8 @@ from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import dtype, is_whole
 from cortado.ir.graph import Bound
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import refuse
 from cortado.ops.widen import as_words

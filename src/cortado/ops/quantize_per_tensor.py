@@ -14,7 +14,8 @@ from cortado.base.target import Core
 from cortado.ir import facts
 from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound
-from cortado.ir.op import ONE_ROW, Call, ElementOf, Kernel, Lowering, Operator, Pattern, Quantization, Rows
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization
 from cortado.ops._work import ELEMENTS
 
 

@@ -18,7 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.domain import DomainRule, Interval, Making
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.calculate_int import How, words
 

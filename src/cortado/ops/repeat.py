@@ -9,7 +9,8 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ops._movement import MAX_LOOPS, loops, relayout_lists, shared, strided_kernel, strides_of
 
 aten = torch.ops.aten

@@ -13,7 +13,8 @@ from torch.fx import Node
 
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
-from cortado.ir.op import Call, Kernel, Lowering, Operator, Pattern, Place
+from cortado.ir.kernel import Kernel
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import TANH_UNIT, saturate, tanh
 from cortado.ops.recurrent_forms import RNN_LAYER

@@ -10,7 +10,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import shape
-from cortado.ir.op import ONE_ROW, Call, ElementOf, Kernel, Lowering, Operator, Pattern, RowRule, Rows, Running
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern
 from cortado.ops._movement import relayout_dim, shared, strided_kernel
 from cortado.ops._work import runs_of
 

@@ -19,19 +19,8 @@ from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_by_power_of_
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Array,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import Work, loops
 from cortado.ops.activation import UNIT_INTERVAL
 

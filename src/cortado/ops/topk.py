@@ -18,21 +18,8 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import VALUE
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Call,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Plain,
-    Quantization,
-    Result,
-    Rewrite,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Plain, Quantization, Result, Rewrite
 from cortado.ir.work import loops
 from cortado.ops._float import add_permute, replace_result
 from cortado.ops.pick import PICKED, POSITIONS, VALUES, written

@@ -26,21 +26,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Function, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
-from cortado.ir.op import (
-    Array,
-    Call,
-    Called,
-    Kernel,
-    Layer,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    Rewrite,
-    RowRule,
-    Rows,
-)
+from cortado.ir.kernel import Array, Called, Kernel, Layer, RowRule, Rows
+from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import Work, loops
 from cortado.ops import _columns, conv2d
 from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization

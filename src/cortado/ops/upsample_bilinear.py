@@ -15,21 +15,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import (
-    Activation,
-    Array,
-    Call,
-    Field,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Quantization,
-    RowRule,
-    Rows,
-    SharedWith,
-)
+from cortado.ir.kernel import Array, Field, Kernel, RowRule, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, SharedWith
 from cortado.ir.work import Work, loops
 
 aten = torch.ops.aten

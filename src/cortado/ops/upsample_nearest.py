@@ -10,7 +10,8 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
-from cortado.ir.op import Call, ElementOf, Kernel, Lowering, Operator, Pattern, PteWriter, RowRule, Rows
+from cortado.ir.kernel import Kernel, RowRule, Rows
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.work import Work
 from cortado.ops._movement import shared
 from cortado.ops._work import COPIED, Steps, added, copies

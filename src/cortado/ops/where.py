@@ -18,22 +18,8 @@ from cortado.ir.c_call import Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
-from cortado.ir.op import (
-    ONE_ROW,
-    Activation,
-    Call,
-    ElementOf,
-    Joined,
-    Kernel,
-    Lowering,
-    Operator,
-    Pattern,
-    Place,
-    Plain,
-    Quantization,
-    RowRule,
-    Rows,
-)
+from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
+from cortado.ir.op import Activation, Call, ElementOf, Joined, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ops._work import ELEMENTS
 from cortado.ops.calculate_int import refused_shapes, words
 from cortado.ops.truth import truth_codes

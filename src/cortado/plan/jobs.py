@@ -7,7 +7,7 @@ import torch
 
 from cortado.base.target import Core
 from cortado.ir.c_call import Function
-from cortado.ir.op import ONE_ROW, Kernel
+from cortado.ir.kernel import ONE_ROW, Kernel
 from cortado.ir.work import Calls
 from cortado.plan.planned import Planned, moved
 from cortado.plan.program import Port, Stage, Step

@@ -11,7 +11,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.op import ONE_ROW, Array, Call, Kernel, RowRule, Rows
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
+from cortado.ir.op import Call
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE

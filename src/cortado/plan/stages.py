@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cortado.ir.op import RowRule
+from cortado.ir.kernel import RowRule
 from cortado.plan.program import Port, Step, Walk
 
 NEVER = 1 << 30  # a row that no image has

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cortado.base.errors import CortadoError
-from cortado.ir.op import RowRule
+from cortado.ir.kernel import RowRule
 from cortado.memory import planner
 from cortado.memory.problem import Buffer, Effort, Problem, Spent
 from cortado.memory.validate import validate

@@ -10,7 +10,7 @@ from cortado.base.element import INT8, element_of
 from cortado.base.numerics import QParams
 from cortado.base.target import Core
 from cortado.emit.c.text import Names, Piece, comment, core_macro, guarded
-from cortado.ir.op import Array
+from cortado.ir.kernel import Array
 
 # How the C preprocessor tells the cores apart, the most capable first.
 _CORE_TESTS = {

@@ -11,7 +11,7 @@ from cortado.emit.c.calls import call_function, need_function
 from cortado.emit.c.data import Arrays, Reader, float_text, int_text
 from cortado.emit.c.text import Names, Piece, comment, label, listed, title
 from cortado.ir.c_call import CCall
-from cortado.ir.op import Array, Field, Kernel, Layer
+from cortado.ir.kernel import Array, Field, Kernel, Layer
 from cortado.plan.limits import SHORT_FIELDS
 from cortado.plan.program import Step
 

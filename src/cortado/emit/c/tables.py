@@ -7,7 +7,7 @@ from cortado.base.names import c_string
 from cortado.emit.c.layers import Layers, StepInC, fits
 from cortado.emit.c.ports import PortRow, shared_ports
 from cortado.emit.c.text import LONGEST_TITLE, designated, label, listed, title, titled
-from cortado.ir.op import ONE_ROW
+from cortado.ir.kernel import ONE_ROW
 from cortado.plan.planned import GUARD_BYTES, Planned
 from cortado.plan.program import Port, Stage, Step, Walk
 from cortado.plan.segments import scratch_name
