@@ -507,11 +507,8 @@ class Artifact:
 
     def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
         """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
-        values = []
-        for tensor, codes in zip(self.report.outputs, outputs, strict=True):
-            real = _real(tensor, codes)
-            values.append(real.transpose([tensor.layout.index(dim) for dim in range(real.ndim)]))
-        return values
+        found = zip(self.report.outputs, outputs, strict=True)
+        return [_real(tensor, codes).transpose(np.argsort(tensor.layout)) for tensor, codes in found]
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """Codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
