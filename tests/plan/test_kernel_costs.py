@@ -14,6 +14,7 @@ from cortado.ir.op import Call, Kernel, Operator, registry
 from cortado.ir.work import Calls, loops
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs
+from helpers.cases import call_of
 
 DRAWN = 30
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
@@ -61,7 +62,7 @@ def declared() -> dict[Core, dict[str, Terms]]:
     found: dict[Core, dict[str, Terms]] = {core: {} for core in CORES}
     for operator in OPERATORS:
         for arguments in _arguments(operator):
-            call = Call(operator, arguments, tuple(operator.reference(**arguments).shape))
+            call = call_of(operator, arguments)
             for core in CORES:
                 running = operator.running(call, core)
                 if running is not None and running.kernel.work is not None:

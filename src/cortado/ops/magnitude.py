@@ -30,6 +30,7 @@ from cortado.ir.op import (
     Rewrite,
 )
 from cortado.ops import _binary, _measures
+from cortado.ops._work import ELEMENTS
 from cortado.ops.pointwise import operands
 
 aten = torch.ops.aten
@@ -169,6 +170,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "out_multiplier": call["output_multiplier"],
             "out_shift": call["output_shift"],
         },
+        work=ELEMENTS,
     )
 
 

@@ -42,7 +42,7 @@ from cortado.ir.op import (
     Role,
     Rows,
 )
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL, all_codes
 from cortado.ops.truth import truth_codes
@@ -230,6 +230,11 @@ def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
     return Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
 
 
+def kept_work(rows: int) -> Work:
+    """Of passes over every row, and over what a computed mask, the second operand, keeps of it."""
+    return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
     """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
     rows, own = softmax.by_table(core)
@@ -256,6 +261,7 @@ def kernel(call: Call, core: Core) -> Kernel:
                 "zeros": int(call["zeros"]),
                 **common,
             },
+            work=kept_work(count),
         )
     mask = call.array("mask")
     return Kernel(

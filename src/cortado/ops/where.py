@@ -34,6 +34,7 @@ from cortado.ir.op import (
     RowRule,
     Rows,
 )
+from cortado.ir.work import loops
 from cortado.ops._work import ELEMENTS
 from cortado.ops.calculate_int import refused_shapes, words
 from cortado.ops.truth import truth_codes
@@ -130,6 +131,7 @@ def _any_kernel(call: Call, given: list[str]) -> Kernel:
             "b_step": steps_of(call, "other"),
             "number": call["number"],
         },
+        work=loops("calls spans spans*half spans*word", half=call.element.bytes == 2, word=call.element.bytes == 4),
     )
 
 
