@@ -64,10 +64,10 @@ ELEMENTS: Mapping[str, int] = {
     "cortado::topk": 12,
     "cortado::where": 40,
     "cortex_m::dequantize_per_tensor": 16,
-    "cortex_m::pad": 32,
+    "cortex_m::pad": 48,
     "cortex_m::quantize_per_tensor": 16,
     "cortex_m::quantized_add": 48,
-    "cortex_m::transpose": 32,
+    "cortex_m::transpose": 64,
 }
 
 
