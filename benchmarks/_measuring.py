@@ -58,9 +58,9 @@ def measure(name: str, targets: Sequence[str], optimize: Optimize = Optimize.BAL
 
 
 def sketcher(name: str, optimize: Optimize) -> Callable[[CortexMTargetConfig], Sketch]:
-    """A network for one target after the other; o12 is calls of every operator, v12 of those with many kernels."""
-    if name[0] in "ov" and name[1:].isdecimal():
-        cases = operator_samples.draw_calls(int(name[1:]), operator_samples.VARIANTS if name[0] == "v" else None)
+    """A network for one target after the other; o12 is calls of every operator, v12 and e12 of some of them."""
+    if name[0] in operator_samples.FAMILIES and name[1:].isdecimal():
+        cases = operator_samples.draw_calls(int(name[1:]), operator_samples.FAMILIES[name[0]])
         return lambda target: operator_samples.sketch_of(cases, target)
     options = Options(optimize=optimize)
     model = prepared(*build(name), options)

@@ -3,6 +3,7 @@
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.exploring.sketch import Sketch
-from cortado.ir.op import Call, Operator, registry
+from cortado.ir.op import Operator, registry
 from cortado.options import Border
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.lowered import lowered_graph
@@ -20,15 +21,24 @@ from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from helpers.cases import Case, lowered_program
+from helpers.cases import Case, call_of, lowered_program, results_of
 
 TOGETHER = 5  # calls of each operator in a network
 DRAWN = 8  # of which one is taken
 LARGEST = 20_000  # outputs of a call
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
+
+
+def _keeps(mask: torch.Tensor) -> bool:
+    """Something of every row."""
+    return bool((mask != 0).any(-1).all())
+
+
 # Calls that a network is likely to have, where an operator has others as well.
 LIKELY: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "cortado::calculate_int": lambda arguments: bool((arguments["other"] != 0).all()),
+    "cortado::kept_log_softmax": lambda arguments: _keeps(arguments["kept"]),
+    "cortado::masked_softmax": lambda arguments: not arguments["kept"] or _keeps(arguments["kept"][0]),
 }
 # Operators that have many kernels, each for some calls only, and how many calls show them.
 VARIANTS: Mapping[str, int] = {
@@ -42,6 +52,34 @@ VARIANTS: Mapping[str, int] = {
     "cortex_m::quantized_mul": 10,
     "cortex_m::quantized_transpose_conv2d_nhwc": 20,
 }
+# Operators that take elements of several sizes, computed masks, or give several results.
+ELEMENTS: Mapping[str, int] = {
+    "cortado::argmax": 12,
+    "cortado::compare": 24,
+    "cortado::kept_log_softmax": 10,
+    "cortado::magnitude": 16,
+    "cortado::masked_softmax": 24,
+    "cortado::pick": 24,
+    "cortado::reduce_int": 24,
+    "cortado::topk": 12,
+    "cortado::where": 40,
+    "cortex_m::dequantize_per_tensor": 16,
+    "cortex_m::pad": 48,
+    "cortex_m::quantize_per_tensor": 16,
+    "cortex_m::quantized_add": 48,
+    "cortex_m::transpose": 64,
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """Networks of operators' calls."""
+
+    names: Mapping[str, int] | None  # how many calls of each; None for a few of all
+    spread: bool = False  # calls of every size, not the larger ones alone
+
+
+FAMILIES: Mapping[str, Family] = {"o": Family(None), "v": Family(VARIANTS), "e": Family(ELEMENTS, spread=True)}
 
 
 def operators() -> list[Operator]:
@@ -50,17 +88,17 @@ def operators() -> list[Operator]:
     return [known[name] for name in sorted(known) if known[name].kernel is not None]
 
 
-def draw_calls(number: int, names: Mapping[str, int] | None = None) -> list[Case]:
-    """The same number gives the same calls; `names` are operators, each with how many calls of it are wanted."""
+def draw_calls(number: int, family: Family) -> list[Case]:
+    """The same number gives the same calls."""
     found: list[Case] = []
     for operator in operators():
-        wanted = TOGETHER if names is None else names.get(operator.name, 0)
-        found += [(operator, arguments) for arguments in draw(operator, number, wanted)]
+        wanted = TOGETHER if family.names is None else family.names.get(operator.name, 0)
+        found += [(operator, arguments) for arguments in draw(operator, number, wanted, family.spread)]
     return found
 
 
-def draw(operator: Operator, number: int, wanted: int) -> list[dict[str, Any]]:
-    """Arguments of calls, of each kernel in turn, the larger ones first."""
+def draw(operator: Operator, number: int, wanted: int, spread: bool) -> list[dict[str, Any]]:
+    """Arguments of calls, of each kernel in turn, the larger ones first; or large and smaller ones in turn."""
     drawn: list[dict[str, Any]] = []
     if wanted == 0:
         return drawn
@@ -80,19 +118,27 @@ def draw(operator: Operator, number: int, wanted: int) -> list[dict[str, Any]]:
 
     take()
     likely = LIKELY.get(operator.name, lambda arguments: True)
-    results = {at: operator.reference(**one) for at, one in enumerate(drawn) if likely(one)}
+    results = {at: results_of(operator, one)[0] for at, one in enumerate(drawn) if likely(one)}
     fit = [at for at, result in results.items() if result.numel() <= LARGEST]
     by_kernel: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for at in sorted(fit, key=lambda at: -results[at].numel()):
-        by_kernel[functions(operator, drawn[at], tuple(results[at].shape))].append(at)
-    turns = (at for several in zip_longest(*by_kernel.values()) for at in several if at is not None)
+        by_kernel[functions(operator, drawn[at])].append(at)
+    ordered = map(_large_and_small, by_kernel.values()) if spread else by_kernel.values()
+    turns = (at for several in zip_longest(*ordered) for at in several if at is not None)
     return [drawn[at] for at in islice(turns, wanted)]
 
 
-def functions(operator: Operator, arguments: Mapping[str, Any], out_shape: tuple[int, ...]) -> tuple[str, ...]:
+def _large_and_small(calls: list[int]) -> list[int]:
+    """The largest, the one in the middle, the one behind the largest, and so on."""
+    middle = (len(calls) + 1) // 2
+    pairs = zip_longest(calls[:middle], calls[middle:])
+    return [at for pair in pairs for at in pair if at is not None]
+
+
+def functions(operator: Operator, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """The C functions that make a call on each kind of core."""
     assert operator.kernel is not None
-    call = Call(operator, arguments, out_shape)
+    call = call_of(operator, arguments)
     kernels = [operator.kernel(call, core) for core in CORES]
     return tuple(function_of(one) for kernel in kernels for one in kernels_of(kernel))
 

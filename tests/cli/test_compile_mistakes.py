@@ -40,7 +40,7 @@ UNSUPPORTED = MODELS / "unsupported.py"
         ("missing.py", "there is no file missing.py"),
         ("missing.py:make", "there is no file missing.py"),
         ("missing.pt2", "there is no file missing.pt2"),
-        ("folder/model.onnx", "'folder/model.onnx' is nothing that Cortado compiles; expected a name of the zoo"),
+        ("folder/model.tflite", "'folder/model.tflite' is nothing that Cortado compiles; expected a name of the zoo"),
         ("no.such.module:make", "importing 'no.such.module' failed: ModuleNotFoundError"),
         ("not a module:make", "'not a module:make' names no model; expected a name of the zoo"),
         ("json:dumps", "json:dumps must take no arguments"),

@@ -246,7 +246,7 @@ def test_inspect_and_plan_answer_too(run: Run, here: Path) -> None:
 def test_a_mistake_of_cortados_own_is_neither_exit_one_nor_two(
     run: Run, monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
-    monkeypatch.setattr(models, "load_model", lambda spec: 1 / 0)
+    monkeypatch.setattr(models, "load_model", lambda spec, shapes: 1 / 0)
     done = run("compile", "ds_cnn")
     assert done.code == 70
     assert "ZeroDivisionError" in done.err
@@ -254,7 +254,7 @@ def test_a_mistake_of_cortados_own_is_neither_exit_one_nor_two(
 
 
 def test_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(spec: str) -> None:
+    def interrupt(spec: str, shapes: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(models, "load_model", interrupt)

@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
+from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.emit.c.bundle import emit_c
 from cortado.ir.graph import lift, part_index
@@ -113,6 +114,17 @@ def references(cases: Sequence[Case]) -> list[torch.Tensor]:
 def results_of(operator: Operator, arguments: Arguments) -> tuple[torch.Tensor, ...]:
     made = operator.reference(**arguments)
     return made if operator.also else (made,)
+
+
+def call_of(operator: Operator, arguments: Arguments) -> Call:
+    """A call of constants, whose tensors have the elements that they have in a graph; all of its results are read."""
+    elements = {}
+    for name, value in arguments.items():
+        first = value[0] if isinstance(value, list | tuple) and value else value
+        if name in operator.tensors and isinstance(first, torch.Tensor):
+            elements[name] = element_of(first.dtype)
+    sizes = tuple(results_of(operator, arguments)[0].shape)
+    return Call(operator, arguments, sizes, result_elements(operator, arguments)[0], elements)
 
 
 def _joined(results: Sequence[np.ndarray]) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from cortado.base.data import KERNELS
@@ -12,9 +14,12 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexM, CortexMTargetConfig
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Operator, registry
-from cortado.ir.work import Calls, loops
+from cortado.ir.work import Calls, Work, loops
+from cortado.ops.pad import PAD
+from cortado.ops.transpose import TRANSPOSE
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs
+from helpers.cases import call_of
 
 DRAWN = 30
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
@@ -62,7 +67,7 @@ def declared() -> dict[Core, dict[str, Terms]]:
     found: dict[Core, dict[str, Terms]] = {core: {} for core in CORES}
     for operator in OPERATORS:
         for arguments in _arguments(operator):
-            call = Call(operator, arguments, tuple(operator.reference(**arguments).shape))
+            call = call_of(operator, arguments)
             for core in CORES:
                 running = operator.running(call, core)
                 if running is not None and running.kernel.work is not None:
@@ -80,6 +85,37 @@ def test_every_kernel_that_samples_choose_has_a_row(declared: dict[Core, dict[st
         cpu.value: sorted(declared[_kind(cpu)].keys() - costs.kernels.keys()) for cpu, costs in known_costs().items()
     }
     assert {cpu: names for cpu, names in missing.items() if names} == {}
+
+
+def test_samples_choose_the_kernels_of_every_element(declared: dict[Core, dict[str, Terms]]) -> None:
+    """Codes of 16 bits, integers, values that are only moved: a row that is missing is then noticed."""
+    header = (KERNELS / "include" / "cortado.h").read_text()
+    wide = set(re.findall(r"\b(cortado_\w*(?:_s16|_s32|_wide)\w*)\(", header))
+    assert len(wide) > 9
+    for core in CORES:
+        assert wide <= declared[core].keys()
+
+
+@pytest.mark.parametrize(("dtype", "singles"), [("int8", "singles"), ("int16", "halves"), ("int32", "whole_words")])
+def test_values_are_counted_not_their_bytes(dtype: str, singles: str) -> None:
+    """By hand: 5 x 7 values the other way round are 7 runs of 5; with 2 columns before them, 5 runs of 9."""
+    values = torch.zeros((1, 1, 5, 7), dtype=getattr(torch, dtype))
+    item = values.element_size()
+    calls = replace(CALLS, calls=1, outputs=35 * item)
+    moved = _work(call_of(TRANSPOSE, {"input": values, "perm": [0, 1, 3, 2]})).counts(calls)
+    assert (moved[singles], moved["single_runs"], moved["turns"]) == (35, 7, 1)
+    widths = {"pre_pad": [0, 0, 0, 2], "post_pad": [0, 0, 0, 0], "pad_value": 3}
+    calls = replace(CALLS, calls=1, outputs=45 * item, read_bytes=35 * item, outside=0)
+    padded = _work(call_of(PAD, {"input": values, **widths})).counts(calls)
+    assert padded["runs"] == 5
+    assert padded.get("filled") == (None if item == 1 else 10)
+
+
+def _work(call: Call) -> Work:
+    assert call.operator.kernel is not None
+    work = call.operator.kernel(call, Core.SMALL).work
+    assert work is not None
+    return work
 
 
 def undeclared(rows: Mapping[str, Terms], declared: Declared) -> dict[str, list[str]]:

@@ -63,23 +63,28 @@ def strided_kernel(element: Element, sizes: Sequence[int], strides: Sequence[int
         sources=(source,),
         struct="cortado_transpose_t",
         fields={"rank": len(turns), "shape": six(turns, 1), "stride": six(steps, 0), "offset": offset},
-        work=_strided_work(turns, steps, offset),
+        work=_strided_work(turns, steps, offset, element.bytes),
     )
 
 
-def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Work:
-    """Runs of the innermost dimension, as they lie or byte by byte; a turn for every two innermost dimensions."""
+def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, item: int) -> Work:
+    """Runs of the innermost dimension, as they lie or value by value; a turn for every two innermost dimensions."""
     inner = len(sizes) - 1
     length, step = sizes[inner], strides[inner - 1] if inner else 0
     area = length * (sizes[inner - 1] if inner else 1)
+    singles = ("singles",) if item == 1 else ("halves", "whole_words")  # which have a loop for each size
 
     def quantities(calls: Calls) -> Quantities:
-        runs, found = calls.outputs / length, {"rank": inner + 1, "turns": calls.outputs / area}
+        values = calls.outputs / item
+        runs, found = values / length, {"rank": inner + 1, "turns": values / area}
         if strides[inner] != 1:
-            return {**found, "single_runs": runs, "singles": calls.outputs, **copies(0, 0, Steps(0, 0), Steps(0, 0))}
-        return {**found, "single_runs": 0, "singles": 0, **copies(runs, length, Steps(offset, step), Steps(0, length))}
+            sized = {"singles": values, "halves": values * (item == 2), "whole_words": values * (item == 4)}
+            return {**found, "single_runs": runs, **sized, **copies(0, 0, Steps(0, 0), Steps(0, 0))}
+        source, target = Steps(offset * item, step * item), Steps(0, length * item)
+        none = dict.fromkeys(("single_runs", "singles", "halves", "whole_words"), 0.0)
+        return {**found, **none, **copies(runs, length * item, source, target)}
 
-    return Work((*nested({"calls": "rank", "turns": "rank"}), *COPIED, "single_runs", "singles"), quantities)
+    return Work((*nested({"calls": "rank", "turns": "rank"}), *COPIED, "single_runs", *singles), quantities)
 
 
 def six(values: Sequence[int], fill: int) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from cortado.ir.kernel import Kernel
 from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import _binary, packing
+from cortado.ops._work import ELEMENTS
 
 aten = torch.ops.aten
 LEFT_SHIFTS = {INT8.bits: 20, INT16.bits: 13}  # a difference of codes has 8 bits, or 15
@@ -194,7 +195,13 @@ def _wide_kernel(call: Call, channels: int | None) -> Kernel:
         sources=("add_s16.c",),
         struct="cortado_add_s16_t",
         fields={name: value for name, value in fields.items() if not name.endswith("_zero")},
+        work=ELEMENTS if channels is None else _work_by_pixel(channels),
     )
+
+
+def _work_by_pixel(channels: int) -> Work:
+    """One element after the other, in a loop over the channels of each pixel."""
+    return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})
 
 
 def _fields(call: Call, a: str, b: str) -> dict[str, int]:

@@ -23,6 +23,7 @@ from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import loops
 from cortado.ops._binary import viewed
+from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import TRUTH
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
 
@@ -174,7 +175,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     if call.element_of("self").bytes == INT32.bytes:
         steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
         operands = (Row(0), Row(1), Operand.OUT, Operand.N, *steps, call["accepts"])
-        return Kernel(call=CCall("cortado_compare_s32", operands), sources=("compare_s32.c",))
+        return Kernel(call=CCall("cortado_compare_s32", operands), sources=("compare_s32.c",), work=ELEMENTS)
     return Kernel(
         call=CCall("cortado_compare_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
         sources=("compare_s8.c",),

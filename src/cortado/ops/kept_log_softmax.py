@@ -20,7 +20,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ops import log_softmax
-from cortado.ops.masked_softmax import draw_rows, mask_codes, roles
+from cortado.ops.masked_softmax import draw_rows, kept_work, mask_codes, roles
 
 _LIBRARY = Functions()
 _LIBRARY.define("log_softmax_kept(Tensor input, Tensor kept) -> Tensor")
@@ -76,6 +76,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "kept_rows": call.shape("kept")[0],
             **log_softmax.fields(call),
         },
+        work=kept_work(rows),
     )
 
 

@@ -21,6 +21,7 @@ from cortado.ir.graph import Bound, add_call, bind, is_call, shape, sole_user
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ops import _binary, _measures
+from cortado.ops._work import ELEMENTS
 from cortado.ops.pointwise import operands
 
 aten = torch.ops.aten
@@ -160,6 +161,7 @@ def kernel(call: Call, core: Core) -> Kernel:
             "out_multiplier": call["output_multiplier"],
             "out_shift": call["output_shift"],
         },
+        work=ELEMENTS,
     )
 
 

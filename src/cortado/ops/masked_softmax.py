@@ -30,7 +30,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Role
-from cortado.ir.work import loops
+from cortado.ir.work import Work, loops
 from cortado.ops import softmax
 from cortado.ops.activation import UNIT_INTERVAL, all_codes
 from cortado.ops.truth import truth_codes
@@ -218,6 +218,11 @@ def packed(mask: np.ndarray[Any, np.dtype[Any]]) -> Array:
     return Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
 
 
+def kept_work(rows: int) -> Work:
+    """Of passes over every row, and over what a computed mask, the second operand, keeps of it."""
+    return loops("calls rows outputs outputs*marked", mask=1, rows=rows)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
     """What is kept of a row is brought together, goes through the core's own softmax, and back to its places."""
     rows, own = softmax.by_table(core)
@@ -244,6 +249,7 @@ def kernel(call: Call, core: Core) -> Kernel:
                 "zeros": int(call["zeros"]),
                 **common,
             },
+            work=kept_work(count),
         )
     mask = call.array("mask")
     return Kernel(

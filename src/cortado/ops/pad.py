@@ -16,7 +16,7 @@ from cortado.ir.facts import is_whole
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Quantization
-from cortado.ir.work import Work
+from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_lists, shared, six
 from cortado.ops.index_select import pick
 from cortado.ops.reshape import VIEW
@@ -186,14 +186,21 @@ def kernel(call: Call, core: Core) -> Kernel:
             "after": six(after, 0),
             "value": call["pad_value"],
         },
-        work=_work(len(sizes), before[-1] + sizes[-1] + after[-1]),
+        work=_work(len(sizes), before[-1] + sizes[-1] + after[-1], item),
     )
 
 
-def _work(rank: int, run: int) -> Work:
-    """A run of the innermost dimension after the other; whether it is inside is asked of every dimension."""
-    terms = ("calls", "calls*rank", "runs", "runs*rank", "outputs", "read_bytes")
-    return Work(terms, lambda calls: {"rank": rank, "runs": calls.outputs / run})
+def _work(rank: int, run: int, item: int) -> Work:
+    """A run of the innermost dimension after the other; whether it is inside is asked of every dimension. Values of
+    several bytes that are not read are written one by one."""
+    terms = ("calls", "calls*rank", "runs", "runs*rank", "outputs", "read_bytes", *(("filled",) if item > 1 else ()))
+
+    def quantities(calls: Calls) -> Quantities:
+        read = calls.read_bytes * (1 - calls.outside / max(calls.calls, 1))  # a row above the image has nothing to read
+        filled = max(calls.outputs - read, 0) / item
+        return {"rank": rank, "runs": calls.outputs / (run * item), "filled": filled}
+
+    return Work(terms, quantities)
 
 
 def samples() -> Any:

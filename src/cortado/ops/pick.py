@@ -75,11 +75,13 @@ def written(call: Call) -> tuple[Argument, Argument]:
 
 def kernel(call: Call, core: Core) -> Kernel:
     *outer, channels = call.shape("input")
-    arguments = (Row(0), Row(1), Operand.OUT, math.prod(outer), channels, call.shape("positions")[-1])
-    work = loops("calls pixels outputs", pixels=math.prod(outer))
+    pixels, positions = math.prod(outer), call.shape("positions")
+    arguments = (Row(0), Row(1), Operand.OUT, pixels, channels, positions[-1])
     if call.element.bytes == 1:
+        work = loops("calls pixels outputs", pixels=pixels)
         return Kernel(call=CCall("cortado_pick_s8", arguments), sources=("pick_s8.c",), work=work)
     wide = (Bytes(Row(0)), Row(1), Bytes(Operand.OUT), *arguments[3:], call.element.bytes)
+    work = loops("calls pixels picked outputs", pixels=pixels, picked=math.prod(positions))
     return Kernel(call=CCall("cortado_pick_wide", wide), sources=("pick_wide.c",), work=work)
 
 

@@ -20,6 +20,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.work import loops
 from cortado.ops._float import add_permute, add_view
 from cortado.ops.calculate_int import How, words
 
@@ -160,7 +161,14 @@ def kernel(call: Call, core: Core) -> Kernel:
     outer, length, inner = call.shape("input")
     how, running = int(call["how"]), int(call["running"])
     arguments = (Row(0), Operand.OUT, outer, length, inner, how, running)
-    return Kernel(call=CCall("cortado_reduce_s32", arguments), sources=("reduce_s32.c",))
+    work = loops(
+        "calls columns columns*others columns*others*running columns*others*compared",
+        columns=outer * inner,
+        others=length - 1,
+        running=running,
+        compared=how != How.SUM,
+    )
+    return Kernel(call=CCall("cortado_reduce_s32", arguments), sources=("reduce_s32.c",), work=work)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:

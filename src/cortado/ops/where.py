@@ -20,6 +20,7 @@ from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.op import Activation, Call, ElementOf, Joined, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ir.work import loops
 from cortado.ops._work import ELEMENTS
 from cortado.ops.calculate_int import refused_shapes, words
 from cortado.ops.truth import truth_codes
@@ -116,6 +117,7 @@ def _any_kernel(call: Call, given: list[str]) -> Kernel:
             "b_step": steps_of(call, "other"),
             "number": call["number"],
         },
+        work=loops("calls spans spans*half spans*word", half=call.element.bytes == 2, word=call.element.bytes == 4),
     )
 
 
