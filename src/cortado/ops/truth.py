@@ -14,18 +14,6 @@ from cortado.ops.widen import WIDEN
 
 aten = torch.ops.aten
 
-# What logical operators are on 0 and 1.
-JOINS = {
-    "logical_and": aten.minimum.default,
-    "bitwise_and": aten.minimum.default,
-    "logical_or": aten.maximum.default,
-    "bitwise_or": aten.maximum.default,
-}
-NEGATIONS = ("logical_not", "bitwise_not")
-DIFFERENCES = ("logical_xor", "bitwise_xor")
-QUANTIFIERS = {"any": aten.amax.default, "all": aten.amin.default}
-
-
 _LIBRARY = Functions()
 for _name, _kind in (("as_truth", torch.bool), ("as_whole", torch.int64)):
     _LIBRARY.define(f"{_name}(Tensor self) -> Tensor")
