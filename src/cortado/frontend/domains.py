@@ -55,7 +55,7 @@ def settle_domains(module: GraphModule) -> None:
 
 def is_whole(node: Any) -> bool:
     value = VALUE.of(node) if isinstance(node, Node) else None
-    return isinstance(value, Tensor) and not value.dtype.is_floating_point
+    return isinstance(value, Tensor) and not (value.dtype.is_floating_point or value.dtype.is_complex)
 
 
 # ---- inference -----------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def interval(value: Any) -> Interval | None:
 
 def _inferred(node: Node) -> Domain:
     value = VALUE.of(node)
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tensor) or value.dtype.is_complex:
         return REALS
     if value.dtype == torch.bool:
         return TRUTHS

@@ -76,7 +76,7 @@ _LEAVES_OPEN = (torch.int32, torch.int64)
 
 def interval_of(kind: torch.dtype) -> Interval | None:
     """All that a type of integers holds; None where that bounds nothing."""
-    if kind in _LEAVES_OPEN or kind.is_floating_point:
+    if kind in _LEAVES_OPEN or kind.is_floating_point or kind.is_complex:
         return None
     return Interval(0, 1) if kind == torch.bool else Interval(torch.iinfo(kind).min, torch.iinfo(kind).max)
 
