@@ -124,6 +124,17 @@ SPELLED: dict[str, Block] = {
         lambda x: functional.interpolate(x, (2, 3), mode="bilinear", antialias=True),
         lambda s: image(s) and min(s[2:]) > 3,
     ),
+    "antialiased_bicubic": unary(
+        lambda x: functional.interpolate(x, (2, 3), mode="bicubic", antialias=True),
+        lambda s: image(s) and min(s[2:]) > 3,
+    ),
+    "nearest_of_volumes": unary(
+        lambda x: functional.interpolate(as_volume(x), scale_factor=2, mode="nearest").squeeze(1), grows(8)
+    ),
+    "reflected_volume": unary(
+        lambda x: aten.reflection_pad3d.default(as_volume(x), [1] * 6).squeeze(1),
+        lambda s: image(s) and min(s[1:]) > 1,
+    ),
     "trilinear": unary(
         lambda x: functional.interpolate(as_volume(x), scale_factor=2, mode="trilinear").squeeze(1), grows(8)
     ),

@@ -13,11 +13,13 @@ import torch
 
 from cortado.ir.op import registry
 from fuzz import oracles
+from fuzz.blocks import BLOCKS
+from fuzz.choices import any_shape, no_options
 from fuzz.draw import FEWEST, draw_all, draw_recipe
 from fuzz.network import Network, eager
 from fuzz.oracles import ANY_BOARDS, TARGETS, Case, Choices, Found, Kind
 from fuzz.outcome import Outcome, Pending, Places, check_host, check_recipe, check_seeds
-from fuzz.recipe import Layer, Recipe
+from fuzz.recipe import Block, Layer, Recipe
 
 
 @pytest.fixture(autouse=True)
@@ -150,8 +152,10 @@ def test_other_bits_elsewhere_are_found(small: Case, monkeypatch: pytest.MonkeyP
         assert found.value.kind is kind
 
 
-def test_what_is_refused_is_no_bug() -> None:
-    recipe = Recipe(((1, 4, 4),), (Layer("undeclared_alias", (0,), {"kind": "sum_to_size"}),), (1,), 0)
+def test_what_is_refused_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = Block(any_shape, no_options, lambda shape: lambda x: torch.cumprod(x, -1))
+    monkeypatch.setitem(BLOCKS, "cumprod", block)
+    recipe = Recipe(((1, 4, 4),), (Layer("cumprod", (0,), {}),), (1,), 0)
     outcome = check_recipe(recipe, Choices(), Places())
     assert (outcome.kind, outcome.host) == ("", False)
     assert outcome.refused

@@ -59,13 +59,14 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
+        for node in model.graph.nodes:
+            note_element(node, self.scheme.element(node))
         settle(model.graph)
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
             if not is_whole(node):
                 annotator.observe_input(node)
         for node in model.graph.nodes:
-            note_element(node, self.scheme.element(node))
             match = _match(node) if node not in annotator.inputs else None
             if match is not None:
                 annotator.add(node, match)
