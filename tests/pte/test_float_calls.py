@@ -208,7 +208,7 @@ MODELS: dict[type[nn.Module], list[str]] = {
     Best: ["best_positions", "picked"],
     Sorted: ["best_positions", "picked"],
     Chosen: ["compared", "chosen"],
-    Causal: ["softmax_masked"],
+    Causal: ["softmax_kept"],
     Gru: ["gru_layer", "gru_layer"],
     Lstm: ["lstm_cells", "lstm_layer"] * 2,
     LastOfLstm: ["lstm_layer"],
