@@ -80,12 +80,17 @@ def run(
     with tempfile.TemporaryDirectory(prefix="cortado-") as own, contextlib.ExitStack() as stack:
         paths = [Path(own) / name for name in ("in", "out", "err")]
         paths[0].write_bytes(given)
-        stdin = stack.enter_context(paths[0].open("rb"))
         stdout, stderr = (stack.enter_context(path.open("wb")) for path in paths[1:])
         process = subprocess.Popen(
-            _limited(command, limits), stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, process_group=0
+            _limited(command, limits, paths[0]),
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=folder,
+            process_group=0,
         )
         with _kept(process):
+            _begin(process)
             try:
                 code = process.wait(limits.seconds)
             except subprocess.TimeoutExpired:
@@ -95,15 +100,24 @@ def run(
     return done
 
 
-def _limited(command: Sequence[str | Path], limits: Limits) -> list[str]:
-    """The command behind a shell that sets its limits: they are there before it runs. A lower one stays."""
+def _begin(process: "subprocess.Popen[bytes]") -> None:
+    """Lets a program begin that `_limited` holds back: what ends it with this process knows of it by now."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(b"go\n")
+
+
+def _limited(command: Sequence[str | Path], limits: Limits, given: Path) -> list[str]:
+    """The command behind a shell that sets its limits: they are there before it runs. A lower one stays. It begins when
+    it is told to, with a file as its input, and never if nobody can."""
     wanted = {
         "-St": limits.cpu_seconds,
         "-v": None if limits.memory_bytes is None else limits.memory_bytes // 1024,
         "-f": None if limits.file_bytes is None else limits.file_bytes // 512,
     }
     sets = [f"ulimit {option} {value} 2>/dev/null" for option, value in wanted.items() if value is not None]
-    return ["/bin/sh", "-c", "; ".join(["ulimit -c 0", *sets, 'exec "$@"']), "sh", *map(str, command)]
+    begins = 'read -r go || exit; given="$1"; shift; exec "$@" <"$given"'
+    return ["/bin/sh", "-c", "; ".join(["ulimit -c 0", *sets, begins]), "sh", str(given), *map(str, command)]
 
 
 def _check(done: Done, limits: Limits, doing: str) -> None:
