@@ -87,7 +87,9 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
         take_masks(module)
         graph.eliminate_dead_code()
     for node in [node for node in graph.nodes if node.op == "call_function"]:
-        _fold(node)
+        plainer = _plainer(node)
+        if plainer is not None:
+            _replace(node, plainer)
     spell_out(module, _PLAIN)
     if has_integers(graph):
         compare_integers(module)
@@ -135,24 +137,19 @@ def _simplified(node: Node) -> bool:
 
 
 def _simpler(node: Node) -> Callable[[Bound], Node | None] | None:
-    if _is_no_op(node):
-        return _first_operand
-    if _is_constant(node):
-        return _folded
+    plainer = _plainer(node)
+    if plainer is not None:
+        return plainer
     if node.target in (aten.copy.default, aten.fill.Tensor):
         return _copied
     return _converted if node.target in _CONVERSIONS else None
 
 
-def _fold(node: Node) -> bool:
-    """Takes what does nothing out, and makes a constant of what gives the same every time."""
+def _plainer(node: Node) -> Callable[[Bound], Node | None] | None:
+    """For what does nothing, and for what gives the same every time."""
     if _is_no_op(node):
-        _replace(node, _first_operand)
-    elif _is_constant(node):
-        _replace(node, _folded)
-    else:
-        return False
-    return True
+        return _first_operand
+    return _folded if _is_constant(node) else None
 
 
 def _replace(node: Node, rewrite: Callable[[Bound], Node | None]) -> None:
