@@ -124,7 +124,7 @@ def test_what_has_no_portable_kernel_is_told_so(name: str) -> None:
 @pytest.mark.parametrize("largest", [True, False])
 def test_of_equal_numbers_the_first_is_the_better(largest: bool) -> None:
     values = _ids(5, 9, high=3).float()
-    given = {"self": values, "k": 9, "largest": largest, "all": True}
+    given = {"self": values, "k": 9, "largest": largest, "all": True, "stable": True}
     wanted = torch.sort(values, dim=-1, descending=largest, stable=True).indices
     assert torch.equal(run_float("cortado::best_positions.default", given), wanted)
     (pattern,) = patterns_of(_overload("best_positions"))
