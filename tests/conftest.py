@@ -32,6 +32,15 @@ settings.load_profile("cortado")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+    parser.addoption("--durations-file", type=Path, help="write the CPU seconds of each test to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--durations-file")
+    if path is not None:
+        from helpers.durations import Durations
+
+        config.pluginmanager.register(Durations(path), "durations")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
