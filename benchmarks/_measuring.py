@@ -18,7 +18,7 @@ from cortado.models import zoo
 from cortado.options import Optimize, Options
 from cortado.plan.jobs import jobs_of, loop_of
 from cortado.timing.parts import Part
-from cortado.timing.work import Work
+from cortado.timing.work import MeasuredWork
 from single_layers import draw_biased, draw_layers, draw_rare, draw_wide
 
 Inputs = tuple[torch.Tensor, ...]
@@ -75,7 +75,7 @@ def same_code(targets: Iterable[CortexMTargetConfig]) -> list[list[CortexMTarget
     return list(found.values())
 
 
-def _measured(found: Sketch, work: Work) -> dict[str, Any]:
+def _measured(found: Sketch, work: MeasuredWork) -> dict[str, Any]:
     jobs = jobs_of(found.planned, max(found.planned.program.cores), found.values)
     loop = _cycles(work, Part.ROWS)
     operators = [step.operator for step in found.planned.program.steps]
@@ -93,6 +93,6 @@ def _measured(found: Sketch, work: Work) -> dict[str, Any]:
     return {"jobs": steps, "loop": asdict(loop_of(found.planned)), "loop_cycles": loop, "rest": rest, "cycles": total}
 
 
-def _cycles(work: Work, part: Part, step: int | None = None) -> float:
+def _cycles(work: MeasuredWork, part: Part, step: int | None = None) -> float:
     numbers = work.steps if step is None else [step]
     return sum(work.steps[n][part].cycles.typical for n in numbers if n in work.steps and part in work.steps[n])

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cortado.plan.jobs import Job, Loop, Part
+from cortado.plan.jobs import FunctionWork, Job, Loop
 from cortado.plan.kernel_costs import TABLE, CoreCosts, evaluate, job_cycles, loop_cycles
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -94,7 +94,7 @@ def fit(samples: Sequence[Sample]) -> Fit:
 
 
 def job_of(data: Mapping[str, Any]) -> Job:
-    return Job(tuple(Part(**part) for part in data["parts"]), data["declared"])
+    return Job(tuple(FunctionWork(**part) for part in data["parts"]), data["declared"])
 
 
 def counts_of(job: Job) -> dict[str, dict[str, float]]:

@@ -12,7 +12,7 @@ from cortado.base.target import from_target_string
 from cortado.emit.pte.program import emit_pte
 from cortado.models import zoo
 from cortado.passes import CortexMPassManager
-from cortado.pte.info import Constant, PteInfo
+from cortado.pte.info import PteConstant, PteInfo
 from cortado.pte.reader import read_pte
 
 # What an argument's constants are for.
@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-def kind(constant: Constant) -> str:
+def kind(constant: PteConstant) -> str:
     kinds = {KINDS.get(use.argument, "other") for use in constant.uses}
     return kinds.pop() if len(kinds) == 1 else "other"
 

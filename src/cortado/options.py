@@ -6,7 +6,7 @@ from enum import Enum
 
 from cortado.base.chips import Chip, find_chip
 from cortado.base.errors import CortadoError
-from cortado.base.regions import Place, Region, parse_bytes, places_of, regions_of
+from cortado.base.regions import Region, WeightPlacement, parse_bytes, places_of, regions_of
 
 
 class Optimize(Enum):
@@ -103,7 +103,7 @@ class Options:
     flash_budget: int | None = None
     chip: Chip | None = None
     memory: tuple[Region, ...] = ()  # memories that the arena lies in, the fastest first: "dtcm=64K,sram=256K"
-    place: tuple[Place, ...] = ()  # sections for the weights of layers: "features.1[0-9].*=external"
+    place: tuple[WeightPlacement, ...] = ()  # sections for the weights of layers: "features.1[0-9].*=external"
 
     @property
     def ram_limit(self) -> int | None:
@@ -214,7 +214,7 @@ def _text(value: object) -> object:
         return ",".join(str(_text(one)) for one in value)
     if isinstance(value, Region):
         return f"{value.name}={value.bytes}"
-    if isinstance(value, Place):
+    if isinstance(value, WeightPlacement):
         return f"{value.pattern}={value.section}"
     if isinstance(value, Enum):
         return value.value

@@ -10,15 +10,15 @@ from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.run.runner import choose_board, core_of
-from cortado.timing.cycles import Cycles, Model
+from cortado.timing.cycles import CoreTiming, Cycles
 from cortado.timing.flow import BEFORE
 from cortado.timing.models import MODELS
 from cortado.timing.parts import Part
-from cortado.timing.work import Spent, Work
+from cortado.timing.work import MeasuredWork, Spent
 
 
 @dataclass(frozen=True)
-class Clock:
+class ChipClock:
     """A chip's."""
 
     chip: str
@@ -30,11 +30,11 @@ class Timing:
     """What one inference spends on a core, and the clock that the core has, if a chip was named."""
 
     cpu: CortexM
-    work: Work
-    clock: Clock | None = None
+    work: MeasuredWork
+    clock: ChipClock | None = None
 
     @property
-    def model(self) -> Model:
+    def model(self) -> CoreTiming:
         return MODELS[self.cpu]
 
     @property
@@ -56,7 +56,7 @@ class LayerTime:
 
     report: LayerReport
     spent: Spent
-    work: Work  # of this layer alone
+    work: MeasuredWork  # of this layer alone
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,19 @@ class Profile:
         return self.timing.work.part(part)
 
 
-def clock_of(artifact: Artifact, name: str | None) -> Clock | None:
+def clock_of(artifact: Artifact, name: str | None) -> ChipClock | None:
     """Of the chip that is named now; or else when the model was compiled. One with another core is refused."""
     compiled = artifact.report.chip
     if name is None:
-        return None if compiled is None else Clock(compiled.name, compiled.clock_hz)
+        return None if compiled is None else ChipClock(compiled.name, compiled.clock_hz)
     chip, target = find_chip(name), artifact.info.target
     if target.cpu is CortexM.ANY:
         raise CortadoError(f"{artifact.folder} was compiled for any core; say which with --target {chip.cpu.value}")
     chip.require(target)
-    return Clock(chip.name, chip.megahertz * 1_000_000)
+    return ChipClock(chip.name, chip.megahertz * 1_000_000)
 
 
-def time_of(work: Work, target: CortexMTargetConfig, on: str | None, clock: Clock | None) -> Timing:
+def time_of(work: MeasuredWork, target: CortexMTargetConfig, on: str | None, clock: ChipClock | None) -> Timing:
     """What a run on an emulated board spent, as the time of its core."""
     board = choose_board(target, on)
     assert board is not None
@@ -93,7 +93,7 @@ def time_of(work: Work, target: CortexMTargetConfig, on: str | None, clock: Cloc
 
 
 def profile(
-    artifact: Artifact, samples: Sequence[Sequence[ArrayType]], on: str | None = None, clock: Clock | None = None
+    artifact: Artifact, samples: Sequence[Sequence[ArrayType]], on: str | None = None, clock: ChipClock | None = None
 ) -> Profile:
     """Runs the first sample on an emulated board, beside the reference."""
     rules = artifact.store_rules()
@@ -106,7 +106,7 @@ def profile(
     if names != [layer.name for layer in reports]:
         raise CortadoError(f"{artifact.folder} holds two lists of layers that differ; compile the model again")
     layers = tuple(
-        LayerTime(layer, work.step(number), Work({number: work.steps.get(number, {})}))
+        LayerTime(layer, work.step(number), MeasuredWork({number: work.steps.get(number, {})}))
         for number, layer in enumerate(reports)
     )
     timing = time_of(work, artifact.info.target, on, clock)

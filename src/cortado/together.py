@@ -6,10 +6,10 @@ from pathlib import Path
 from torch import Tensor
 
 from cortado.api import Compiled
-from cortado.artifact.together import ModelFacts, TogetherFacts, write_together
+from cortado.artifact.together_folder import ModelFacts, TogetherFacts, write_together
 from cortado.base.errors import CortadoError
-from cortado.emit.c.together import Member, emit_together
-from cortado.emit.c.together import Program as TogetherInC
+from cortado.emit.c.together_source import JoinedProgram as TogetherInC
+from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.options import Options
@@ -51,14 +51,14 @@ def _check(compiled: Sequence[Compiled]) -> None:
         raise CortadoError(f"models for {' and '.join(targets)} can't be one program; compile all for one target")
 
 
-def _member(one: Compiled) -> Member:
+def _member(one: Compiled) -> ProgramMember:
     assert one.planned is not None
     assert one.graph is not None
     stack = None if one.report.memory is None else one.report.memory.stack_bytes
     if not one.options.selftest:
-        return Member(one.planned, stack)
+        return ProgramMember(one.planned, stack)
     values = run_reference(one.graph, one.example)
-    return Member(
+    return ProgramMember(
         one.planned, stack, {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
     )
 

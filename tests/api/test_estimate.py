@@ -18,7 +18,7 @@ from cortado.ir.work import Calls, loops
 from cortado.models import zoo
 from cortado.ops import cumsum
 from cortado.plan import kernel_costs
-from cortado.plan.jobs import Job, Part, jobs_of
+from cortado.plan.jobs import FunctionWork, Job, jobs_of
 from cortado.plan.kernel_costs import CoreCosts, evaluate, job_cycles, known_costs
 
 FAR = 0.05
@@ -180,11 +180,11 @@ def test_a_kernel_without_a_row_is_not_estimated_and_nothing_else_changes(monkey
 
 def test_a_kernel_that_declares_nothing_is_not_estimated() -> None:
     costs = CoreCosts({}, {"cortado_thing": {"calls": 2.0}})
-    assert job_cycles(costs, Job((Part("cortado_thing", {"calls": 3.0}),))) == 6.0
-    assert job_cycles(costs, Job((Part("cortado_thing", {"calls": 3.0}),), declared=False)) is None
+    assert job_cycles(costs, Job((FunctionWork("cortado_thing", {"calls": 3.0}),))) == 6.0
+    assert job_cycles(costs, Job((FunctionWork("cortado_thing", {"calls": 3.0}),), declared=False)) is None
 
 
-def _counts(module: nn.Module, inputs: tuple[torch.Tensor, ...], function: str) -> tuple[Kernel, list[Part]]:
+def _counts(module: nn.Module, inputs: tuple[torch.Tensor, ...], function: str) -> tuple[Kernel, list[FunctionWork]]:
     """Of the kernel of this name on the M4."""
     found = sketch(prepared(module, inputs), from_target_string("cortex-m4"))
     jobs = jobs_of(found.planned, Core.DSP, found.values)

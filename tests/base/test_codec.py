@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from cortado.base.codec import Limits, Matching, from_json, json_class, key, schema, to_json
+from cortado.base.codec import Matching, Within, from_json, json_class, key, schema, to_json
 from cortado.base.errors import CortadoError
 from helpers.json_schema import fits
 
@@ -30,9 +30,9 @@ class Bean:
 class Cup:
     """A class with everything in it."""
 
-    size: Annotated[int, Limits("a size from 1 to 9", 1, 9)] = key("how large")
+    size: Annotated[int, Within("a size from 1 to 9", 1, 9)] = key("how large")
     hot: bool = key("whether it is")
-    part: Annotated[float, Limits("a number above 0", 0, above=True)] | None = key("how much is in it")
+    part: Annotated[float, Within("a number above 0", 0, above=True)] | None = key("how much is in it")
     beans: tuple[Bean, ...] = key("what it is made of")
     tastes: Mapping[Taste, int] = key("how often each was named")
     first: Bean | None = key("the best of them")
@@ -104,7 +104,7 @@ def test_a_place_in_a_larger_file() -> None:
         from_json(Cup, {}, "cups[2]")
 
 
-@pytest.mark.parametrize("hint", [bytes, list[int], tuple[int, str], int | str, Annotated[Cup, Limits("", 0)], object])
+@pytest.mark.parametrize("hint", [bytes, list[int], tuple[int, str], int | str, Annotated[Cup, Within("", 0)], object])
 def test_types_without_json_are_a_mistake(hint: Any) -> None:
     with pytest.raises(TypeError, match="no JSON for"):
         from_json(hint, 0)

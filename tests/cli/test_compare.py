@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cortado.api import Model
-from cortado.artifact.comparison import Compared, compare, difference
+from cortado.artifact.comparison import ComparedModel, compare, difference
 from cortado.artifact.index_page import INDEX
 from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import Artifact
@@ -76,7 +76,9 @@ def test_a_model_beside_itself_has_no_difference(run: Run, tiny_artifact: Artifa
 
 def test_a_figure_that_a_model_lacks_is_none(tiny_artifact: Artifact, tmp_path: Path) -> None:
     report = tiny_artifact.report
-    models = [Compared(str(number), tmp_path, replace(report, macs=macs)) for number, macs in enumerate((10, 20, None))]
+    models = [
+        ComparedModel(str(number), tmp_path, replace(report, macs=macs)) for number, macs in enumerate((10, 20, None))
+    ]
     found = compare(models)
     row = next(row for row in found.figures if row.key == "macs")
     assert row.values == (10, 20, None)

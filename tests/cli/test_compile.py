@@ -19,7 +19,7 @@ from cortado.artifact.manifest import REPORT
 from cortado.artifact.opened import EXPECTED, Artifact
 from cortado.artifact.report import ChipReport
 from cortado.base.errors import CortadoError
-from cortado.cli.tables import Progress
+from cortado.cli.tables import ProgressBar
 from cortado.plan.lowered import npz_bytes
 from helpers.cli import TINY, Run, compile_tiny
 from helpers.paths import MODELS
@@ -108,7 +108,7 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch) -> Non
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = Progress(["quantize", "lower", "host"])
+    progress = ProgressBar(["quantize", "lower", "host"])
     progress.start -= 3700  # an hour ago, and a little
     progress("quantize")
     progress("host", 1200, 5000)
@@ -130,7 +130,7 @@ def test_progress_elsewhere_is_a_line_for_each_phase_and_now_and_then_one_more(
 ) -> None:
     seconds = iter([0.0, 1.0, 2.0, 13.0, 14.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(seconds))
-    progress = Progress()
+    progress = ProgressBar()
     for done in (0, 64, 128, 192):
         progress("host", done, 5000)
     assert capsys.readouterr().err.splitlines() == ["[   1.0 s] host", "[  13.0 s] host, 128 of 5,000"]

@@ -7,7 +7,7 @@ import pytest
 from cortado.artifact.opened import Artifact
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
-from cortado.base.regions import Place, Region, places_of, regions_of
+from cortado.base.regions import Region, WeightPlacement, places_of, regions_of
 from cortado.options import Options
 from helpers.cli import Run, compile_tiny, refused
 
@@ -82,7 +82,7 @@ def test_options_in_python_may_be_texts_mappings_and_values() -> None:
     regions = (Region("dtcm", 65_536), Region("sram", 262_144))
     for given in ("DTCM=64K, sram=256K", {"dtcm": "64K", "sram": 262_144}, regions):
         assert Options(memory=given).memory == regions  # type: ignore[arg-type]
-    assert places_of("a.*=x") == places_of([Place("a.*", "x")]) == (Place("a.*", "x"),)
+    assert places_of("a.*=x") == places_of([WeightPlacement("a.*", "x")]) == (WeightPlacement("a.*", "x"),)
     assert Options(memory=regions, chip=find_chip("stm32h743")).ram_limit is None
     with pytest.raises(CortadoError, match="memory=12 names no memories"):
         Options(memory=12)  # type: ignore[arg-type]

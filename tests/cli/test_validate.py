@@ -20,7 +20,7 @@ from cortado.frontend.convert import FloatModel
 from cortado.options import Border, InputLayout, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.scoring.floats import float_model
-from cortado.scoring.validate import Layer, Place, Validation, _Compared, validate
+from cortado.scoring.validate import LayerResult, PlaceResult, Validation, _Compared, validate
 from helpers.cli import TINY, Run, forge_checksums
 from helpers.single import Function, lower
 
@@ -256,8 +256,8 @@ def test_a_fault_is_a_finding(run: Run, folder: Path, inputs: Path) -> None:
 
 
 def test_a_layer_may_differ_where_the_output_does_not() -> None:
-    layer = Layer("conv", "cortex_m::quantized_conv2d_nhwc", "", None, {"host": 2})
-    found = Validation(1, (Place("reference", "exact integers"), Place("host", "C", exact=1)), (layer,))
+    layer = LayerResult("conv", "cortex_m::quantized_conv2d_nhwc", "", None, {"host": 2})
+    found = Validation(1, (PlaceResult("reference", "exact integers"), PlaceResult("host", "C", exact=1)), (layer,))
     assert len(found.problems()) == 1
     assert "0 of 1 samples; the first layer that differs is conv" in found.problems()[0]
 
@@ -395,7 +395,7 @@ def test_a_float_model_with_other_outputs_is_refused(tiny_artifact: Artifact) ->
 
 
 def test_a_pte_in_float_may_be_close() -> None:
-    place = Place("executorch", "tiny.pte", exact=0, close=True)
+    place = PlaceResult("executorch", "tiny.pte", exact=0, close=True)
     assert Validation(2, (place,), ()).problems() == []
     assert Validation(2, (replace(place, close=False),), ()).problems()
 

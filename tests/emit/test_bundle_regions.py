@@ -13,12 +13,12 @@ from cortado.base.regions import places_of, regions_of
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.selftest import selftest_files
-from cortado.memory.regions import Room
+from cortado.memory.spread import Room
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, run_reference
+from cortado.plan.over_regions import TooSmall, heat, over_regions
 from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
-from cortado.plan.regions import TooSmall, heat, over_regions
 from cortado.plan.schedule import schedule
 from cortado.plan.segments import scratch_name
 from cortado.run import toolchain

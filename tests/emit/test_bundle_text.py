@@ -15,7 +15,7 @@ from cortado.base.target import BUNDLE_FLAGS, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.calls import call_function, call_text
 from cortado.emit.c.text import WIDTH, Names, comment, listed
-from cortado.ir.c_call import Argument, CCall, Function, Member, Offset, Operand, Row, Typed
+from cortado.ir.c_call import Argument, Callee, CCall, Member, Offset, Operand, Row, Typed
 from cortado.ir.kernel import Kernel
 from cortado.options import Optimize
 from cortado.plan.program import build_program
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.xdist_group("network ds_cnn")  # which one worker prepa
         (Member("scale"), "L->scale", {"rows", "out", "n", "scratch", "y"}),
         (Member("phase", phases=4), "L->phase[y & 3]", {"rows", "out", "n", "scratch"}),
         (Offset(Operand.ROWS, by=Member("top", phases=2)), "rows + L->top[y & 1]", {"out", "n", "scratch"}),
-        (Function("cortado_means_s8"), "cortado_means_s8", {"rows", "out", "n", "scratch", "y"}),
+        (Callee("cortado_means_s8"), "cortado_means_s8", {"rows", "out", "n", "scratch", "y"}),
         (12, "12", {"rows", "out", "n", "scratch", "y"}),
     ],
 )

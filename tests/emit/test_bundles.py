@@ -11,7 +11,7 @@ from cortado.base.data import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.emit.c.kernels import library_hash
-from cortado.emit.c.together import Member, emit_together
+from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.lowered import run_reference
@@ -42,13 +42,13 @@ def portable(name: str) -> Planned:
     return schedule(build_program(name, graph_of(name), target, cores=(Core.PORTABLE,)))
 
 
-def compile_all(folder: Path, flags: Sequence[str], compiler: toolchain.Compiler, suffixes: str = "cS") -> None:
+def compile_all(folder: Path, flags: Sequence[str], compiler: toolchain.CompilerCommand, suffixes: str = "cS") -> None:
     """Every source of a bundle by itself. Objects are cached: a kernel that two networks share is compiled once."""
     for source in bundle_sources(folder, suffixes):
         toolchain.compile_object(source, bundle_includes(folder), flags, compiler)
 
 
-def compiler_of(kind: Compiler) -> toolchain.Compiler:
+def compiler_of(kind: Compiler) -> toolchain.CompilerCommand:
     return toolchain.arm_gcc() if kind is Compiler.GCC else toolchain.arm_clang()
 
 
@@ -71,7 +71,7 @@ def test_builds_without_a_warning(name: str, target: str, kind: Compiler, tmp_pa
 @pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
 def test_builds_without_a_warning_here(name: str, tool: toolchain.Tool, tmp_path: Path) -> None:
     folder = write(tmp_path, portable(name))
-    compile_all(folder, [*WARNINGS, *BUNDLE_FLAGS], toolchain.Compiler(toolchain.require(tool)), "c")
+    compile_all(folder, [*WARNINGS, *BUNDLE_FLAGS], toolchain.CompilerCommand(toolchain.require(tool)), "c")
 
 
 @pytest.mark.host
@@ -180,7 +180,7 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
     fed, wanted, members = b"", b"", []
     for name in TWO:
         found = portable(name)
-        members.append(Member(found))
+        members.append(ProgramMember(found))
         values = run_reference(graph_of(name), list(zoo.get(name).example_inputs()))
         fed += b"".join(values[tensor.node].numpy().tobytes() for tensor in found.program.inputs)
         wanted += b"".join(values[tensor.node].numpy().tobytes() for tensor in found.program.outputs)
@@ -194,7 +194,7 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
 @pytest.mark.xdist_group("network ds_cnn")
 def test_two_models_in_one_firmware_and_only_what_is_used(tmp_path: Path) -> None:
     """The kernels they share are there once; float helpers and default arenas only if something calls them."""
-    members = [Member(planned(name, "cortex-m4", Optimize.BALANCED)) for name in TWO]
+    members = [ProgramMember(planned(name, "cortex-m4", Optimize.BALANCED)) for name in TWO]
     write_files(tmp_path / "both", emit_together(members, one_arena=False).files)
     flags = " ".join(from_target_string("cortex-m4").compiler_flags())
     build = cmake(

@@ -17,7 +17,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.emit.c.kernels import library_hash, version_number
-from cortado.emit.c.together import Member, emit_together
+from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
 from cortado.plan.planned import Planned
@@ -84,7 +84,7 @@ def main_text(model: Model, *, shared: bool) -> str:
 @pytest.mark.host
 @pytest.mark.parametrize("shared", [True, False])
 def test_both_are_right_here(tiny: Model, tmp_path: Path, shared: bool) -> None:
-    members = [Member(planned(tiny, name)) for name in ("tiny", "other")]
+    members = [ProgramMember(planned(tiny, name)) for name in ("tiny", "other")]
     write_files(tmp_path, {**emit_together(members, one_arena=shared).files, "main.c": main_text(tiny, shared=shared)})
     flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     program = toolchain.build_executable(bundle_sources(tmp_path, "c"), bundle_includes(tmp_path), flags, "both")
@@ -94,7 +94,7 @@ def test_both_are_right_here(tiny: Model, tmp_path: Path, shared: bool) -> None:
 @pytest.mark.qemu
 @pytest.mark.parametrize("target", ["m0plus", "m4", "m55"])
 def test_both_are_right_on_boards(tiny: Model, tmp_path: Path, target: str) -> None:
-    members = [Member(planned(tiny, name, None, target)) for name in ("tiny", "other")]
+    members = [ProgramMember(planned(tiny, name, None, target)) for name in ("tiny", "other")]
     write_files(tmp_path, {**emit_together(members, one_arena=True).files, "main.c": main_text(tiny, shared=True)})
     config = from_target_string(f"cortex-{target}")
     board, flags = find_board(config.machine), [*config.compiler_flags(), *WARNINGS, *BUNDLE_FLAGS]
@@ -192,7 +192,7 @@ def test_a_linker_says_so(bundles: Path) -> None:
 
 @pytest.mark.host
 def test_a_bundle_beside_models_that_were_compiled_together_is_found(tiny: Model, bundles: Path) -> None:
-    write_files(bundles / "tiny", emit_together([Member(planned(tiny, "tiny"))], one_arena=True).files)
+    write_files(bundles / "tiny", emit_together([ProgramMember(planned(tiny, "tiny"))], one_arena=True).files)
     users = [bundles / "main.c", bundles / "tiny_user.c", bundles / "other_user.c"]
     libraries = [archived(bundles, name) for name in ("tiny", "other")]
     done = subprocess.run(["cc", *users, *libraries, "-o", bundles / "program"], capture_output=True, text=True)

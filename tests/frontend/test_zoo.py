@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cortado.base.errors import CortadoError
 from cortado.models import zoo
-from cortado.models.zoo.mobilenet_v3_small import Block
+from cortado.models.zoo.mobilenet_v3_small import BottleneckBlock
 from helpers.paths import ROOT
 from helpers.values import present
 
@@ -213,7 +213,7 @@ def test_mobilenet_v3_small_has_the_resolutions_of_its_paper(built: dict[str, nn
     """The baselines give no MACs for it; a wrong stride would leave the parameters as they are."""
     model = built["mobilenet_v3_small"]
     inputs = zoo.get("mobilenet_v3_small").example_inputs()[0]
-    outputs = layer_outputs(model, (Block,), inputs)
+    outputs = layer_outputs(model, (BottleneckBlock,), inputs)
     assert [output.shape[-1] for output in outputs.values()] == [56, 28, 28, 14, 14, 14, 14, 14, 7, 7, 7]
     assert zoo.get("mobilenet_v3_small").describe().macs == 56_510_400
 

@@ -33,13 +33,14 @@ class Durations:
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
         found = yield
         item.user_properties[:] = [
-            (name, _cpu_seconds() - float(value) if name == PROPERTY else value) for name, value in item.user_properties
+            (name, _cpu_seconds() - float(str(value)) if name == PROPERTY else value)
+            for name, value in item.user_properties
         ]
         return found
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":
-            self._seconds.update({report.nodeid: round(float(dict(report.user_properties)[PROPERTY]), 2)})
+            self._seconds.update({report.nodeid: round(float(str(dict(report.user_properties)[PROPERTY])), 2)})
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not hasattr(session.config, "workerinput"):

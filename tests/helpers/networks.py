@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from cortado.api import Model, prepare
-from cortado.base.regions import Place
+from cortado.base.regions import WeightPlacement
 from cortado.base.target import CortexM, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.memory.validate import validate
@@ -96,7 +96,7 @@ def run_bundle(
     inputs: int,
     on: str | None = None,
     flags: Sequence[str] = (),
-    places: Sequence[Place] = (),
+    places: Sequence[WeightPlacement] = (),
 ) -> runner.RunResult:
     """A network's bundle on inputs that calibration has not seen: outputs equal the reference, and on a board no
     kernel call writes where it may not."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cortado.memory import planner
-from cortado.memory.bounds import USUAL_PAIRS, Model
+from cortado.memory.bounds import USUAL_PAIRS, BoundModel
 from cortado.memory.csv import read_csv, write_csv
 from cortado.memory.placing import place_in_order
 from cortado.memory.planner import lower_bound
@@ -225,7 +225,7 @@ def test_a_crowd_counts_as_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
     place = place_in_order
 
-    def counted(model: Model, *arguments: Any) -> Any:
+    def counted(model: BoundModel, *arguments: Any) -> Any:
         nonlocal looked
         looked += sum(map(len, model.near))
         return place(model, *arguments)

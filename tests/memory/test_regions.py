@@ -6,7 +6,7 @@ import pytest
 
 from cortado.memory.planner import plan
 from cortado.memory.problem import Buffer, Effort, Overlay, Problem
-from cortado.memory.regions import Room, Spread, in_rooms, part_of, shortage, spread
+from cortado.memory.spread import Room, Spread, in_rooms, part_of, shortage, spread
 from cortado.memory.validate import validate
 from helpers.problems import random_problem
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cortado.memory import planner
-from cortado.memory.bounds import Model
+from cortado.memory.bounds import BoundModel
 from cortado.memory.planner import lower_bound
 from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem
 from cortado.memory.search import Budget, Descent, _OutOfWorkError
@@ -57,7 +57,7 @@ def check_search(seeds: range) -> None:
     for seed in seeds:
         problem = crowded_problem(seed)
         truth = least_peak(problem)
-        model = Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
+        model = BoundModel(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
         if not model.rank:
             continue
         searched += 1
@@ -116,7 +116,7 @@ def check_search_finds_what_exists(seeds: range) -> None:
     found = 0
     for seed in seeds:
         problem, height = cut_problem(seed)
-        model = Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), ())
+        model = BoundModel(sorted(problem.buffers, key=lambda b: (b.start, b.end)), ())
         try:
             at = Descent(model, height, Budget(20_000)).run()
         except _OutOfWorkError:
@@ -137,7 +137,7 @@ def test_the_search_finds_what_exists_many_times(part: int) -> None:
     check_search_finds_what_exists(range(10_000 + 3000 * part, 13_000 + 3000 * part))
 
 
-def completes(model: Model, search: Descent, left: tuple[int, ...], low: tuple[int, ...]) -> bool:
+def completes(model: BoundModel, search: Descent, left: tuple[int, ...], low: tuple[int, ...]) -> bool:
     """Whether these buffers fit between their lowest and highest offsets, by trying all."""
 
     def place(placed: dict[int, int]) -> bool:
@@ -160,7 +160,7 @@ def test_what_the_search_remembers_as_hopeless_is() -> None:
     for seed in range(400):
         problem = crowded_problem(seed)
         peak = planner.plan(problem, seconds=0.1).peak
-        model = Model(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
+        model = BoundModel(sorted(problem.buffers, key=lambda b: (b.start, b.end)), problem.overlays)
         for cap in (peak, peak - 1, peak - 2) if model.rank else ():
             search = Descent(model, cap, Budget(10**9))
             search.run()
@@ -180,7 +180,7 @@ def test_the_bound_of_a_single_moment_is_exact() -> None:
             buffers, tuple(random_overlays(rng, list(buffers), rng.randint(0, 8), any_lead=seed % 2 == 0))
         )
         bound, truth = lower_bound(problem), least_peak(problem)
-        if Model(buffers, problem.overlays).rank:
+        if BoundModel(buffers, problem.overlays).rank:
             assert bound == truth, seed
             tight += 1
         assert bound <= truth, seed

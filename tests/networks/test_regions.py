@@ -13,13 +13,13 @@ from cortado.artifact.budget import in_regions
 from cortado.base.errors import CortadoError
 from cortado.base.regions import places_of, regions_of
 from cortado.base.target import Machine, from_target_string
-from cortado.memory.regions import Room
+from cortado.memory.spread import Room
 from cortado.options import Border, Optimize, Options
+from cortado.plan.over_regions import heat, over_regions
 from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
-from cortado.plan.regions import heat, over_regions
 from cortado.plan.schedule import Schedules
-from cortado.run.board import Region, find_board
+from cortado.run.board import AddressRange, find_board
 from cortado.run.elf import Image, load_image
 from cortado.run.runner import HOST, RUNTIME_CHECKS, BundleInfo, build
 from helpers.networks import graph_of, networks, planned, run_bundle
@@ -94,7 +94,7 @@ def test_boards_with_two_memories_give_the_same_bits_and_store_nothing_elsewhere
         assert ("CORTADO_WEIGHTS_" in head) == (symbol in outside), symbol.name
 
 
-def lies(address: int, size: int, memory: Region) -> bool:
+def lies(address: int, size: int, memory: AddressRange) -> bool:
     return memory.origin <= address and address + size <= memory.end
 
 

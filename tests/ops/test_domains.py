@@ -17,7 +17,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.convert import quantize
 from cortado.frontend.domains import domain_of
 from cortado.frontend.export import capture
-from cortado.ir.domain import Interval, Kind
+from cortado.ir.domain import DomainKind, Interval
 from cortado.ir.graph import output_node
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, lowered_graph, reference_outputs
@@ -248,7 +248,7 @@ def test_intervals_are_proved(function: Model, wanted: Interval | None) -> None:
     inputs = (torch.ones(4, 9, dtype=torch.int64), torch.ones(4, 9) > 0, torch.ones(4, 9, dtype=torch.uint8))
     module = capture(Function(function), inputs).module
     (node,) = output_node(module.graph).all_input_nodes
-    assert domain_of(node).kind is Kind.INTEGER
+    assert domain_of(node).kind is DomainKind.INTEGER
     assert domain_of(node).interval == wanted
     canonicalize(module, inputs)
 

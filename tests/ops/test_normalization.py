@@ -16,7 +16,7 @@ from cortado.base.numerics import QParams
 from cortado.base.target import Core, from_target_string
 from cortado.ir.kernel import Array
 from cortado.ir.op import Call
-from cortado.ops.normalize import LARGEST_GROUP, NORMALIZE, Steps, constants
+from cortado.ops.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
 from helpers.kernels import Calls
@@ -157,7 +157,7 @@ def test_groups_of_small_spread_are_kept(name: str) -> None:
 # ---- the operator ----------------------------------------------------------------------------------------------
 
 
-def exact(codes: Tensor, zero: int | None, epsilon: float, steps: Steps) -> Tensor:
+def exact(codes: Tensor, zero: int | None, epsilon: float, steps: AffineSteps) -> Tensor:
     """In float64: [groups, n] codes normalized, in steps of the output. `zero`: the mean is taken as that code."""
     values = codes.to(torch.float64)
     values = values - (values.mean(1, keepdim=True) if zero is None else zero)
@@ -180,7 +180,7 @@ def test_any_spread_and_any_eps_is_exact(count: int, centered: bool) -> None:
     if count == LARGEST_GROUP:
         codes = codes[:2]
     for eps in (0.0, 1e5) if count == LARGEST_GROUP else (0.0, 1e-9, 0.01, 1.0, 1e5, 1e30):
-        steps = Steps(torch.tensor([37.5 * math.sqrt(1 + eps)]).double(), torch.tensor([-3.25]).double())
+        steps = AffineSteps(torch.tensor([37.5 * math.sqrt(1 + eps)]).double(), torch.tensor([-3.25]).double())
         given = constants(count, count**2 * eps, steps)
         assert given is not None
         found = NORMALIZE.reference(
@@ -220,7 +220,9 @@ def drawn(count: int) -> list[dict[str, Any]]:
 def large_group() -> dict[str, Any]:
     """More than 2^16 values, as far apart as they can be: 32 bits don't hold the sum of their squares."""
     codes = torch.where(torch.arange(2**18 + 4) % 3 > 0, 127, -128).to(torch.int8).reshape(1, -1, 4)
-    numbers = constants(codes.numel(), 0.5, Steps(torch.tensor([40.0, 30.0, -20.0, 1.0]).double(), torch.zeros(4)))
+    numbers = constants(
+        codes.numel(), 0.5, AffineSteps(torch.tensor([40.0, 30.0, -20.0, 1.0]).double(), torch.zeros(4))
+    )
     assert numbers is not None
     shape = {"input": codes, "dim": 2, "first": 1, "groups": 1, "centered": True, "input_zero_point": 0}
     return {**shape, **numbers, "activation_min": -128, "activation_max": 127}

@@ -14,7 +14,7 @@ from cortado.base.target import Core, from_target_string
 from cortado.exploring.estimation import estimate_of
 from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.ir.op import Call
-from cortado.ops._transposed import Axis, Taps, group_count, zero_taps
+from cortado.ops._transposed import Taps, TransposedAxis, group_count, zero_taps
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
 from helpers.single import TRANSPOSED, assert_close, lower
 
@@ -116,7 +116,7 @@ def test_zero_taps_make_the_rolling_buffer_right() -> None:
         sizes, kernel = ([rng.randint(1, most) for _ in range(2)] for most in (5, 6))
         stride = [rng.randint(1, 4) for _ in range(2)]
         pad, extra = [rng.randint(0, k) for k in kernel], [rng.randint(0, s) for s in stride]
-        axes = [Axis(*numbers) for numbers in zip(kernel, stride, pad, extra, strict=True)]
+        axes = [TransposedAxis(*numbers) for numbers in zip(kernel, stride, pad, extra, strict=True)]
         out = tuple((n - 1) * a.stride - 2 * a.pad + a.kernel + a.extra for n, a in zip(sizes, axes, strict=True))
         if min(out) < 1:
             continue
@@ -141,9 +141,9 @@ def test_zero_taps_make_the_rolling_buffer_right() -> None:
 
 def test_common_shapes_need_no_zero_taps() -> None:
     plain = [(0, 0), (0, 0)]
-    assert zero_taps(Axis(2, 2, 0, 0), Axis(2, 2, 0, 0), (1, 8, 8, 8)) == plain
-    assert zero_taps(Axis(3, 2, 1, 1), Axis(3, 2, 1, 1), (1, 8, 8, 32)) == plain
-    assert zero_taps(Axis(4, 2, 1, 0), Axis(4, 2, 1, 0), (1, 8, 8, 8)) == [(1, 0), (0, 0)]
+    assert zero_taps(TransposedAxis(2, 2, 0, 0), TransposedAxis(2, 2, 0, 0), (1, 8, 8, 8)) == plain
+    assert zero_taps(TransposedAxis(3, 2, 1, 1), TransposedAxis(3, 2, 1, 1), (1, 8, 8, 32)) == plain
+    assert zero_taps(TransposedAxis(4, 2, 1, 0), TransposedAxis(4, 2, 1, 0), (1, 8, 8, 8)) == [(1, 0), (0, 0)]
 
 
 def test_several_images_over_reversed_weights_are_for_the_c_bundle() -> None:

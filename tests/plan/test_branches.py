@@ -18,7 +18,7 @@ from cortado.ir.c_call import CCall
 from cortado.ir.kernel import Kernel
 from cortado.options import Optimize, Options
 from cortado.plan.branches import orders
-from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
+from cortado.plan.program import ArenaBuffer, Port, Program, Stage, Step, Tensor, Walk
 from helpers.values import present
 
 M4 = from_target_string("cortex-m4")
@@ -35,7 +35,7 @@ def programs(draw: st.DrawFn) -> Program:
         picked = draw(st.lists(st.integers(max(0, index - 4), index - 1), min_size=1, max_size=2, unique=True))
         ports = tuple(Port(names[source], 1, sizes[source]) for source in picked)
         steps.append(Stage((Step(name, "op", "", ports, name, 1, 1, size, size, KERNEL, Walk.WHOLE),)))
-    buffers = {name: Buffer(name, size) for name, size in zip(names, sizes, strict=True)}
+    buffers = {name: ArenaBuffer(name, size) for name, size in zip(names, sizes, strict=True)}
     ends = [Tensor(name, name, name, (1,), INT8, None, (0,)) for name in (names[0], names[-1])]
     return Program("drawn", M4, (Core.DSP,), buffers, tuple(steps), (ends[0],), (ends[1],))
 

@@ -23,7 +23,7 @@ from cortado.passes import CortexMPassManager
 from cortado.passes.orders import Orders
 from cortado.plan import branches
 from cortado.plan.planned import Planned
-from cortado.plan.program import Buffer, Port, Program, Stage, Step, Tensor, Walk
+from cortado.plan.program import ArenaBuffer, Port, Program, Stage, Step, Tensor, Walk
 from cortado.plan.schedule import Schedules, schedule
 from cortado.plan.segments import Known, Segments
 from cortado.plan.stages import StageRun
@@ -78,7 +78,7 @@ class Network:
             name: Tensor(name, name, name, (1, self.height, 1, width), INT8, None, (0, 1, 2, 3))
             for name, width in self.widths.items()
         }
-        buffers = {name: Buffer(name, self.height * width) for name, width in self.widths.items()}
+        buffers = {name: ArenaBuffer(name, self.height * width) for name, width in self.widths.items()}
         inputs = tuple(end for name, end in ends.items() if name.startswith("x"))
         results = tuple(ends[name] for name in outputs)
         return Program("drawn", M4, (Core.DSP,), buffers, tuple(self.stages), inputs, results)

@@ -14,7 +14,7 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
-from cortado.emit.pte.edge import Edge, to_edge
+from cortado.emit.pte.edge import EdgeProgram, to_edge
 from cortado.emit.pte.planning import ALIGNMENT
 from cortado.emit.pte.program import emit_pte
 from cortado.emit.pte.tools import bundle_pte
@@ -209,7 +209,7 @@ def test_emission_is_repeatable() -> None:
 
 
 def test_every_node_has_a_debug_handle() -> None:
-    edge: Edge = to_edge(lowered("ds_cnn", MVE), from_target_string(MVE))
+    edge: EdgeProgram = to_edge(lowered("ds_cnn", MVE), from_target_string(MVE))
     handles = [node.meta["debug_handle"] for node in edge.program.graph.nodes]
     assert len(set(handles)) == len(handles)
     calls = [node for node in edge.program.graph.nodes if node.op == "call_function"]

@@ -20,13 +20,13 @@ from cortado.pte.flatbuffer import SCHEMA
 from cortado.pte.info import (
     ConstantUse,
     Delegate,
-    DType,
     Dynamism,
     InstructionKind,
     IoQParams,
+    MethodPort,
     OperatorUse,
-    Placement,
-    Port,
+    PlannedAddress,
+    ScalarType,
     Scratch,
     ValueKind,
 )
@@ -66,7 +66,7 @@ def expected_ports(plan: schema.ExecutionPlan, indices: list[int]) -> list[objec
     return [(int(v.scalar_type), tuple(v.sizes)) if isinstance(v, schema.Tensor) else type(v).__name__ for v in values]
 
 
-def found_ports(ports: tuple[Port, ...]) -> list[object]:
+def found_ports(ports: tuple[MethodPort, ...]) -> list[object]:
     return [
         (int(port.tensor.dtype), port.tensor.shape) if port.tensor else port.kind.name.title().replace("_", "")
         for port in ports
@@ -98,11 +98,11 @@ def test_a_float_model() -> None:
     forward = info.method("forward")
     assert forward is not None
     shapes = [(port.tensor.dtype, port.tensor.shape, port.tensor.nbytes) for port in forward.inputs if port.tensor]
-    assert shapes == [(DType.FLOAT32, (2, 5), 40), (DType.INT64, (4,), 32)]
+    assert shapes == [(ScalarType.FLOAT32, (2, 5), 40), (ScalarType.INT64, (4,), 32)]
     assert {constant.shape: (constant.dtype, constant.nbytes) for constant in info.constants} == {
-        (3, 5): (DType.FLOAT32, 60),
-        (3,): (DType.FLOAT32, 12),
-        (7,): (DType.INT64, 56),
+        (3, 5): (ScalarType.FLOAT32, 60),
+        (3,): (ScalarType.FLOAT32, 12),
+        (7,): (ScalarType.INT64, 56),
     }
     assert all(len(constant.uses) == 1 for constant in info.constants)
     assert info.constant_bytes == sum(segment.size for segment in info.segments)
@@ -115,7 +115,7 @@ def test_scratch_is_found_by_its_argument() -> None:
     assert forward is not None
     assert forward.operators == (OperatorUse("aten::minimum.out", 1), OperatorUse(f"{POOL}.out", 1))
     (found,) = forward.scratch
-    assert isinstance(found.placement, Placement)
+    assert isinstance(found.placement, PlannedAddress)
     assert found == Scratch(1, f"{POOL}.out", "scratch", SCRATCH_BYTES, found.placement)
     assert forward.scratch_bytes == SCRATCH_BYTES
     assert forward.arena_bytes == forward.arena[1] >= SCRATCH_BYTES
@@ -147,9 +147,9 @@ def test_every_kind_of_value_and_instruction() -> None:
     assert [port.kind for port in forward.inputs] == [ValueKind.TENSOR, ValueKind.INT]
     output = forward.outputs[0].tensor
     assert output is not None
-    assert (output.dynamism, output.placement) == (Dynamism.BOUNDED, Placement(1, 32))
+    assert (output.dynamism, output.placement) == (Dynamism.BOUNDED, PlannedAddress(1, 32))
     shared, dead = info.constants
-    assert (shared.nbytes, shared.stored, shared.dtype) == (6, 16, DType.INT8)
+    assert (shared.nbytes, shared.stored, shared.dtype) == (6, 16, ScalarType.INT8)
     assert shared.uses == (
         ConstantUse("forward", 0, "aten::cat.out", "#0"),
         ConstantUse("forward", 1, "aten::index", "#1"),
@@ -197,9 +197,9 @@ def test_kinds_are_those_of_the_schema(union: str, kinds: type[ValueKind] | type
 def test_dtypes_are_those_of_the_schema() -> None:
     text = re.sub(r"//.*", "", executorch_file("schema/scalar_type.fbs"))
     complex_codes = {8, 9, 10}  # not in the schema, but ExecuTorch's exporter writes them
-    assert {dtype.value for dtype in DType} - complex_codes == {int(code) for code in re.findall(r"= (\d+)", text)}
+    assert {dtype.value for dtype in ScalarType} - complex_codes == {int(code) for code in re.findall(r"= (\d+)", text)}
     for dtype, code in scalar_type_table.items():
-        ours = DType[str(dtype).removeprefix("torch.").replace("_", "").upper()]
+        ours = ScalarType[str(dtype).removeprefix("torch.").replace("_", "").upper()]
         assert (ours.value, ours.itemsize) == (int(code), dtype.itemsize), dtype
 
 

@@ -55,6 +55,17 @@ def test_of_executorchs_backends_only_the_binding_is_imported() -> None:
     assert len(re.findall(r"executorch\.backends", text)) == text.count(f"from {BINDING} import cmsis_nn")
 
 
+def test_no_two_public_classes_have_one_name() -> None:
+    found = [
+        (node.name, path.relative_to(ROOT).as_posix())
+        for path in SOURCES
+        for node in tree(path).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    names = [name for name, _ in found]
+    assert [one for one in sorted(found) if names.count(one[0]) > 1] == []
+
+
 def imported_modules(sources: Mapping[str, Path]) -> dict[str, set[str]]:
     """Every module and those that it imports, wherever it does: in functions and under TYPE_CHECKING too."""
 

@@ -9,7 +9,7 @@ from cortado.artifact.opened import Artifact
 from cortado.base.errors import CortadoError
 from cortado.base.target import Machine
 from cortado.run import toolchain, watch
-from cortado.run.board import Region, find_board
+from cortado.run.board import AddressRange, find_board
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import run_harness, run_host
@@ -273,7 +273,7 @@ USE_WEIGHTS = (
 )
 
 
-def inside(image: Image, name: str, region: Region) -> bool:
+def inside(image: Image, name: str, region: AddressRange) -> bool:
     symbol = image.require(name)
     return region.origin <= symbol.address and symbol.address + symbol.size <= region.origin + region.length
 

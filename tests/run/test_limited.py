@@ -47,7 +47,12 @@ def test_a_program_that_stays_within_them_is_as_ever() -> None:
 @pytest.mark.parametrize(
     ("command", "limits", "limit", "message"),
     [
-        ("sleep 600 & sleep 600", Limits(seconds=0.5), "seconds", "job took more than 0.5 seconds, and was ended"),
+        (
+            "sleep 600 & sleep 600",
+            Limits(seconds=0.5),
+            "seconds",
+            "job took more than 0.5 seconds, and was ended",
+        ),
         ("while :; do :; done", Limits(cpu_seconds=1), "cpu_seconds", "more than 1 seconds of computing time"),
         ("yes", Limits(file_bytes=MB), "file_bytes", "job wrote more than 1 MB, and was ended"),
         ("yes > file", Limits(file_bytes=MB), "file_bytes", "job wrote more than 1 MB, and was ended"),
@@ -71,7 +76,10 @@ GRANDCHILD = "(echo $$ > {file}; exec sleep 600) & wait"
 
 def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
     """At its limit, and when it is done and leaves something behind."""
-    for command, limits in ((f"echo x; {GRANDCHILD}", Limits(seconds=2)), ("sleep 600 & echo $! > {file}", Limits())):
+    for command, limits in (
+        (f"echo x; {GRANDCHILD}", Limits(seconds=2)),
+        ("sleep 600 & echo $! > {file}", Limits()),
+    ):
         file = tmp_path / "pid"
         try:
             limited.run(

@@ -7,7 +7,7 @@ import pytest
 from cortado.base.errors import CortadoError
 from cortado.run.harness import run_harness
 from cortado.run.qemu import BoardFaultError
-from cortado.run.watch import Call, StoreReport, StoreTable, StrayStoreError, Watch, _merge
+from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, StrayStoreError, Watch, _merge
 from helpers.boards import HIDE, INPUTS, ONE_EACH, STORE_AT, firmware
 
 # Two steps: the first fills row 1 of a ring of three rows of 8 bytes at offset 32, the second writes its bytes 24-26.
@@ -18,7 +18,7 @@ cortado_marker_step();
 in[24] = 1; in[25] = 2; in[26] = 3;
 return 0;
 """
-RING_TABLE = StoreTable("model_arena", (Call(0, ((40, 48),)), Call(5, ((24, 25), (25, 27)))))
+RING_TABLE = StoreTable("model_arena", (AllowedWrites(0, ((40, 48),)), AllowedWrites(5, ((24, 25), (25, 27)))))
 
 
 def stores(folder: Path, body: str, table: StoreTable, core: str = "an386-m4", top: str = "") -> StoreReport:
@@ -53,7 +53,7 @@ def test_one_byte_past_a_middle_row_is_caught(tmp_path: Path, core: str) -> None
 
 @pytest.mark.qemu
 def test_each_call_has_its_own_ranges(tmp_path: Path) -> None:
-    table = StoreTable("model_arena", (Call(0, ((24, 27),)), Call(5, ((40, 48),))))
+    table = StoreTable("model_arena", (AllowedWrites(0, ((24, 27),)), AllowedWrites(5, ((40, 48),))))
     report = stores(tmp_path, RING % {"count": 8}, table)
     assert report.strays >= 3 * 9
     assert report.first is not None
@@ -67,7 +67,7 @@ def test_stores_before_the_first_step_and_past_the_table_are_stray(tmp_path: Pat
     short = StoreTable("model_arena", RING_TABLE.calls[:1])
     report = stores(tmp_path, RING % {"count": 8}, short)
     assert "after the last step of its table" in str(report.problem())
-    longer = StoreTable("model_arena", (*RING_TABLE.calls, Call(6, ())))
+    longer = StoreTable("model_arena", (*RING_TABLE.calls, AllowedWrites(6, ())))
     report = stores(tmp_path, RING % {"count": 8}, longer)
     assert report.problem() == "a run made 2 calls, its store table has 3"
 
@@ -125,12 +125,12 @@ def test_vector_stores_are_seen_byte_by_byte(tmp_path: Path) -> None:
         "cortado_marker_step(); "
         "mve_pred16_t lanes = vctp8q((uint32_t)in[0] + 13u); vstrbq_p_s8(out + 3, vdupq_n_s8(5), lanes); return 0;"
     )
-    exact = StoreTable("model_arena", (Call(0, ((35, 48),)),))
+    exact = StoreTable("model_arena", (AllowedWrites(0, ((35, 48),)),))
     board, elf = firmware(tmp_path, "an547-m55", body, top)
     report = run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=exact)).stores
     assert report is not None
     report.check()
-    one_less = StoreTable("model_arena", (Call(0, ((35, 47),)),))
+    one_less = StoreTable("model_arena", (AllowedWrites(0, ((35, 47),)),))
     report = run_harness(elf, board, INPUTS, 1, plugin=Watch(stores=one_less)).stores
     assert report is not None
     assert report.first is not None

@@ -19,7 +19,7 @@ from cortado.sweep import work
 from cortado.sweep.content import content_key, reached
 from cortado.sweep.rows import Status, Task
 from cortado.sweep.run import sweep
-from cortado.sweep.spec import Place, read_spec
+from cortado.sweep.spec import SweepTarget, read_spec
 
 NET = """
 import torch
@@ -44,7 +44,7 @@ def candidates():
     return {"net": build}
 """
 SPEC = 'models = ["nets.py:build"]\ncandidates = "list.py:candidates"\ntargets = ["cortex-m0plus"]\n'
-TASK = Task("net", "list.py:candidates", ".", Place(target="cortex-m4"), {}, 60.0, "estimate")
+TASK = Task("net", "list.py:candidates", ".", SweepTarget(target="cortex-m4"), {}, 60.0, "estimate")
 
 
 def key(model: nn.Module) -> str:
@@ -184,7 +184,7 @@ def test_a_known_row_that_is_damaged_is_worked_out_again(tmp_path: Path) -> None
     (tmp_path / "n.py").write_text(
         "import torch\ndef build():\n    return torch.nn.Linear(4, 2), (torch.ones(1, 4),)\n"
     )
-    task = Task("n.py:build", None, str(tmp_path), Place(target="cortex-m4"), {}, 60.0, "estimate", str(tmp_path))
+    task = Task("n.py:build", None, str(tmp_path), SweepTarget(target="cortex-m4"), {}, 60.0, "estimate", str(tmp_path))
     first = work.row_of(task)
     (tmp_path / f"{first.key}.json").write_text('{"model": "n.p')
     assert work.row_of(task).status is Status.FINE

@@ -17,9 +17,9 @@ from cortado.models.sources import Source
 from cortado.sweep import work
 from cortado.sweep.isolated import Child, Ended, close_all
 from cortado.sweep.page import build_page
-from cortado.sweep.rows import Row, Status, Task, pareto
+from cortado.sweep.rows import Status, SweepRow, Task, pareto
 from cortado.sweep.run import sweep
-from cortado.sweep.spec import Place, read_spec
+from cortado.sweep.spec import SweepTarget, read_spec
 
 CANDIDATES = """
 import ctypes, time
@@ -101,10 +101,10 @@ def test_a_candidate_that_fails_costs_its_row_not_the_sweep(folder: Path) -> Non
     _check_files(folder / "out", rows)
 
 
-def _check_files(out: Path, rows: list[Row]) -> None:
+def _check_files(out: Path, rows: list[SweepRow]) -> None:
     with (out / "rows.csv").open() as file:
         assert [line["status"] for line in csv.DictReader(file)] == [row.status.value for row in rows]
-    assert [Row.from_json(row) for row in json.loads((out / "rows.json").read_text())] == rows
+    assert [SweepRow.from_json(row) for row in json.loads((out / "rows.json").read_text())] == rows
     page = (out / "index.html").read_text()
     assert all(row.model in page for row in rows)
     # What may give another result when it is tried again is not remembered.
@@ -139,7 +139,7 @@ def test_a_dask_cluster_gives_the_same_rows(folder: Path) -> None:
 
 
 def _task(folder: Path, name: str) -> Task:
-    return Task(name, "nets.py:fine", str(folder), Place(target="cortex-m0plus"), {}, 60.0, "estimate")
+    return Task(name, "nets.py:fine", str(folder), SweepTarget(target="cortex-m0plus"), {}, 60.0, "estimate")
 
 
 # ---- what is known is not worked out again --------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_rows_are_known_by_their_content(folder: Path, monkeypatch: pytest.Monke
     asked: list[str] = []
     work_out = work._worked_out
 
-    def seen(task: Task, source: Source, key: str) -> Row:
+    def seen(task: Task, source: Source, key: str) -> SweepRow:
         asked.append(key)
         return work_out(task, source, key)
 
@@ -202,8 +202,8 @@ def test_every_choice_of_options_is_a_row(folder: Path) -> None:
 # ---- the front and the page -----------------------------------------------------------------------------------------
 
 
-def _row(name: str, ram: int, flash: int, cycles: int, place: str = "pico", fits: bool = True) -> Row:
-    return Row(name, place, "", Status.FINE, ram_bytes=ram, flash_bytes=flash, cycles=cycles, fits=fits)
+def _row(name: str, ram: int, flash: int, cycles: int, place: str = "pico", fits: bool = True) -> SweepRow:
+    return SweepRow(name, place, "", Status.FINE, ram_bytes=ram, flash_bytes=flash, cycles=cycles, fits=fits)
 
 
 def test_the_front_is_what_no_other_row_of_its_chip_beats() -> None:

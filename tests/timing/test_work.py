@@ -11,10 +11,10 @@ from cortado.run.elf import load_image
 from cortado.run.harness import run_harness
 from cortado.run.watch import Watch, skipped_ranges
 from cortado.timing.cycles import Cycles
-from cortado.timing.flow import BEFORE, Block, Edge, Flow
+from cortado.timing.flow import BEFORE, BasicBlock, Edge, Flow
 from cortado.timing.models import MODELS
 from cortado.timing.parts import Part, parts_of
-from cortado.timing.work import Spent, Work, account
+from cortado.timing.work import MeasuredWork, Spent, account
 from helpers.boards import INPUTS, firmware
 from helpers.timing import assembled
 
@@ -25,7 +25,7 @@ LOOP = "movs r1, #10; 1: ldr r0, [r2]; subs r1, #1; bne 1b; bx lr"
 def test_a_loop_by_hand(tmp_path: Path) -> None:
     """Ten turns of which nine jump back; the first load stands behind a move, the others behind a jump."""
     code = {one.address: one for one in assembled(tmp_path, M4, LOOP)}
-    entry, turn, end = Block(0, 4), Block(2, 3), Block(8, 1)
+    entry, turn, end = BasicBlock(0, 4), BasicBlock(2, 3), BasicBlock(8, 1)
     edges = (Edge(0, None, entry, 1), Edge(0, entry, turn, 1), Edge(0, turn, turn, 8), Edge(1, turn, end, 1))
     work = account(Flow(edges), code, dict.fromkeys(code, Part.REST), MODELS[M4], [])
     assert work.step(0) == Spent(1 + 10 * 3, Cycles(1 + 10 * 4 + 9 * 1, 1 + 10 * 4 + 9 * 2, 1 + 10 * 4 + 9 * 3))
@@ -35,7 +35,7 @@ def test_a_loop_by_hand(tmp_path: Path) -> None:
 
 def test_skipped_code_costs_nothing_but_the_jump_to_it_does(tmp_path: Path) -> None:
     code = {one.address: one for one in assembled(tmp_path, M4, "nop; bx lr; nop; nop; nop; nop")}
-    edges = (Edge(BEFORE, None, Block(0, 2), 1), Edge(BEFORE, Block(0, 2), Block(8, 2), 1))
+    edges = (Edge(BEFORE, None, BasicBlock(0, 2), 1), Edge(BEFORE, BasicBlock(0, 2), BasicBlock(8, 2), 1))
     work = account(Flow(edges), code, dict.fromkeys(code, Part.ROWS), MODELS[M4], [(8, 12)])
     assert work.step(BEFORE) == Spent(2, Cycles(3, 4, 5))
 
@@ -52,7 +52,9 @@ void sum(const int8_t *x, int n) {
 BODY = "sum(in, 100 + in[0]); sum(in, 7); out[0] = 1; return 0;"
 
 
-def timed(folder: Path, core: str, cpu: CortexM, body: str, top: str, order: tuple[int, ...], step: str) -> Work:
+def timed(
+    folder: Path, core: str, cpu: CortexM, body: str, top: str, order: tuple[int, ...], step: str
+) -> MeasuredWork:
     board, elf = firmware(folder, core, body=body, top=top)
     done = run_harness(elf, board, INPUTS, 2, plugin=Watch(count=True, steps=(step,), order=order))
     assert done.flow is not None

@@ -42,9 +42,9 @@ from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
 from cortado.options import Optimize, Options
 from cortado.plan.lowered import LoweredGraph, State, Value
+from cortado.plan.over_regions import heat
 from cortado.plan.planned import Alternative, Planned
 from cortado.plan.program import Program, Tensor
-from cortado.plan.regions import heat
 from cortado.plan.stream import push_macs, state_bytes
 from cortado.run.measure import Measured
 

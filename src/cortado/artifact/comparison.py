@@ -17,7 +17,7 @@ Figure = int | float | None
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedModel:
     """One of the models; `name` tells it from the others."""
 
     name: str
@@ -26,7 +26,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """A figure of every model, None where one has none. `better`: smaller or larger figures are; None: neither."""
 
     key: str
@@ -55,8 +55,8 @@ class LayerRow:
 class Comparison:
     """What there is to say of several models beside each other."""
 
-    models: tuple[Compared, ...]
-    figures: tuple[Row, ...]
+    models: tuple[ComparedModel, ...]
+    figures: tuple[ComparisonRow, ...]
     options: tuple[tuple[str, tuple[Any, ...]], ...]  # those that differ
     layers: tuple[LayerRow, ...]  # those that differ
     measured: bool  # whether cycles are measured ones; estimates otherwise
@@ -93,7 +93,7 @@ def _layer_json(layer: LayerReport, cycles: int | None) -> dict[str, Any]:
 # ---- which ----------------------------------------------------------------------------------------------------------
 
 
-def read_models(paths: Sequence[Path]) -> list[Compared]:
+def read_models(paths: Sequence[Path]) -> list[ComparedModel]:
     """Folders of compiled models, folders with several in them, report.json files."""
     found = [path for given in paths for path in _models_at(given)]
     if len(found) < 2:
@@ -114,7 +114,7 @@ def _models_at(path: Path) -> tuple[Path, ...]:
     return inside
 
 
-def named(models: Sequence[tuple[Path, Report]]) -> list[Compared]:
+def named(models: Sequence[tuple[Path, Report]]) -> list[ComparedModel]:
     """By the shortest of target, model and place that tells all of them apart."""
     choices: tuple[Callable[[Path, Report], str], ...] = (
         lambda path, report: report.target,
@@ -128,13 +128,13 @@ def named(models: Sequence[tuple[Path, Report]]) -> list[Compared]:
             break
     else:  # the same place twice
         names = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
-    return [Compared(name, path, report) for name, (path, report) in zip(names, models, strict=True)]
+    return [ComparedModel(name, path, report) for name, (path, report) in zip(names, models, strict=True)]
 
 
 # ---- what -----------------------------------------------------------------------------------------------------------
 
 
-def compare(models: Sequence[Compared]) -> Comparison:
+def compare(models: Sequence[ComparedModel]) -> Comparison:
     reports = [one.report for one in models]
     measured = all(report.profile is not None for report in reports)
     layers = _layers(reports, measured)
@@ -187,9 +187,9 @@ def _estimated(report: Report) -> int | None:
     return sum(known) if known else None
 
 
-def _figures(reports: Sequence[Report]) -> Iterator[Row]:
+def _figures(reports: Sequence[Report]) -> Iterator[ComparisonRow]:
     for key, title, figure, smaller in _FIGURES:
-        yield Row(key, title, tuple(figure(report) for report in reports), smaller)
+        yield ComparisonRow(key, title, tuple(figure(report) for report in reports), smaller)
 
 
 def _options(reports: Sequence[Report]) -> Iterator[tuple[str, tuple[Any, ...]]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from cortado.artifact.comparison import Compared, Comparison, Figure, LayerRow, Row, difference
+from cortado.artifact.comparison import ComparedModel, Comparison, ComparisonRow, Figure, LayerRow, difference
 from cortado.artifact.html import GENERATOR, Cell, Markup, Table, document, note, section
 from cortado.artifact.opened import PAGE
 from cortado.base.errors import CortadoError
@@ -51,7 +51,7 @@ def build_index(comparison: Comparison, folder: Path) -> str:
     return document(title, body)
 
 
-def _link(model: Compared, folder: Path) -> Cell:
+def _link(model: ComparedModel, folder: Path) -> Cell:
     page = (model.path if model.path.is_dir() else model.path.parent) / PAGE
     if not page.is_file():
         return Cell("")
@@ -59,7 +59,7 @@ def _link(model: Compared, folder: Path) -> Cell:
     return Cell(Markup(f'<a href="{html_text(place)}">report.html</a>'))
 
 
-def _figure_cells(row: Row) -> list[str | Cell]:
+def _figure_cells(row: ComparisonRow) -> list[str | Cell]:
     return [row.title, *_beside(row.values, row.smaller_is_better)]
 
 

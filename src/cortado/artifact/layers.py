@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from cortado.artifact.report import LayerReport, WeightScalesReport
-from cortado.ir.kernel import Array, Field, Layer
+from cortado.ir.kernel import Array, Field, NestedDescriptor
 from cortado.plan.kernel_costs import estimated_cycles
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, Value
 from cortado.plan.planned import Planned
@@ -51,7 +51,7 @@ def _arrays(fields: Mapping[str, Field]) -> Iterator[int]:
             yield field.data.nbytes
         elif isinstance(field, tuple):
             for item in field:
-                if isinstance(item, Layer):
+                if isinstance(item, NestedDescriptor):
                     yield from _arrays(item.fields)
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from cortado.base import codec
-from cortado.base.codec import Limits, Matching, json_class, key
+from cortado.base.codec import Matching, Within, json_class, key
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
@@ -16,10 +16,10 @@ SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
 
 _MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
-Count = Annotated[int, Limits("a whole number from 0 to 2^53-1", 0, _MOST)]
-Size = Annotated[int, Limits("a whole number from 1 to 2^53-1", 1, _MOST)]
-ZeroPoint = Annotated[int, Limits("a whole number of 32 bits", -(2**31), 2**31 - 1)]
-Scale = Annotated[float, Limits("a number above 0", 0, above=True)]
+Count = Annotated[int, Within("a whole number from 0 to 2^53-1", 0, _MOST)]
+Size = Annotated[int, Within("a whole number from 1 to 2^53-1", 1, _MOST)]
+ZeroPoint = Annotated[int, Within("a whole number of 32 bits", -(2**31), 2**31 - 1)]
+Scale = Annotated[float, Within("a number above 0", 0, above=True)]
 NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
 OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
 NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run

@@ -1,7 +1,7 @@
 """Frozen dataclasses as JSON and back, by their type hints, and the JSON Schema of what is read.
 
 A class says everything about its file once: its keys and their types, the limits of their values (`Annotated` with
-`Limits` or `Matching`) and what each means (`key`). Data may be anybody's: what doesn't fit is a `CortadoError` that
+`Within` or `Matching`) and what each means (`key`). Data may be anybody's: what doesn't fit is a `CortadoError` that
 names the place, what was found there and what was expected. Keys that a class doesn't know are left alone.
 """
 
@@ -38,7 +38,7 @@ def json_class(cls: type[T]) -> type[T]:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Within:
     """The least and the largest value of a number; with `above`, the least itself is too small."""
 
     words: str
@@ -152,7 +152,7 @@ class _Plain(_Kind):
     def schema(self, classes: dict[str, Any]) -> dict[str, Any]:
         return dict(self.facts)
 
-    def within(self, limit: Limits | Matching) -> "_Plain":
+    def within(self, limit: Within | Matching) -> "_Plain":
         def holds(data: Any) -> bool:
             return self.holds(data) and limit.hold(data)
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from cortado.base.codec import Limits, json_class, key
+from cortado.base.codec import Within, json_class, key
 
 
 class FindingKind(StrEnum):
@@ -31,6 +31,6 @@ class Finding:
     )
     limit: float = key("what was expected: at least, or for a sample's range and values on ties at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)
-    sample: Annotated[int, Limits("a whole number of at least 0", 0)] | None = key(
+    sample: Annotated[int, Within("a whole number of at least 0", 0)] | None = key(
         "the calibration sample, counted from 0, where it is about one", default=None
     )

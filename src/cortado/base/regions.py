@@ -33,7 +33,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Place:
+class WeightPlacement:
     """The weights of layers whose module's name matches go to a section."""
 
     pattern: str
@@ -106,15 +106,15 @@ def _banks(chip: Chip | None) -> list[tuple[str, int]]:
     return [(re.sub("[^a-z0-9]+", "_", bank.name.lower()), bank.bytes) for bank in banks[:MOST_REGIONS]]
 
 
-def places_of(given: object) -> tuple[Place, ...]:
+def places_of(given: object) -> tuple[WeightPlacement, ...]:
     """From 'REGEX=SECTION', or a sequence of them."""
-    texts = (given,) if isinstance(given, str | Place) else given
+    texts = (given,) if isinstance(given, str | WeightPlacement) else given
     if not isinstance(texts, Sequence):
         raise CortadoError(f"place={given!r}: expected texts such as 'features.1[0-9].*=external'")
-    return tuple(one if isinstance(one, Place) else _place(one) for one in texts)
+    return tuple(one if isinstance(one, WeightPlacement) else _place(one) for one in texts)
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> WeightPlacement:
     pattern, equals, section = text.rpartition("=")
     if not equals or not pattern.strip():
         raise CortadoError(f"'{text}' places nothing; expected REGEX=SECTION, as in 'features.1[0-9].*=external'")
@@ -125,4 +125,4 @@ def _place(text: str) -> Place:
             f"'{pattern}' is no regular expression ({error}); expected one that matches names of modules, as in "
             "'features.1[0-9].*=external'"
         ) from None
-    return Place(pattern.strip(), _checked(section, "a section"))
+    return WeightPlacement(pattern.strip(), _checked(section, "a section"))

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
+from cortado.cli.compile_together import together_command
 from cortado.cli.interrupts import AtOnce
 from cortado.cli.options import options_of, shapes_of
 from cortado.cli.several import several_text, write_index
-from cortado.cli.tables import Progress
+from cortado.cli.tables import ProgressBar
 from cortado.cli.timing import cycles_text
-from cortado.cli.together import together_command
 from cortado.options import NO_EXECUTORCH, Artifacts, Options
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def compile_command(arguments: argparse.Namespace) -> None:
         together_command(arguments, specs, targets)
         return
     spec = _one_model(arguments, specs)
-    progress = Progress(_steps(arguments, targets))
+    progress = ProgressBar(_steps(arguments, targets))
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
@@ -116,7 +116,7 @@ def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
 
 
 def _compile_all(
-    arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"], progress: Progress
+    arguments: argparse.Namespace, spec: str, targets: list["CortexMTargetConfig"], progress: ProgressBar
 ) -> list[tuple[Path, "Report"]]:
     """Compiles for every target, then writes every folder: a target that fails leaves none behind."""
     options = options_of(arguments)
@@ -245,7 +245,7 @@ def _check_places(folders: list[Path], intermediates: Path | None) -> None:
             raise CortadoError(f"can't write the graphs to {intermediates}: that is inside the output folder {folder}")
 
 
-def _time(folder: Path, report: "Report", progress: Progress) -> str | None:
+def _time(folder: Path, report: "Report", progress: ProgressBar) -> str | None:
     """How long an inference takes on the chip, by a run on the emulated board; None without a chip."""
     from cortado.artifact.opened import Artifact
     from cortado.profile import clock_of, time_of

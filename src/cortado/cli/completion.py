@@ -9,7 +9,7 @@ FILES = ("DIR", "FILE", "DATA", "X.npy", "Y.npy", ".csv", ".pte", ".npz")  # met
 
 
 @dataclass(frozen=True)
-class Value:
+class CompletionValue:
     """What may stand behind an option, or as an argument of a command."""
 
     words: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Option:
 
     names: tuple[str, ...]
     help: str
-    value: Value | None
+    value: CompletionValue | None
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Command:
     name: str
     help: str
     options: tuple[Option, ...]
-    argument: Value  # of all of them together: shells don't count
+    argument: CompletionValue  # of all of them together: shells don't count
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,18 +76,18 @@ def _command(name: str, text: str, parser: argparse.ArgumentParser, known: Mappi
         if action.option_strings
     ]
     values = [_value(action, known) for action in parser._actions if not action.option_strings]
-    argument = Value(tuple(word for one in values for word in one.words), any(one.files for one in values))
+    argument = CompletionValue(tuple(word for one in values for word in one.words), any(one.files for one in values))
     return Command(name, text, tuple(options), argument)
 
 
-def _value(action: argparse.Action, known: Mapping[str, tuple[str, ...]]) -> Value:
+def _value(action: argparse.Action, known: Mapping[str, tuple[str, ...]]) -> CompletionValue:
     if action.choices is not None:
-        return Value(tuple(map(str, action.choices)))
+        return CompletionValue(tuple(map(str, action.choices)))
     name = str(action.metavar)
-    return Value(known.get(name, ()), files=name == "MODEL" or name.endswith(FILES))
+    return CompletionValue(known.get(name, ()), files=name == "MODEL" or name.endswith(FILES))
 
 
-def _valued(commands: Sequence[Command]) -> Iterator[tuple[Command, Option, Value]]:
+def _valued(commands: Sequence[Command]) -> Iterator[tuple[Command, Option, CompletionValue]]:
     for command in commands:
         for option in command.options:
             if option.value is not None:
@@ -140,7 +140,7 @@ def _pattern(command: Command, option: Option) -> str:
     return "|".join(quote(f"{command.name} {name}") for name in option.names)
 
 
-def _words(value: Value) -> str:
+def _words(value: CompletionValue) -> str:
     return quote(" ".join(value.words))
 
 
@@ -178,7 +178,7 @@ def zsh(commands: Sequence[Command]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _offer(value: Value) -> str:
+def _offer(value: CompletionValue) -> str:
     offers = [f"compadd -- {' '.join(map(quote, value.words))}"] if value.words else []
     return "; ".join([*offers, *(["_files"] if value.files else [])]) or ":"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.run import folder_of, zoo_network
 from cortado.cli.scores import score_json, score_lines, thresholds_of
-from cortado.cli.tables import Progress, decibels, in_columns
+from cortado.cli.tables import ProgressBar, decibels, in_columns
 from cortado.cli.validate import load_float_model
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
     artifact.check_bundle()
     require((Tool.CC, Tool.ARM_GCC, Tool.QEMU) if arguments.board_samples else (Tool.CC,))
     spec = arguments.model or artifact.report.zoo
-    progress = Progress()
+    progress = ProgressBar()
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
@@ -64,7 +64,7 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
 
 
 def _evaluated(
-    arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: Progress
+    arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: ProgressBar
 ) -> tuple["Evaluation", "Thresholds"]:
     progress("load")
     from cortado.scoring.scores import evaluate

@@ -17,7 +17,7 @@ from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.profile import LayerTime, Profile
-    from cortado.timing.work import Spent, Work
+    from cortado.timing.work import MeasuredWork, Spent
 
 BAR = 24  # characters of the longest bar
 BEFORE = "(before the first layer)"
@@ -105,7 +105,7 @@ def _spent_json(spent: "Spent") -> dict[str, Any]:
     return {"instructions": spent.instructions, "cycles": cycles_json(spent.cycles)}
 
 
-def _parts_json(work: "Work") -> dict[str, Any]:
+def _parts_json(work: "MeasuredWork") -> dict[str, Any]:
     from cortado.timing.parts import Part
 
     return {part.value: _spent_json(work.part(part)) for part in Part}

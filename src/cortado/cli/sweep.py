@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
 from cortado.cli.options import shape_argument, shapes_of
-from cortado.cli.tables import Progress, in_columns
+from cortado.cli.tables import ProgressBar, in_columns
 from cortado.options import Border, LinearWeights, Optimize
 
 if TYPE_CHECKING:
     from cortado.exploring.estimation import Estimate, LayerEstimate
-    from cortado.sweep.rows import Row
+    from cortado.sweep.rows import SweepRow
 
 SHOWN = 20  # rows of the front that a terminal gets
 
@@ -82,7 +82,7 @@ def sweep_command(arguments: argparse.Namespace) -> None:
 
     spec = read_spec(arguments.spec)
     folder = arguments.output or Path("build") / arguments.spec.stem
-    progress = Progress()
+    progress = ProgressBar()
     try:
         with _executor(arguments) as executor:
             rows = sweep(spec, folder, executor, progress)
@@ -124,7 +124,7 @@ def _client(address: str) -> Any:
         raise CortadoError(f"no Dask scheduler answers at {address}: {error}") from error
 
 
-def _sweep_text(rows: "list[Row]", folder: Path) -> list[str]:
+def _sweep_text(rows: "list[SweepRow]", folder: Path) -> list[str]:
     best = sorted((row for row in rows if row.best), key=lambda row: (row.place, row.cycles or 0))
     header = ("MODEL", "CHIP", "OPTIONS", "RAM", "FLASH", "CYCLES", "MS")
     lines = [header, *(_cells(row) for row in best[:SHOWN])]
@@ -145,7 +145,7 @@ def _sweep_text(rows: "list[Row]", folder: Path) -> list[str]:
     ]
 
 
-def _cells(row: "Row") -> tuple[str, ...]:
+def _cells(row: "SweepRow") -> tuple[str, ...]:
     flash = row.weights_bytes if row.flash_bytes is None else row.flash_bytes
     time = "-" if row.milliseconds is None else f"{row.milliseconds:.3g}"
     return row.model, row.place, row.options, f"{row.ram_bytes:,}", f"{flash:,}", f"{row.cycles:,}", time

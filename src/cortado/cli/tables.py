@@ -10,7 +10,7 @@ from typing import Any
 EVERY = 10.0  # seconds between two lines about the same phase, where there is no terminal
 
 
-class Progress:
+class ProgressBar:
     """A bar on a terminal, plain lines otherwise; always on standard error. `steps` are the phases to come."""
 
     def __init__(self, steps: Sequence[str] = ()) -> None:

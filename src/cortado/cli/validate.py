@@ -12,14 +12,14 @@ from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
 from cortado.cli.run import folder_of
 from cortado.cli.scores import score_json, score_lines, thresholds_of
-from cortado.cli.tables import Progress, decibels, json_decibels
+from cortado.cli.tables import ProgressBar, decibels, json_decibels
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import CortexMTargetConfig
     from cortado.frontend.convert import FloatModel
     from cortado.scoring.scores import Thresholds
-    from cortado.scoring.validate import Fidelity, Layer, Place, Validation
+    from cortado.scoring.validate import Fidelity, LayerResult, PlaceResult, Validation
 
 
 def validate_command(arguments: argparse.Namespace) -> None:
@@ -50,7 +50,7 @@ def _validate_artifact(
     spec = arguments.model or artifact.report.zoo
     if arguments.save and spec is None:
         raise CortadoError("--save keeps how far each layer is from the float model: name that with --model")
-    progress = Progress()
+    progress = ProgressBar()
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
@@ -76,7 +76,7 @@ def _validated(
     artifact: "Artifact",
     targets: list["CortexMTargetConfig"],
     spec: str | None,
-    progress: Progress,
+    progress: ProgressBar,
 ) -> tuple["Validation", "Thresholds"]:
     progress("load")
     from cortado.scoring.dataset import Dataset, read_dataset, scores_of
@@ -172,7 +172,7 @@ def _likeness(fidelity: "Fidelity") -> str:
     return ", ".join(text for text in found if text)
 
 
-def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[Any]:
+def _layer_cells(layer: "LayerResult", places: Sequence[str], no_sqnr: str) -> list[Any]:
     from rich.text import Text
 
     def verdict(count: int) -> Text:
@@ -183,7 +183,7 @@ def _layer_cells(layer: "Layer", places: Sequence[str], no_sqnr: str) -> list[An
     return [*map(Text, texts), *(verdict(layer.differing[place]) for place in places)]
 
 
-def _place_cells(place: "Place", samples: int) -> list[Any]:
+def _place_cells(place: "PlaceResult", samples: int) -> list[Any]:
     from rich.text import Text
 
     if place.fault is not None:

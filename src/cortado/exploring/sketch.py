@@ -25,7 +25,7 @@ from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner
 from cortado.run.runner import Flown
-from cortado.timing.work import Work
+from cortado.timing.work import MeasuredWork
 
 NAME = "estimated"
 
@@ -80,7 +80,7 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
     return Sketch(graph, schedule(program, options.optimize), as_read(model.quantized.example_inputs, options))
 
 
-def board_work(found: Sketch) -> Work:
+def board_work(found: Sketch) -> MeasuredWork:
     """What one inference of the example spends on the emulated board."""
     return board_flow(found).work(found.planned.program.target.cpu)
 

@@ -29,7 +29,7 @@ from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
-from cortado.frontend.state import StateBuffer, Stream, as_codes, holders, keep_needed, tie_state
+from cortado.frontend.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
 from cortado.frontend.ties import Tied, avoid_ties, tied_inputs
 from cortado.frontend.training import as_deployed
 from cortado.frontend.writes import written
@@ -100,7 +100,7 @@ def quantize(
     with captured.eager.blamed("the example inputs", example_inputs):
         state = _canonical(captured, example_inputs)
     _check_finite(module, infinite)
-    stream = Stream(state, how.sequence)
+    stream = StateSequence(state, how.sequence)
     if how.sequence is not None and not state:
         raise CortadoError(NO_STATE)
     layers = give_biases(module) if how.bias_correction else {}
@@ -187,7 +187,7 @@ def keep(
     """A model that came quantized, with its own scales; it must compute what the model does on the data there is."""
     module = take(captured.module, (*example_inputs, *(one.initial for one in captured.state)))
     state = keep_needed(module, captured.state)
-    stream = Stream(state, sequence)
+    stream = StateSequence(state, sequence)
     returned = pytree.tree_leaves(output_node(module.graph).args)
     steps = [qparams_of(node).scale if is_dequantize(node) else None for node in returned[: len(returned) - len(state)]]
     checked = []

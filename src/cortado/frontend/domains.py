@@ -20,10 +20,10 @@ from cortado.ir.domain import (
     TRUTHS,
     WORDS,
     Domain,
+    DomainKind,
     DomainRule,
     Form,
     Interval,
-    Kind,
     interval_of,
 )
 from cortado.ir.facts import STATE, VALUE, dtype
@@ -98,16 +98,16 @@ def _inferred(node: Node) -> Domain:
     if is_constant(node):
         return _of_constant(constant_data(node))
     if node.op != "call_function":
-        return REALS if value.dtype.is_floating_point else Domain(Kind.INTEGER, interval_of(value.dtype))
+        return REALS if value.dtype.is_floating_point else Domain(DomainKind.INTEGER, interval_of(value.dtype))
     bound, rule = bind(node), rule_of(node)
-    if rule.keeps_truth and all(domain_of(one).kind is Kind.TRUTH for one in operands(bound)):
+    if rule.keeps_truth and all(domain_of(one).kind is DomainKind.TRUTH for one in operands(bound)):
         return TRUTHS
     found = rule.bounds(_BOUNDS, bound)
     if not value.dtype.is_floating_point:
         held = interval_of(value.dtype)
-        return Domain(Kind.INTEGER, found if found is not None and fits(found, value.dtype) else held)
+        return Domain(DomainKind.INTEGER, found if found is not None and fits(found, value.dtype) else held)
     exact = rule.closed and _of_integers(bound) and (found is None or found.within(_IN_FLOAT))
-    return Domain(Kind.INTEGER, found) if exact else REALS
+    return Domain(DomainKind.INTEGER, found) if exact else REALS
 
 
 def _of_constant(data: Tensor) -> Domain:
@@ -115,12 +115,12 @@ def _of_constant(data: Tensor) -> Domain:
     if not data.numel() or (data.is_floating_point() and not bool((data.isfinite() & (data == data.round())).all())):
         return REALS
     found = Interval(int(data.min()), int(data.max()))
-    return Domain(Kind.INTEGER, found) if not data.is_floating_point() or found.within(_IN_FLOAT) else REALS
+    return Domain(DomainKind.INTEGER, found) if not data.is_floating_point() or found.within(_IN_FLOAT) else REALS
 
 
 def _of_integers(bound: Bound) -> bool:
     numbers = [value for value in bound.values.values() if isinstance(value, float)]
-    tensors = all(domain_of(one).kind is not Kind.REAL for one in bound.node.all_input_nodes)
+    tensors = all(domain_of(one).kind is not DomainKind.REAL for one in bound.node.all_input_nodes)
     return tensors and all(number.is_integer() for number in numbers)
 
 
@@ -147,7 +147,7 @@ class Meeting:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.pieces = sources(graph)
-        self.made: dict[tuple[Kind, Node], Node | None] = {}
+        self.made: dict[tuple[DomainKind, Node], Node | None] = {}
         self.behind: dict[Node, Node] = {}  # what came after a node before anything was made of it
 
     def rewrite(self) -> None:
@@ -189,7 +189,7 @@ class Meeting:
         return interval(value)
 
     def is_truth(self, value: Any) -> bool:
-        return isinstance(value, Node) and domain_of(value).kind is Kind.TRUTH
+        return isinstance(value, Node) and domain_of(value).kind is DomainKind.TRUTH
 
     # ---- the three forms
 
@@ -197,17 +197,17 @@ class Meeting:
         node: Node = value
         if not is_whole(node):
             return node
-        return self._once(Kind.REAL, node)
+        return self._once(DomainKind.REAL, node)
 
     def truth(self, value: Any) -> Node | None:
-        return self._once(Kind.TRUTH, value)
+        return self._once(DomainKind.TRUTH, value)
 
     def word(self, value: Any) -> Node | None:
-        return self._once(Kind.INTEGER, value)
+        return self._once(DomainKind.INTEGER, value)
 
-    def _once(self, kind: Kind, node: Node) -> Node | None:
+    def _once(self, kind: DomainKind, node: Node) -> Node | None:
         """Made behind the node itself, where all that need it come after."""
-        makers = {Kind.REAL: self._real, Kind.TRUTH: self._truth, Kind.INTEGER: self._word}
+        makers = {DomainKind.REAL: self._real, DomainKind.TRUTH: self._truth, DomainKind.INTEGER: self._word}
         if (kind, node) not in self.made:
             with self.graph.inserting_before(self.behind.setdefault(node, node.next)):
                 self.made[kind, node] = makers[kind](node)

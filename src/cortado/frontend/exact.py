@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 
 from cortado.base.element import INT32
 from cortado.frontend.domains import domain_of, infer
-from cortado.ir.domain import Kind
+from cortado.ir.domain import DomainKind
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
@@ -49,7 +49,7 @@ def _exact(node: Node) -> Node | None:
         return _compared(node)
     if node.target in CONVERTED_RULE.aten and not dtype(node).is_floating_point:
         source = node.all_input_nodes[0]
-        if dtype(source).is_floating_point and domain_of(source).kind is Kind.INTEGER:
+        if dtype(source).is_floating_point and domain_of(source).kind is DomainKind.INTEGER:
             return add_call(node, aten.to.dtype, _Integers(node).of(source), dtype(node))
     return None
 
@@ -65,7 +65,7 @@ def _compared(node: Node) -> Node | None:
         _take_means_apart(node, sides[0])
         return _of_one(node, bind(node)["self"])
     kinds = {domain_of(side).kind for side in sides}
-    if len(sides) < 2 or Kind.REAL in kinds or kinds == {Kind.TRUTH}:
+    if len(sides) < 2 or DomainKind.REAL in kinds or kinds == {DomainKind.TRUTH}:
         return None
     integers = _Integers(node)
     target: Any = node.target
@@ -74,7 +74,7 @@ def _compared(node: Node) -> Node | None:
 
 def _take_means_apart(node: Node, side: Node) -> None:
     """The mean of integers that is compared with a number: a sum of integers, divided."""
-    if side.target not in MEANS or domain_of(side.all_input_nodes[0]).kind is Kind.REAL:
+    if side.target not in MEANS or domain_of(side.all_input_nodes[0]).kind is DomainKind.REAL:
         return
     bound = bind(side)
     source, dims = bound["self"], bound.get("dim")
@@ -120,7 +120,7 @@ def _of_one(node: Node, side: Node) -> Node | None:
     """A comparison of a function of one integer with a number, as bounds of the integer."""
     root = _root(side)
     table = root.op == "placeholder" and is_bytes(root)
-    if domain_of(root).kind is not Kind.INTEGER or table or shape(root) != shape(node):
+    if domain_of(root).kind is not DomainKind.INTEGER or table or shape(root) != shape(node):
         return None
     known = domain_of(root).interval
     if known is not None and known.high - known.low < MOST_TRIED:

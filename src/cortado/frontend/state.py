@@ -233,7 +233,7 @@ def _sort(kind: torch.dtype) -> str:
 # ---- step by step --------------------------------------------------------------------------------------------------
 
 
-class Stream:
+class StateSequence:
     """What a graph reads of state: the initial values where a sequence begins, else what it last gave."""
 
     def __init__(self, state: Sequence[StateBuffer], sequence: int | None) -> None:

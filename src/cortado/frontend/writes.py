@@ -67,7 +67,7 @@ def _move_items(graph: Graph) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryView:
     """Where a tensor lies in which memory. The weak reference keeps the storage's address from being given again."""
 
     storage: StorageWeakRef
@@ -81,7 +81,7 @@ class Place:
         last = sum((size - 1) * stride for size, stride in zip(self.size, self.stride, strict=True))
         return torch.arange(self.offset + last + 1).as_strided(self.size, self.stride, self.offset).contiguous()
 
-    def overlaps(self, other: "Place") -> bool:
+    def overlaps(self, other: "MemoryView") -> bool:
         if self.storage != other.storage or 0 in (*self.size, *other.size):
             return False
         return self.dtype != other.dtype or bool(torch.isin(self.elements(), other.elements()).any())
@@ -92,9 +92,9 @@ class Place:
         return {stride: dim for dim, (size, stride) in dims if size > 1 and stride > 0}
 
 
-def _place(value: Tensor) -> Place:
+def _place(value: Tensor) -> MemoryView:
     storage = StorageWeakRef(value.untyped_storage())
-    return Place(storage, value.dtype, int(value.storage_offset()), tuple(value.shape), value.stride())
+    return MemoryView(storage, value.dtype, int(value.storage_offset()), tuple(value.shape), value.stride())
 
 
 class _Observer(Interpreter):
@@ -102,7 +102,7 @@ class _Observer(Interpreter):
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
-        self.places: dict[Node, Place] = {}
+        self.places: dict[Node, MemoryView] = {}
         self.first: dict[Node, Node] = {}  # the node that gave this very tensor first
 
     def run_node(self, n: Node) -> Any:
@@ -133,7 +133,7 @@ class _Observer(Interpreter):
 class _Names:
     """The nodes that name memory, and the order in which calls happen."""
 
-    places: dict[Node, Place]
+    places: dict[Node, MemoryView]
     first: dict[Node, Node]
     order: dict[Node, int]
 
@@ -193,7 +193,7 @@ class _Names:
         return value
 
 
-def _can_merge(before: Place, place: Place) -> bool:
+def _can_merge(before: MemoryView, place: MemoryView) -> bool:
     """Tries it on tensors whose elements are their own positions."""
     if before.dtype != place.dtype or any(_has_twins(one) for one in (before, place)):
         return False
@@ -202,13 +202,13 @@ def _can_merge(before: Place, place: Place) -> bool:
     return found is not None and torch.equal(found, torch.where(torch.isin(old, new), old, -1 - old))
 
 
-def _has_twins(place: Place) -> bool:
+def _has_twins(place: MemoryView) -> bool:
     """Two dimensions of one stride, as in sliding windows."""
     strides = [stride for size, stride in zip(place.size, place.stride, strict=True) if size > 1 and stride > 0]
     return len(set(strides)) < len(strides)
 
 
-def _merge(apply: Apply, old: Any, new: Any, before: Place, place: Place) -> Any:
+def _merge(apply: Apply, old: Any, new: Any, before: MemoryView, place: MemoryView) -> Any:
     """The tensor at `before`, which held `old`, after `new` was written at `place`; None if it is not that simple.
 
     Both are boxes in the axes of the memory, an axis for each stride: the part of `new` that lies in `before` is cut
@@ -245,7 +245,7 @@ def _length(span: Span) -> int:
     return span[2] - span[0]
 
 
-def _split(place: Place, strides: Sequence[int] | dict[int, int]) -> Place:
+def _split(place: MemoryView, strides: Sequence[int] | dict[int, int]) -> MemoryView:
     """The same elements with dimensions split where the other tensor's axes begin."""
     sizes: list[int] = []
     steps: list[int] = []
@@ -263,7 +263,7 @@ def _split(place: Place, strides: Sequence[int] | dict[int, int]) -> Place:
     return replace(place, size=tuple(sizes), stride=tuple(steps))
 
 
-def _overlap(whole: Place, part: Place, strides: Sequence[int]) -> dict[int, Span] | None:
+def _overlap(whole: MemoryView, part: MemoryView, strides: Sequence[int]) -> dict[int, Span] | None:
     spans: dict[int, Span] = {}
     rest = [whole.offset, part.offset]
     for stride in strides:

@@ -64,13 +64,13 @@ class Offset:
 
 
 @dataclass(frozen=True)
-class Function:
+class Callee:
     """A C function that the called one calls."""
 
     name: str
 
 
-Argument = Operand | Row | Bytes | Typed | Written | Member | Offset | Function | int
+Argument = Operand | Row | Bytes | Typed | Written | Member | Offset | Callee | int
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ EXACT_IN_FLOAT = 2**24  # every integer up to it, and of either sign, is a float
 # ---- what is known of a value --------------------------------------------------------------------------------
 
 
-class Kind(Enum):
+class DomainKind(Enum):
     REAL = "real numbers"
     INTEGER = "integers"
     TRUTH = "truth values, as booleans or as 0 and 1"
@@ -62,12 +62,12 @@ class Domain:
     """The kind of a node's values; of integers also their interval, where it is known: an input of 32 or 64 bits, and
     what is computed of it, may hold whatever 32 bits hold."""
 
-    kind: Kind
+    kind: DomainKind
     interval: Interval | None = None
 
 
-REALS = Domain(Kind.REAL)
-TRUTHS = Domain(Kind.TRUTH, Interval(0, 1))
+REALS = Domain(DomainKind.REAL)
+TRUTHS = Domain(DomainKind.TRUTH, Interval(0, 1))
 DOMAIN: Fact[Domain] = Fact("cortado_domain")
 
 WORDS = Interval(INT32.low, INT32.high)

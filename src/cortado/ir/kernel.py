@@ -22,14 +22,14 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Layer:
+class NestedDescriptor:
     """A descriptor that another one points to."""
 
     struct: str
     fields: Mapping[str, "Field"]
 
 
-Field = int | float | Array | tuple[int, ...] | tuple[Layer, ...] | None
+Field = int | float | Array | tuple[int, ...] | tuple[NestedDescriptor, ...] | None
 
 
 @dataclass(frozen=True)

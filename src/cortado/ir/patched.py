@@ -34,7 +34,7 @@ def alone() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Place:
+class PatchPoint:
     """A function of a library, or a method of one of its classes, that something else may stand in for."""
 
     package: str
@@ -75,29 +75,31 @@ def _version(package: str) -> str:
         return "of unknown version"
 
 
-RECOMPILE = Place("torch", "torch.fx.graph_module", "GraphModule.recompile", ("self",))
-FRAMES = Place(
+RECOMPILE = PatchPoint("torch", "torch.fx.graph_module", "GraphModule.recompile", ("self",))
+FRAMES = PatchPoint(
     "torch",
     "torch.fx.experimental.proxy_tensor",
     "_ModuleStackTracer._filter_traceback_frames",
     ("self", "user_stack_summary"),
 )
-MODULE_STACK = Place("torch", "torch.export._trace", "_verify_nn_module_stack", ("graph_module",))
-CAUSAL_MASK = Place("torch", "torch.nn.modules.transformer", "_detect_is_causal_mask", ("mask", "is_causal", "size"))
-ONE_LAYER_LSTM = Place(
+MODULE_STACK = PatchPoint("torch", "torch.export._trace", "_verify_nn_module_stack", ("graph_module",))
+CAUSAL_MASK = PatchPoint(
+    "torch", "torch.nn.modules.transformer", "_detect_is_causal_mask", ("mask", "is_causal", "size")
+)
+ONE_LAYER_LSTM = PatchPoint(
     "torch", "torch._decomp.decompositions", "one_layer_lstm", ("inp", "hidden", "params", "has_biases", "reverse")
 )
-ONE_LAYER_RNN = Place(
+ONE_LAYER_RNN = PatchPoint(
     "torch",
     "torch._decomp.decompositions",
     "one_layer_rnn",
     ("inp", "hidden", "params", "has_biases", "hidden_fn", "reverse"),
 )
 NEW_NAMES = (
-    Place("torch", "torch.ao.quantization.fx.prepare", "get_new_attr_name_with_prefix", ("prefix",)),
-    Place("torchao", "torchao.quantization.pt2e.utils", "get_new_attr_name_with_prefix", ("prefix",)),
+    PatchPoint("torch", "torch.ao.quantization.fx.prepare", "get_new_attr_name_with_prefix", ("prefix",)),
+    PatchPoint("torchao", "torchao.quantization.pt2e.utils", "get_new_attr_name_with_prefix", ("prefix",)),
 )
-SERIALIZE = Place(
+SERIALIZE = PatchPoint(
     "executorch",
     "executorch.exir.program._program",
     "serialize_for_executorch",
@@ -107,7 +109,7 @@ PLACES = (RECOMPILE, FRAMES, MODULE_STACK, CAUSAL_MASK, ONE_LAYER_LSTM, ONE_LAYE
 
 
 @contextmanager
-def replaced(place: Place, by: Callable[..., Any]) -> Iterator[None]:
+def replaced(place: PatchPoint, by: Callable[..., Any]) -> Iterator[None]:
     """Inside, in this thread, calls of what is at the place are calls of `by`."""
     with alone():
         before, mine = place.function(), threading.get_ident()

@@ -2,7 +2,7 @@
 
 from cortado.memory.csv import read_csv, write_csv
 from cortado.memory.planner import lower_bound, plan
-from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Spent
+from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, SearchEffort
 from cortado.memory.timeline import Moment, peak_buffers, timeline
 from cortado.memory.validate import validate
 
@@ -13,7 +13,7 @@ __all__ = [
     "Overlay",
     "Plan",
     "Problem",
-    "Spent",
+    "SearchEffort",
     "lower_bound",
     "peak_buffers",
     "plan",

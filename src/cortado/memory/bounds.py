@@ -27,7 +27,7 @@ def ceil_div(value: int, divisor: int) -> int:
     return -(-value // divisor)
 
 
-class Model:
+class BoundModel:
     """One stretch of time in which something is always live, counted in units of its smallest alignment.
 
     Every rule between two buffers that live together has one form, a pair of distances: `near[k]` holds (i, up, down)
@@ -176,19 +176,19 @@ class Model:
         return best
 
 
-def bound_of(model: Model, thorough: bool = True) -> int:
+def bound_of(model: BoundModel, thorough: bool = True) -> int:
     """The most that any moment needs; mixed alignments cost a moment's thought each, unless told not to be thorough."""
     best = max(_moment_bounds(model))
     if thorough and any(step > 1 for step in model.step):
         # Coarse alignments round more, so they are also looked at alone.
         for align in sorted({b.align for b in model.buffers})[1:]:
             coarse = [b for b in model.buffers if b.align >= align]
-            best = max(best, *_moment_bounds(Model(coarse, model.overlays)))
+            best = max(best, *_moment_bounds(BoundModel(coarse, model.overlays)))
         best = _stacked_bound(model, best)
     return best
 
 
-def _moment_bounds(model: Model) -> list[int]:
+def _moment_bounds(model: BoundModel) -> list[int]:
     """For each moment: the units its buffers cover, less the largest rest of a unit that the topmost may leave."""
     unit, size = model.unit, model.size
     bounds: list[int] = []
@@ -203,7 +203,7 @@ def _moment_bounds(model: Model) -> list[int]:
     return bounds
 
 
-def _stacked_bound(model: Model, best: int) -> int:
+def _stacked_bound(model: BoundModel, best: int) -> int:
     """Raise a bound by what the buffers without overlays of each moment need at least, in any order."""
     for alone, _ in model.parts:
         blocks = [(model.bytes[k], model.step[k] * model.unit) for k in alone]

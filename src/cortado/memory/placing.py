@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from cortado.memory.bounds import Model, ceil_div
+from cortado.memory.bounds import BoundModel, ceil_div
 
 
 # Placing in a given order
@@ -40,7 +40,7 @@ def best_fit(forbidden: list[tuple[int, int]], step: int) -> int:
     return at if best < 0 else best
 
 
-def place_in_order(model: Model, order: Iterable[int], limit: int, fit: _Fit = first_fit) -> Placement | None:
+def place_in_order(model: BoundModel, order: Iterable[int], limit: int, fit: _Fit = first_fit) -> Placement | None:
     """Place the buffers one by one where they fit; None as soon as the peak passes the limit."""
     at = [-1] * len(model.size)
     peak = 0
@@ -56,7 +56,7 @@ def place_in_order(model: Model, order: Iterable[int], limit: int, fit: _Fit = f
     return Placement(at, peak)
 
 
-def placing_orders(model: Model) -> Iterator[list[int]]:
+def placing_orders(model: BoundModel) -> Iterator[list[int]]:
     """Orders that tend to pack well, the best first."""
     size, every = model.size, range(len(model.size))
     crowd = [0] * len(size)
@@ -78,7 +78,7 @@ def placing_orders(model: Model) -> Iterator[list[int]]:
         yield order
 
 
-def _outputs_first(model: Model, order: Iterable[int]) -> list[int]:
+def _outputs_first(model: BoundModel, order: Iterable[int]) -> list[int]:
     """The same order, but an input waits for the outputs laid over it: they need the room below it."""
     result: list[int] = []
     seen: set[int] = set()

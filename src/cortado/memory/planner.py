@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from cortado.memory.bounds import Model, bound_of
-from cortado.memory.problem import Buffer, Effort, Plan, Problem, Spent, Time
+from cortado.memory.bounds import BoundModel, bound_of
+from cortado.memory.problem import Buffer, Effort, Plan, Problem, SearchEffort, Time
 from cortado.memory.search import QUICK_WORK, WORK_PER_SECOND, Budget, solve
 
 
@@ -12,7 +12,7 @@ from cortado.memory.search import QUICK_WORK, WORK_PER_SECOND, Budget, solve
 def lower_bound(problem: Problem) -> int:
     """Bytes that every plan of this problem needs. Proven, not always reachable."""
     passing = [buffer for buffer in problem.buffers if not buffer.persists]
-    above = max((bound_of(Model(part, problem.overlays)) for part in _time_parts(passing)), default=0)
+    above = max((bound_of(BoundModel(part, problem.overlays)) for part in _time_parts(passing)), default=0)
     return _with_bottom(problem.buffers, above)
 
 
@@ -61,7 +61,7 @@ def _aligned(offset: int, align: int) -> int:
 
 def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
     """Of a problem in which nothing persists."""
-    models = [Model(part, problem.overlays) for part in _time_parts(problem.buffers)]
+    models = [BoundModel(part, problem.overlays) for part in _time_parts(problem.buffers)]
     bounds = [bound_of(model, effort is Effort.FULL) for model in models]
     proven = goal = max(bounds, default=0)
     offsets = {buffer.name: 0 for buffer in problem.buffers}
@@ -75,7 +75,9 @@ def _plan(problem: Problem, seconds: float, effort: Effort) -> Plan:
         goal = max(goal, found.placement.peak)
         offsets.update(zip(model.names, (at * model.unit for at in found.placement.at), strict=True))
     peak = max((offsets[b.name] + b.size for b in problem.buffers if b.size), default=0)
-    return Plan(offsets, peak, proven, peak == proven, Spent(budget.spent, budget.total, exhausted=peak != proven))
+    return Plan(
+        offsets, peak, proven, peak == proven, SearchEffort(budget.spent, budget.total, exhausted=peak != proven)
+    )
 
 
 def _time_parts(buffers: Iterable[Buffer]) -> list[list[Buffer]]:

@@ -104,7 +104,7 @@ def _check_overlay(overlay: Overlay, names: set[str], persistent: set[str]) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SearchEffort:
     """The work of a search, and what it may do at most; `exhausted`: it ended there, and better may exist.
 
     Work is counted in what a search looks at, never in seconds: the same problem ends the same way on every machine.
@@ -123,7 +123,9 @@ class Plan:
     peak: int
     lower_bound: int
     optimal: bool
-    spent: Spent = field(default=Spent(0, 0, exhausted=False), compare=False, repr=False)  # how it was found
+    spent: SearchEffort = field(
+        default=SearchEffort(0, 0, exhausted=False), compare=False, repr=False
+    )  # how it was found
 
     @property
     def gap(self) -> int:

@@ -5,7 +5,7 @@ import operator
 import random
 from dataclasses import dataclass
 
-from cortado.memory.bounds import NO_LIMIT, Model, ceil_div
+from cortado.memory.bounds import NO_LIMIT, BoundModel, ceil_div
 from cortado.memory.placing import Placement, best_fit, first_fit, place_in_order, placing_orders
 from cortado.memory.problem import Effort, Time
 
@@ -63,7 +63,7 @@ _RESTARTS_SHARE = 0.25
 """Share of a round that goes into restarts; the search has the rest."""
 
 
-def solve(model: Model, goal: int, budget: Budget, effort: Effort) -> _Found:
+def solve(model: BoundModel, goal: int, budget: Budget, effort: Effort) -> _Found:
     """Look for a placement with a peak of at most the goal, which the whole problem needs anyway."""
     starts: list[tuple[list[int], Placement]] = []
     for order in placing_orders(model):
@@ -94,7 +94,7 @@ _WALK = 200
 
 
 def _restarts(
-    model: Model,
+    model: BoundModel,
     starts: list[tuple[list[int], Placement]],
     best: Placement,
     goal: int,
@@ -119,7 +119,7 @@ def _restarts(
     return best
 
 
-def _move_one(model: Model, order: list[int], current: Placement, rng: random.Random) -> list[int]:
+def _move_one(model: BoundModel, order: list[int], current: Placement, rng: random.Random) -> list[int]:
     """A copy of the order with one buffer moved."""
     trial = order.copy()
     if rng.random() < 0.7:
@@ -131,7 +131,7 @@ def _move_one(model: Model, order: list[int], current: Placement, rng: random.Ra
     return trial
 
 
-def _exact(model: Model, best: Placement, goal: int, budget: Budget) -> tuple[Placement, bool]:
+def _exact(model: BoundModel, best: Placement, goal: int, budget: Budget) -> tuple[Placement, bool]:
     """Lower the peak until it reaches the goal, the work is used up, or nothing lower exists (only then True)."""
     try:
         while best.peak > goal:
@@ -157,7 +157,7 @@ class Descent:
     move down, whatever the choices to come, ends a branch.
     """
 
-    def __init__(self, model: Model, cap: int, budget: Budget) -> None:
+    def __init__(self, model: BoundModel, cap: int, budget: Budget) -> None:
         if not model.rank:
             raise _OutOfWorkError  # without such an order a search that finds nothing would prove nothing
         self.model, self.budget, self.shift, self.rank = model, budget, model.shift, model.rank

@@ -42,7 +42,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class File:
+class OnnxFile:
     """The graph of a file, with its constants."""
 
     path: Path
@@ -53,7 +53,7 @@ class File:
     nodes: tuple[Raw, ...]
 
 
-def read(path: Path) -> File:
+def read(path: Path) -> OnnxFile:
     if not path.is_file():
         raise CortadoError(f"there is no file {path}")
     if path.stat().st_size > MOST_BYTES:
@@ -68,7 +68,7 @@ def read(path: Path) -> File:
         raise CortadoError(f"{path} has sparse constants or functions of its own, expected neither; simplify the model")
     inputs = tuple(_input(path, one) for one in graph.input if one.name not in constants)
     nodes = tuple(_node(path, number, node) for number, node in enumerate(graph.node))
-    return File(path, opset, inputs, tuple(one.name for one in graph.output), constants, nodes)
+    return OnnxFile(path, opset, inputs, tuple(one.name for one in graph.output), constants, nodes)
 
 
 def _parsed(path: Path) -> Any:
@@ -217,7 +217,7 @@ def _as_torch(array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
     return torch.from_numpy(array.copy())
 
 
-def undefined(file: File) -> Iterator[str]:
+def undefined(file: OnnxFile) -> Iterator[str]:
     """Names that nodes read before anything defines them."""
     known = {one.name for one in file.inputs} | set(file.constants) | {""}
     for node in file.nodes:

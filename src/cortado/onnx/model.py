@@ -11,15 +11,15 @@ from torch import nn
 
 from cortado.base.errors import CortadoError
 from cortado.onnx.catalog import registered
-from cortado.onnx.files import File, Input, Raw, read, undefined
-from cortado.onnx.node import Built, Node, Quantizing, Value
+from cortado.onnx.files import Input, OnnxFile, Raw, read, undefined
+from cortado.onnx.node import Built, Node, OnnxValue, Quantizing
 
 Tensor = torch.Tensor
 Shapes = Mapping[str, Sequence[int]]
 _NOT_A_NAME = re.compile(r"\W")
 
 
-class Step(nn.Module):
+class OnnxStep(nn.Module):
     """One node: a module, with the constants among its operands."""
 
     def __init__(self, module: nn.Module, operands: Sequence[str | Tensor], outputs: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ class OnnxModel(nn.Module):
 
     example_inputs: tuple[Tensor, ...]
 
-    def __init__(self, file: File, shapes: Shapes) -> None:
+    def __init__(self, file: OnnxFile, shapes: Shapes) -> None:
         super().__init__()
         self.example_inputs = tuple(_example(one, sizes) for one, sizes in _static(file, shapes))
         self.steps: list[str] = []
@@ -66,7 +66,7 @@ class OnnxModel(nn.Module):
         self.fixed = fixed
         del self.known
 
-    def _add(self, file: File, raw: Raw, values: dict[str, Tensor], reads: Mapping[str, int]) -> None:
+    def _add(self, file: OnnxFile, raw: Raw, values: dict[str, Tensor], reads: Mapping[str, int]) -> None:
         outputs = [name if reads.get(name) else "" for name in raw.outputs]
         if raw.kind == "Constant":
             self.known[raw.outputs[0]] = _constant(file, raw)
@@ -77,7 +77,7 @@ class OnnxModel(nn.Module):
         built = _built(node)
         operands = [raw.inputs[position] for position in built.operands]
         given: list[str | Tensor] = [self.known.get(name, name) for name in operands]
-        step = Step(built.module, given, outputs).eval()
+        step = OnnxStep(built.module, given, outputs).eval()
         constant = all(isinstance(one, Tensor) for one in given) and not isinstance(built.module, Quantizing)
         try:
             with torch.no_grad():
@@ -89,13 +89,13 @@ class OnnxModel(nn.Module):
         if not constant:
             self._place(raw.name, step)
 
-    def _place(self, name: str, step: Step) -> None:
+    def _place(self, name: str, step: OnnxStep) -> None:
         """As a module whose path is the node's name: /features/conv1/Conv is features.conv1.Conv."""
         *folders, last = [_NOT_A_NAME.sub("_", part) for part in re.split(r"[/.:]", name) if part] or ["node"]
         place: nn.Module = self
         for folder in folders:
             inner = place._modules.get(f"_{folder}" if hasattr(nn.Module, folder) else folder)
-            if isinstance(inner, Step) or inner is None:
+            if isinstance(inner, OnnxStep) or inner is None:
                 folder = _free(place, folder)
                 inner = nn.Module()
                 place.add_module(folder, inner)
@@ -155,7 +155,7 @@ def _with_names(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
 # ---- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def _uses(file: File) -> dict[str, int]:
+def _uses(file: OnnxFile) -> dict[str, int]:
     """How often every value is read, by nodes and by the model's outputs."""
     found: dict[str, int] = {}
     for name in (*(name for node in file.nodes for name in node.inputs), *file.outputs):
@@ -163,7 +163,7 @@ def _uses(file: File) -> dict[str, int]:
     return found
 
 
-def _constant(file: File, raw: Raw) -> Tensor:
+def _constant(file: OnnxFile, raw: Raw) -> Tensor:
     for name, value in raw.attributes.items():
         if isinstance(value, Tensor):
             return value
@@ -175,12 +175,14 @@ def _constant(file: File, raw: Raw) -> Tensor:
     raise CortadoError(f"node '{raw.name}' (Constant) of {file.path.name} holds {found}, expected numbers")
 
 
-def _node(file: File, raw: Raw, values: Mapping[str, Tensor], known: Mapping[str, Tensor], outputs: list[str]) -> Node:
-    def value(name: str) -> Value | None:
+def _node(
+    file: OnnxFile, raw: Raw, values: Mapping[str, Tensor], known: Mapping[str, Tensor], outputs: list[str]
+) -> Node:
+    def value(name: str) -> OnnxValue | None:
         if not name:
             return None
         found = known[name] if name in known else values[name]
-        return Value(tuple(found.shape), found.dtype, known.get(name))
+        return OnnxValue(tuple(found.shape), found.dtype, known.get(name))
 
     read_outputs = max(number + 1 for number, name in enumerate(outputs) if name)
     return Node(
@@ -207,7 +209,7 @@ def _built(node: Node) -> Built:
 # ---- inputs --------------------------------------------------------------------------------------------------------
 
 
-def _static(file: File, shapes: Shapes) -> list[tuple[Input, tuple[int, ...]]]:
+def _static(file: OnnxFile, shapes: Shapes) -> list[tuple[Input, tuple[int, ...]]]:
     """Every input with its sizes as numbers; a first dimension that is open is 1."""
     given = {_plain(name): sizes for name, sizes in shapes.items()}
     unknown = [name for name in shapes if _plain(name) not in {_plain(one.name) for one in file.inputs}]
@@ -218,7 +220,7 @@ def _static(file: File, shapes: Shapes) -> list[tuple[Input, tuple[int, ...]]]:
     return [(one, _sizes(file, one, given.get(_plain(one.name)))) for one in file.inputs]
 
 
-def _sizes(file: File, one: Input, given: Sequence[int] | None) -> tuple[int, ...]:
+def _sizes(file: OnnxFile, one: Input, given: Sequence[int] | None) -> tuple[int, ...]:
     shown = ",".join("?" if size is None else str(size) for size in one.sizes)
     if given is None:
         sizes = tuple(1 if number == 0 and not isinstance(size, int) else size for number, size in enumerate(one.sizes))

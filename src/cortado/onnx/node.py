@@ -20,7 +20,7 @@ _SHOWN = 40
 
 
 @dataclass(frozen=True)
-class Value:
+class OnnxValue:
     """An input of a node: its shape and type, and its data where that is the same for every input of the model."""
 
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Node:
     file: str
     opset: int
     attributes: Mapping[str, Any]
-    inputs: tuple[Value | None, ...]
+    inputs: tuple[OnnxValue | None, ...]
     outputs: int
 
     @property
@@ -86,7 +86,7 @@ class Node:
     def has(self, position: int) -> bool:
         return position < len(self.inputs) and self.inputs[position] is not None
 
-    def value(self, position: int = 0) -> Value:
+    def value(self, position: int = 0) -> OnnxValue:
         if not self.has(position):
             self.refuse(f"input {position} is missing", "a tensor")
         found = self.inputs[position]
@@ -141,7 +141,7 @@ class Node:
         return list(sizes)
 
 
-class Function(torch.nn.Module):
+class FunctionModule(torch.nn.Module):
     """A function of tensors as a module."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
@@ -152,7 +152,7 @@ class Function(torch.nn.Module):
         return self.call(*given)
 
 
-class Quantizing(Function):
+class Quantizing(FunctionModule):
     """A call that quantizes or dequantizes. It stays a call, of constants too: it says what their codes are."""
 
 
@@ -166,13 +166,13 @@ class Built:
 
 def of(call: Callable[..., Any], *operands: int) -> Built:
     """A function of these inputs of the node; of the first, if none is named."""
-    module = call if isinstance(call, torch.nn.Module) else Function(call)
+    module = call if isinstance(call, torch.nn.Module) else FunctionModule(call)
     return Built(module, operands or (0,))
 
 
 def always(value: Tensor) -> Built:
     """A constant."""
-    return Built(Function(lambda: value), ())
+    return Built(FunctionModule(lambda: value), ())
 
 
 Builder = Callable[[Node], Built]

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Member, Offset, Operand
-from cortado.ir.kernel import Called, Kernel, Layer
+from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand
+from cortado.ir.kernel import Called, Kernel, NestedDescriptor
 from cortado.ir.op import Call
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import conv2d, depthwise_conv2d
 from cortado.ops._transposed import Phases, column_weights, split_groups
-from cortado.ops._work import COPIED, Steps, copies
+from cortado.ops._work import COPIED, RunSteps, copies
 
 MOST = 4  # phases of one axis
 
@@ -93,7 +93,7 @@ def _joined(call: Call, phases: tuple[Phases, Phases], parts: list[Kernel]) -> K
     most = max(part.scratch for part in parts)
     check = next((part.scratch_check for part in parts if part.scratch_check is not None), None)
     top = Offset(Operand.ROWS, by=Member("top", phases=rows))
-    given = Function(parts[0].call.function)
+    given = Callee(parts[0].call.function)
     return Kernel(
         call=CCall(f"cortado_{name}_s8", (Operand.LAYER, top, Operand.OUT, Operand.SCRATCH, Operand.Y, given)),
         sources=(f"{name}_s8.c", "copy2d.c", *parts[0].sources, "cortado_scratch.c"),
@@ -104,11 +104,11 @@ def _joined(call: Call, phases: tuple[Phases, Phases], parts: list[Kernel]) -> K
             "columns": columns,
             "out_c": out_c,
             "made_bytes": made,
-            "column": tuple(Layer(struct, part.fields) for part in parts),
+            "column": tuple(NestedDescriptor(struct, part.fields) for part in parts),
         },
         scratch=made + most,
         scratch_check=CCall(
-            f"cortado_{name}_s8_scratch", (Operand.LAYER, 0 if check is None else Function(check.function))
+            f"cortado_{name}_s8_scratch", (Operand.LAYER, 0 if check is None else Callee(check.function))
         ),
         work=_work(columns, out_c),
         called=tuple(Called(part, 1 / rows, 1 / len(parts)) for part in parts),
@@ -117,7 +117,7 @@ def _joined(call: Call, phases: tuple[Phases, Phases], parts: list[Kernel]) -> K
 
 def _work(columns: int, out_c: int) -> Work:
     def quantities(calls: Calls) -> Quantities:
-        moved = copies(calls.outputs / out_c, out_c, Steps(0, out_c), Steps(0, columns * out_c))
+        moved = copies(calls.outputs / out_c, out_c, RunSteps(0, out_c), RunSteps(0, columns * out_c))
         return {"columns": columns, **moved}
 
     return Work(("calls", "calls*columns", *COPIED), quantities)

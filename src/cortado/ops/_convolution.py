@@ -235,7 +235,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Stream:
+class ChannelParameters:
     """What a variant's packing reads: weights, and bias, multiplier and shift per output channel."""
 
     weights: Numbers
@@ -244,11 +244,11 @@ class Stream:
     shift: Numbers
 
     @staticmethod
-    def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "Stream | None":
+    def of(common: dict[str, Any], weights: np.ndarray[Any, Any], core: Core) -> "ChannelParameters | None":
         """None where only the portable kernel will do: elsewhere the input offset is folded into the bias."""
         if core is Core.PORTABLE or common["in_offset"] != 0:
             return None
-        return Stream(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
+        return ChannelParameters(weights, common["bias"].data, common["multiplier"].data, common["shift"].data)
 
     @property
     def all(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:

@@ -11,7 +11,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
 from cortado.ir.op import Activation, Plain, Quantization, SharedWith
 from cortado.ir.work import Calls, Quantities, Work, nested
-from cortado.ops._work import COPIED, Steps, copies
+from cortado.ops._work import COPIED, RunSteps, copies
 
 MAX_LOOPS = 6  # nested loops of cortado_transpose_s8
 
@@ -79,8 +79,8 @@ def _strided_work(sizes: Sequence[int], strides: Sequence[int], offset: int, ite
         runs, found = values / length, {"rank": inner + 1, "turns": values / area}
         if strides[inner] != 1:
             sized = {"singles": values, "halves": values * (item == 2), "whole_words": values * (item == 4)}
-            return {**found, "single_runs": runs, **sized, **copies(0, 0, Steps(0, 0), Steps(0, 0))}
-        source, target = Steps(offset * item, step * item), Steps(0, length * item)
+            return {**found, "single_runs": runs, **sized, **copies(0, 0, RunSteps(0, 0), RunSteps(0, 0))}
+        source, target = RunSteps(offset * item, step * item), RunSteps(0, length * item)
         none = dict.fromkeys(("single_runs", "singles", "halves", "whole_words"), 0.0)
         return {**found, **none, **copies(runs, length * item, source, target)}
 

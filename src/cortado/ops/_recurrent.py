@@ -22,7 +22,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Argument, CCall, Function, Operand, Row
+from cortado.ir.c_call import Argument, Callee, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Kernel
@@ -298,13 +298,13 @@ def _stream(path: Path, gates: int, core: Core) -> Array:
     return Array(stream, packed=tuple(path.weight.shape))
 
 
-def _called(name: str, core: Core) -> tuple[str, tuple[Function, ...], tuple[str, ...]]:
+def _called(name: str, core: Core) -> tuple[str, tuple[Callee, ...], tuple[str, ...]]:
     """A layer's C function, the one it is given for its gates, and their files."""
     if core is Core.MVE:  # whole steps with vector instructions
         return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
     ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
     gates = ("gates_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
-    return f"cortado_{name}_s8", (Function(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *gates)
+    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *gates)
 
 
 def kernel(
@@ -352,12 +352,12 @@ def kernel(
         },
         scratch=scratch,
         scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
-        work=_work(core, Layers(batch, steps, inputs, units), starts=bool(start), more=more),
+        work=_work(core, LayerSize(batch, steps, inputs, units), starts=bool(start), more=more),
     )
 
 
 @dataclass(frozen=True)
-class Layers:
+class LayerSize:
     """How large a layer is."""
 
     sequences: int
@@ -376,7 +376,7 @@ _GROUPS = {
 }
 
 
-def _work(core: Core, layer: Layers, *, starts: bool, more: Mapping[str, int]) -> Work:
+def _work(core: Core, layer: LayerSize, *, starts: bool, more: Mapping[str, int]) -> Work:
     """Units whose gates are made together, each group of them in each step; the products of both paths of a gate, input
     and state, for which one function is called: twos, fours, eights of the fours, vectors of them, whether there are
     fours, whether some are in no four, and how many."""

@@ -83,7 +83,7 @@ REVERSE_CHANNELS = 16
 
 
 @dataclass(frozen=True)
-class Axis:
+class TransposedAxis:
     """One axis of a transposed convolution without dilation."""
 
     kernel: int
@@ -91,13 +91,13 @@ class Axis:
     pad: int
     extra: int  # output padding
 
-    def with_zeros(self, front: int, back: int) -> "Axis":
+    def with_zeros(self, front: int, back: int) -> "TransposedAxis":
         """The same layer with zero taps before and behind its own: what they reach is cut off or added again."""
         taps = self.kernel + front + back
         return replace(self, kernel=taps, pad=self.pad + front, extra=self.extra + front - back)
 
 
-def rolling_rows(axis: Axis) -> tuple[int, int]:
+def rolling_rows(axis: TransposedAxis) -> tuple[int, int]:
     """Zero taps (front, back) for the rows of CMSIS-NN's rolling buffer.
 
     It writes out stride rows for every input row, counted from the padding, which has to be a multiple of the stride;
@@ -109,7 +109,7 @@ def rolling_rows(axis: Axis) -> tuple[int, int]:
     return front + -(axis.pad + front) % axis.stride, back
 
 
-def rolling_columns(axis: Axis, stride_h: int) -> tuple[int, int]:
+def rolling_columns(axis: TransposedAxis, stride_h: int) -> tuple[int, int]:
     """Zero taps (front, back) for its columns: a row holds as many as the taps reach, max(kernel, stride) per pixel.
 
     Its size function takes the vertical stride for the horizontal one.
@@ -122,7 +122,7 @@ def uses_reversed_weights(in_c: int, stride: list[int]) -> bool:
     return max(stride) <= 2 and in_c > REVERSE_CHANNELS
 
 
-def zero_taps(rows: Axis, columns: Axis, sizes: tuple[int, ...]) -> list[tuple[int, int]] | None:
+def zero_taps(rows: TransposedAxis, columns: TransposedAxis, sizes: tuple[int, ...]) -> list[tuple[int, int]] | None:
     """Zero taps (front, back) per axis that make CMSIS-NN right for an NHWC input; None if none do."""
     images, height, _, in_c = sizes
     if uses_reversed_weights(in_c, [rows.stride, columns.stride]):

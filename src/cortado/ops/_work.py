@@ -31,7 +31,7 @@ COPIED = ("runs", "blocks", "words", "tails", "loose_runs", "loose_blocks", "loo
 
 
 @dataclass(frozen=True)
-class Steps:
+class RunSteps:
     """Where the first of several runs starts, and how far it is from one to the next."""
 
     first: int
@@ -41,7 +41,7 @@ class Steps:
         return (self.first + number * self.step) % 4 == 0
 
 
-def copies(count: float, length: int, source: Steps, target: Steps) -> dict[str, float]:
+def copies(count: float, length: int, source: RunSteps, target: RunSteps) -> dict[str, float]:
     """Runs of so many bytes: memcpy takes words, many of them at a time, where both addresses are multiples of four
     and it is worth it."""
     whole = sum(source.whole(number) and target.whole(number) for number in range(4)) / 4 if length >= VECTOR else 0.0
@@ -63,7 +63,7 @@ def runs_of(terms: str, length: int, step: int, **sizes: float) -> Work:
     """Of a kernel that copies outputs in runs of `length` bytes, `step` bytes apart where they are read."""
 
     def quantities(calls: Calls) -> Quantities:
-        return sizes | copies(calls.outputs / max(length, 1), length, Steps(0, step), Steps(0, length))
+        return sizes | copies(calls.outputs / max(length, 1), length, RunSteps(0, step), RunSteps(0, length))
 
     return Work((*terms.split(), *COPIED), quantities)
 

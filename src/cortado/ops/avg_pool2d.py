@@ -20,7 +20,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_round_away, requant
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.c_call import Callee, CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, PteWriter, Quantization, SharedWith
@@ -204,7 +204,7 @@ def kernel(call: Call, core: Core) -> Kernel:
     }
     if is_one_window(call):
         sum_rows, means, sources = _one_window(call, core)
-        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Function(sum_rows), Function(means))
+        operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(sum_rows), Callee(means))
         return Kernel(
             call=CCall("cortado_global_avg_pool_s8", operands),
             sources=("global_avg_pool_s8.c", *sources, "cortado_scratch.c"),
@@ -329,7 +329,7 @@ def mean_kernel(call: Call, core: Core) -> Kernel:
     _, _, width, channels = call.shape("input")
     pixels = call["pixels"]
     sum_rows, source = _SUMS.get(core, ("cortado_sum_rows_s8", "sum_rows_s8.c"))
-    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Function(sum_rows))
+    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(sum_rows))
     return Kernel(
         call=CCall("cortado_global_mean_s8", operands),
         sources=("global_mean_s8.c", source, "cortado_scratch.c"),

@@ -15,7 +15,7 @@ from cortado.base.element import INT8, INT16, INT32, INT64
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.ir.c_call import Bytes, CCall, Function, Operand
+from cortado.ir.c_call import Bytes, Callee, CCall, Operand
 from cortado.ir.facts import TABLE, element, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
@@ -34,7 +34,7 @@ from cortado.ir.op import (
 )
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim
-from cortado.ops._work import COPIED, VECTOR, Steps, added, copies
+from cortado.ops._work import COPIED, VECTOR, RunSteps, added, copies
 from cortado.ops.activation import ACTIVATION, lookup
 from cortado.ops.widen import as_words
 
@@ -92,38 +92,38 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 @dataclass(frozen=True)
-class Part:
+class JoinedInput:
     """An input, and the table it is looked up in on the way to the output."""
 
     node: Node
     table: Node | None = None
 
-    def view(self, lowering: Lowering, sizes: Sequence[int]) -> "Part":
+    def view(self, lowering: Lowering, sizes: Sequence[int]) -> "JoinedInput":
         return replace(self, node=lowering.view(self.node, tuple(sizes)))
 
 
-def operands(lowering: Lowering) -> list[Part]:
+def operands(lowering: Lowering) -> list[JoinedInput]:
     """The inputs, all in the output's scale. A table over a tensor that others read too is looked up by the call."""
     nodes = lowering.bound.nodes("tensors")
     return [_part(lowering, node, f"tensor{number}") for number, node in enumerate(nodes)]
 
 
-def _part(lowering: Lowering, node: Node, name: str) -> Part:
+def _part(lowering: Lowering, node: Node, name: str) -> JoinedInput:
     if is_whole(node):
-        return Part(as_words(lowering, node, name) if element(node) == INT64 else node)
+        return JoinedInput(as_words(lowering, node, name) if element(node) == INT64 else node)
     source = node.kwargs["input"] if TABLE.known(node) else None
     if not isinstance(source, Node) or sole_user(node) is None or sole_user(source) is not None:
-        return Part(node)
+        return JoinedInput(node)
     table = node.kwargs["lut"]
     assert isinstance(table, Node)
-    return Part(source, table)
+    return JoinedInput(source, table)
 
 
-def join(lowering: Lowering, parts: list[Part], dim: int) -> Node:
+def join(lowering: Lowering, parts: list[JoinedInput], dim: int) -> Node:
     """One call, or a tree of calls where there are more inputs than a step can have."""
     while len(parts) > MAX_INPUTS:
         groups = [parts[i : i + MAX_INPUTS] for i in range(0, len(parts), MAX_INPUTS)]
-        parts = [Part(join(lowering, group, dim)) for group in groups]
+        parts = [JoinedInput(join(lowering, group, dim)) for group in groups]
     if all(part.table is None for part in parts):
         return parts[0].node if len(parts) == 1 else lowering.call(CAT, tensors=[part.node for part in parts], dim=dim)
     tables = [part.table for part in parts] + [None] * (MAX_INPUTS - len(parts))
@@ -200,7 +200,7 @@ def _work(widths: Sequence[int], with_tables: Sequence[bool] | None = None) -> W
     def quantities(calls: Calls) -> Quantities:
         times = calls.outputs / max(row, 1)
         plain = [
-            copies(times, width, Steps(0, width), Steps(start, row))
+            copies(times, width, RunSteps(0, width), RunSteps(start, row))
             for width, start, table in zip(widths, starts, tables, strict=True)
             if not table
         ]
@@ -216,7 +216,7 @@ def rescaled_kernel(call: Call, core: Core) -> Kernel:
     widths = [math.prod(part[call["dim"] :]) for part in shapes(call)]
     tables = {name: None if call[name] is None else Array(call.array(name)) for name in TABLES}
     return Kernel(
-        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Function(function))),
+        call=CCall("cortado_cat_tables_s8", (*plain.call.arguments, Callee(function))),
         sources=("cat_tables_s8.c", source),
         struct="cortado_cat_tables_t",
         fields={**plain.fields, **tables},

@@ -24,7 +24,7 @@ from cortado.ops import _height_one, depthwise_conv2d, packing
 from cortado.ops._convolution import (
     SUFFIX,
     WEIGHTED,
-    Stream,
+    ChannelParameters,
     Variant,
     check_constants,
     cmsis_layer,
@@ -164,7 +164,7 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     weights = call.array("weight").reshape(out_c, in_c)
     pixels = math.prod(call.out_shape[:3])
     fields = {"in_c": in_c, "out_c": out_c, "weights": Array(weights), **common}
-    stream = Stream.of(common, weights, core)
+    stream = ChannelParameters.of(common, weights, core)
     variant = None if stream is None else _pixels_variant(stream, core, fields, pixels)
     chosen = variant or Variant("conv1x1_s8", ("conv1x1_s8.c",), fields, packed=False)
     return Kernel(
@@ -179,7 +179,7 @@ def _pixels_kernel(call: Call, core: Core, common: dict[str, Any]) -> Kernel:
     )
 
 
-def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
+def _pixels_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any], pixels: int) -> Variant | None:
     """A single pixel is a linear layer, which has kernels of its own."""
     if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):
         fields = packed(fields, packing.pack_conv_tile_mve(*stream.all))
@@ -199,7 +199,7 @@ def _pixels_variant(stream: Stream, core: Core, fields: dict[str, Any], pixels: 
     return None
 
 
-def _linear_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
+def _linear_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
     if core is Core.DSP and packing.fits_linear_lanes(stream.weights, stream.bias, stream.shift):
         fields = packed(fields, packing.pack_linear_lanes(*stream.all))
         return Variant("linear_lanes_s8__dsp", ("linear_lanes_s8__dsp.S",), fields)
@@ -215,7 +215,7 @@ def window_kernel(call: Call, core: Core) -> Kernel:
     _, kh, kw, in_c = weights.shape
     groups = call.shape("input")[3] // in_c
     fields = {**window_fields(call, (kh, kw)), "groups": groups, "weights": Array(weights), **common}
-    stream = Stream.of(common, weights, core)
+    stream = ChannelParameters.of(common, weights, core)
     variant = _window_variant(stream, core, fields) if stream is not None and window_fits(fields, np.int16) else None
     chosen = variant or Variant("conv2d_s8", ("conv2d_s8.c",), fields, packed=False)
     return _window_call(chosen, window_of(call, (kh, kw), groups), codes_of(call, common))
@@ -234,7 +234,7 @@ def _window_call(chosen: Variant, window: Window, codes: Codes) -> Kernel:
     )
 
 
-def _window_variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
+def _window_variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
     _, kernel_h, kernel_w, depth = stream.weights.shape
     taps, out_w, groups = kernel_h * kernel_w, fields["out_w"], fields["groups"]
     if core is Core.MVE and packing.fits_conv_tile_mve(stream.shift):

@@ -22,8 +22,8 @@ from cortado.ops import _height_one, packing
 from cortado.ops._convolution import (
     SUFFIX,
     WEIGHTED,
+    ChannelParameters,
     Numbers,
-    Stream,
     Variant,
     check_constants,
     cmsis_layer,
@@ -156,7 +156,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         "weights": Array(weights.reshape(kh, kw, out_c)),
         **common,
     }
-    stream = Stream.of(common, weights.reshape(kh, kw, out_c), core)
+    stream = ChannelParameters.of(common, weights.reshape(kh, kw, out_c), core)
     fits = stream is not None and call["depth_multiplier"] == 1 and window_fits(fields, np.uint8)
     variant = _variant(stream, core, fields) if stream is not None and fits else None
     chosen = variant or Variant("depthwise_s8", ("depthwise_s8.c",), fields, packed=False)
@@ -177,7 +177,7 @@ def _packed(fields: dict[str, Any], stream: Numbers) -> dict[str, Any]:
     return packed(kept, stream)
 
 
-def _variant(stream: Stream, core: Core, fields: dict[str, Any]) -> Variant | None:
+def _variant(stream: ChannelParameters, core: Core, fields: dict[str, Any]) -> Variant | None:
     kh, kw, channels = stream.weights.shape
     if core is Core.MVE and packing.fits_depthwise3x3_mve(stream.weights, stream.shift):
         fields = _packed(fields, packing.pack_depthwise_mve(*stream.all))

@@ -18,7 +18,7 @@ from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops._movement import relayout_dim, shared
-from cortado.ops._work import COPIED, Steps, copies
+from cortado.ops._work import COPIED, RunSteps, copies
 
 aten = torch.ops.aten
 
@@ -131,7 +131,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 def _work(inner: int, count: int) -> Work:
     def quantities(calls: Calls) -> Quantities:
         runs = calls.outputs / max(inner, 1)
-        return {"outer": runs / count, **copies(runs, inner, Steps(0, inner), Steps(0, inner))}
+        return {"outer": runs / count, **copies(runs, inner, RunSteps(0, inner), RunSteps(0, inner))}
 
     return Work(("calls", "outer", *COPIED), quantities)
 

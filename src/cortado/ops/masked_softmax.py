@@ -24,7 +24,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Operand, Row
+from cortado.ir.c_call import Callee, CCall, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
@@ -239,7 +239,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         masks = tuple(Row(1 + place) for place in range(len(call["kept"])))
         symbol = "cortado_weaker_softmax_s8" if weaker_rows else "cortado_kept_softmax_s8"
         return Kernel(
-            call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Function(rows))),
+            call=CCall(symbol, (Operand.LAYER, Row(0), *masks, Operand.OUT, Callee(rows))),
             sources=("masked_softmax_s8.c", *own),
             struct="cortado_kept_softmax_t",
             fields={
@@ -253,7 +253,7 @@ def kernel(call: Call, core: Core) -> Kernel:
         )
     mask = call.array("mask")
     return Kernel(
-        call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Function(rows))),
+        call=CCall("cortado_masked_softmax_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N, Callee(rows))),
         sources=("masked_softmax_s8.c", *own),
         struct="cortado_masked_softmax_t",
         fields={"mask_rows": mask.shape[0], "mask": packed(mask), **common},

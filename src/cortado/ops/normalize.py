@@ -139,14 +139,14 @@ def match(bound: Bound) -> Quantization | Reject:
 
 
 @dataclass(frozen=True)
-class Steps:
+class AffineSteps:
     """Weight and bias in steps of the output, its zero point in the bias: per channel, or one number for all."""
 
     weight: Tensor
     bias: Tensor
 
 
-def constants(count: int, epsilon: float, steps: Steps) -> dict[str, Any] | None:
+def constants(count: int, epsilon: float, steps: AffineSteps) -> dict[str, Any] | None:
     """The kernel's numbers for groups of `count`; `epsilon` is n^2 * eps in steps of the input squared.
 
     The variance gets as many bits as there are; a deviation d = n * (q - mean) is at most sqrt(n) standard deviations,
@@ -177,14 +177,14 @@ def constants(count: int, epsilon: float, steps: Steps) -> dict[str, Any] | None
     }
 
 
-def steps_of(lowering: Lowering) -> Steps:
+def steps_of(lowering: Lowering) -> AffineSteps:
     """Weight and bias in steps of the output."""
     given = {name: lowering.data(name) if lowering.bound.get(name) is not None else None for name in ("weight", "bias")}
     weight, bias = (None if data is None else data.flatten().to(torch.float64) for data in given.values())
     sizes = {len(data) for data in (weight, bias) if data is not None} or {1}
     one = torch.ones(max(sizes), dtype=torch.float64)
     weight, bias = one if weight is None else weight, 0 * one if bias is None else bias
-    return Steps(weight / lowering.out.scale, bias / lowering.out.scale + lowering.out.zero_point)
+    return AffineSteps(weight / lowering.out.scale, bias / lowering.out.scale + lowering.out.zero_point)
 
 
 def normalized(lowering: Lowering, source: Node, *, first: int, dim: int, groups: int, centered: bool) -> Node:
@@ -330,7 +330,9 @@ def samples() -> Any:
         weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
         # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
         step = 2.0 ** draw(st.floats(0, 9)) * math.sqrt(1 + eps / 2**12)
-        given = constants(count, count**2 * eps, Steps(weight * step, bias * draw(st.sampled_from([0.0, 40.0, 500.0]))))
+        given = constants(
+            count, count**2 * eps, AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 40.0, 500.0])))
+        )
         assert given is not None
         low, high = draw(sampling.activation_bounds())
         codes = sampling.codes(seed, sizes, *draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)])))

@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """How windows slide over one axis."""
 
     size: int
@@ -43,7 +43,7 @@ class Axis:
         return (self.count - 1) * self.stride + self.kernel - (self.size + 2 * self.pad)
 
 
-def _axes(bound: Bound, source: Node, spatial: int) -> tuple[Axis, Axis]:
+def _axes(bound: Bound, source: Node, spatial: int) -> tuple[WindowAxis, WindowAxis]:
     kernel, stride, padding = bound["kernel_size"], bound["stride"] or bound["kernel_size"], bound["padding"]
     if spatial == 2:
         kernel, stride, padding = pair(kernel), pair(stride), pair(padding)
@@ -51,7 +51,9 @@ def _axes(bound: Bound, source: Node, spatial: int) -> tuple[Axis, Axis]:
         kernel, stride, padding = height_one(kernel, 1), height_one(stride, 1), height_one(padding, 0)
     height, width = shape(source)[2:]
     ceil = bool(bound["ceil_mode"])
-    return Axis(height, kernel[0], stride[0], padding[0], ceil), Axis(width, kernel[1], stride[1], padding[1], ceil)
+    return WindowAxis(height, kernel[0], stride[0], padding[0], ceil), WindowAxis(
+        width, kernel[1], stride[1], padding[1], ceil
+    )
 
 
 # ---- averages ------------------------------------------------------------------------------------------------
@@ -77,14 +79,14 @@ def _to_avg_pool2d(bound: Bound, spatial: int) -> Node:
 MOST_WEIGHTS = 16  # of a channel: a larger window keeps its input's scale, as so many weights would cost too much flash
 
 
-def _is_small_window(axes: tuple[Axis, Axis]) -> bool:
+def _is_small_window(axes: tuple[WindowAxis, WindowAxis]) -> bool:
     """Inside the image, and not all of it: the mean of an image has a kernel of its own."""
     inside = all(axis.pad == 0 and axis.over <= 0 for axis in axes)
     whole = all(axis.count == 1 for axis in axes)
     return inside and not whole and 1 < axes[0].kernel * axes[1].kernel <= MOST_WEIGHTS
 
 
-def window_sums(like: Node, source: Node, axes: tuple[Axis, Axis], divisor: int) -> Node:
+def window_sums(like: Node, source: Node, axes: tuple[WindowAxis, WindowAxis], divisor: int) -> Node:
     """The sum of each window over a divisor: a depthwise convolution whose weights are all alike, or of a whole image
     what its mean is, with another divisor."""
     kernel = [axis.kernel for axis in axes]
@@ -107,16 +109,20 @@ def window_sums(like: Node, source: Node, axes: tuple[Axis, Axis], divisor: int)
     )
 
 
-def _explicit_padding(like: Node, source: Node, axes: tuple[Axis, Axis]) -> tuple[Node, tuple[Axis, Axis]]:
+def _explicit_padding(
+    like: Node, source: Node, axes: tuple[WindowAxis, WindowAxis]
+) -> tuple[Node, tuple[WindowAxis, WindowAxis]]:
     """Padding that counts becomes part of the image; at the end only as much as some window sees."""
     after = [axis.pad + min(0, axis.over) for axis in axes]
     sizes = [axis.size + axis.pad + max(0, end) for axis, end in zip(axes, after, strict=True)]
     pads = Pads(axes[0].pad, max(0, after[0]), axes[1].pad, max(0, after[1]))
-    first, second = (Axis(size, axis.kernel, axis.stride, 0, axis.ceil) for size, axis in zip(sizes, axes, strict=True))
+    first, second = (
+        WindowAxis(size, axis.kernel, axis.stride, 0, axis.ceil) for size, axis in zip(sizes, axes, strict=True)
+    )
     return pad_images(like, source, pads), (first, second)
 
 
-def _pool(like: Node, target: torch._ops.OpOverload, source: Node, axes: tuple[Axis, Axis]) -> Node:
+def _pool(like: Node, target: torch._ops.OpOverload, source: Node, axes: tuple[WindowAxis, WindowAxis]) -> Node:
     window = ([axis.kernel for axis in axes], [axis.stride for axis in axes], [axis.pad for axis in axes])
     if target == aten.avg_pool2d.default:
         return add_call(like, target, source, *window, axes[0].ceil, False)
@@ -204,12 +210,12 @@ def even_windows(size: int, count: int) -> tuple[int, int] | None:
     return (kernels[0], strides[0]) if len(set(kernels)) == len(set(strides)) == 1 else None
 
 
-def _even_axes(source: Node, counts: list[int]) -> tuple[Axis, Axis] | None:
+def _even_axes(source: Node, counts: list[int]) -> tuple[WindowAxis, WindowAxis] | None:
     sizes = shape(source)[2:]
     vertical, horizontal = (even_windows(size, count) for size, count in zip(sizes, counts, strict=True))
     if vertical is None or horizontal is None:
         return None
-    return Axis(sizes[0], *vertical, 0, False), Axis(sizes[1], *horizontal, 0, False)
+    return WindowAxis(sizes[0], *vertical, 0, False), WindowAxis(sizes[1], *horizontal, 0, False)
 
 
 def _uneven_average(like: Node, source: Node, counts: list[int]) -> Node:

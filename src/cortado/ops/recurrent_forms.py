@@ -107,7 +107,7 @@ LSTM_CELLS: OpOverload = torch.ops.cortado.lstm_cells.default
 
 
 @dataclass(frozen=True)
-class Layer:
+class RecurrentLayer:
     """What one layer in one direction is made of, and what it gives."""
 
     output: Node  # [batch, steps, units]
@@ -119,19 +119,21 @@ def is_zero(node: Node) -> bool:
     return is_constant(node) and not bool(constant_data(node).any())
 
 
-def add_layer(like: Node, source: Node, parameters: Sequence[Node | None], start: list[Node], reverse: bool) -> Layer:
+def add_layer(
+    like: Node, source: Node, parameters: Sequence[Node | None], start: list[Node], reverse: bool
+) -> RecurrentLayer:
     start = [] if all(is_zero(state) for state in start) else start
     arguments = (source, *parameters, start, reverse)
     if like.target in (aten.lstm.input, aten.lstm_cell.default):
         cells = add_call(like, LSTM_CELLS, *arguments)
-        return Layer(add_call(like, LSTM_LAYER, *arguments, cells), cells, reverse)
+        return RecurrentLayer(add_call(like, LSTM_LAYER, *arguments, cells), cells, reverse)
     if like.target in (aten.gru.input, aten.gru_cell.default):
-        return Layer(add_call(like, GRU_LAYER, *arguments), None, reverse)
+        return RecurrentLayer(add_call(like, GRU_LAYER, *arguments), None, reverse)
     relu = like.target in (aten.rnn_relu.input, aten.rnn_relu_cell.default)
-    return Layer(add_call(like, RNN_LAYER, *arguments, relu), None, reverse)
+    return RecurrentLayer(add_call(like, RNN_LAYER, *arguments, relu), None, reverse)
 
 
-def _last(like: Node, layer: Layer, tensor: Node) -> Node:
+def _last(like: Node, layer: RecurrentLayer, tensor: Node) -> Node:
     """[1, batch, units]: what a layer gives at its last step."""
     step = 0 if layer.reverse else shape(tensor)[1] - 1
     return add_permute(like, add_call(like, aten.slice.Tensor, tensor, 1, step, step + 1), (1, 0, 2))
@@ -164,12 +166,12 @@ def to_layers(bound: Bound) -> None:
     erase_call(node)
 
 
-def _layers(bound: Bound, source: Node) -> list[Layer]:
+def _layers(bound: Bound, source: Node) -> list[RecurrentLayer]:
     node, parameters = bound.node, list(bound["params"])
     count = 4 if bound["has_biases"] else 2
     directions = 2 if bound["bidirectional"] else 1
     states = bound["hx"] if isinstance(bound["hx"], list | tuple) else [bound["hx"]]
-    found: list[Layer] = []
+    found: list[RecurrentLayer] = []
     for layer in range(int(bound["num_layers"])):
         here = []
         for direction in range(directions):

@@ -15,7 +15,7 @@ from cortado.ir.graph import Bound, add_call, fake, shape
 from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_permute, add_view, parts_of, replace_values
 from cortado.ops.pick import PICKED
-from cortado.ops.pool_forms import Axis, window_sums
+from cortado.ops.pool_forms import WindowAxis, window_sums
 
 aten = torch.ops.aten
 
@@ -83,7 +83,7 @@ def _pool(like: Node, images: Node, kernel: Sequence[int], reduce: str) -> Node:
         return add_call(like, aten.avg_pool2d.default, images, list(kernel), list(kernel))
     if reduce == "max":
         return add_call(like, aten.max_pool2d.default, images, list(kernel), list(kernel))
-    axes = (Axis(height, kernel[0], kernel[0], 0, False), Axis(width, kernel[1], kernel[1], 0, False))
+    axes = (WindowAxis(height, kernel[0], kernel[0], 0, False), WindowAxis(width, kernel[1], kernel[1], 0, False))
     return window_sums(like, images, axes, 1)
 
 

@@ -24,18 +24,18 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Function, Member, Offset, Operand, Row
+from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
-from cortado.ir.kernel import Array, Called, Kernel, Layer, RowRule, Rows
+from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
 from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import Work, loops
 from cortado.ops import _columns, conv2d
 from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops._transposed import (
-    Axis,
     Phases,
     Taps,
+    TransposedAxis,
     dense,
     group_count,
     phase_weights,
@@ -131,7 +131,7 @@ def lower(lowering: Lowering) -> Node:
     assert data is not None
     weight = spread(data.permute(1, 2, 3, 0), pair(bound["dilation"]))
     stride, padding, extra = (pair(bound[name]) for name in ("stride", "padding", "output_padding"))
-    axes = [Axis(*numbers) for numbers in zip(weight.shape[1:3], stride, padding, extra, strict=True)]
+    axes = [TransposedAxis(*numbers) for numbers in zip(weight.shape[1:3], stride, padding, extra, strict=True)]
     source = lowering.transpose(lowering.node("input"), TO_NHWC)
     found = zero_taps(axes[0], axes[1], shape(source))
     taps = found or [(0, 0), (0, 0)]
@@ -164,7 +164,7 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
 
 def pte_limit(call: Call) -> str | None:
     numbers = (call[name] for name in ("stride", "padding", "output_padding"))
-    down, across = (Axis(*axis) for axis in zip(call.shape("weight")[1:3], *numbers, strict=True))
+    down, across = (TransposedAxis(*axis) for axis in zip(call.shape("weight")[1:3], *numbers, strict=True))
     right = zero_taps(down, across, call.shape("input")) == [(0, 0), (0, 0)] and list(call["dilation"]) == [1, 1]
     return None if right else "is wrong for this kernel, stride, padding, output padding and dilation"
 
@@ -305,7 +305,7 @@ _PHASES = {"cortado_conv2d_t": "cortado_phases_t", "cortado_conv2d_packed_t": "c
 def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None = None) -> Kernel:
     symbol, count = parts[0].call.function, len(parts)
     layer, rows = Member("phase", phases=count), Offset(Operand.ROWS, by=Member("top", phases=count))
-    need = (Operand.LAYER, count, Function(f"{symbol}_scratch"))
+    need = (Operand.LAYER, count, Callee(f"{symbol}_scratch"))
     scratch = max(part.scratch for part in parts)
     struct = parts[0].struct  # the same for all, as their calls are
     assert struct is not None
@@ -313,7 +313,7 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
         call=CCall(symbol, (layer, rows, Operand.OUT, Operand.SCRATCH)),
         sources=(*parts[0].sources, "cortado_scratch.c"),
         struct=_PHASES[struct],
-        fields={"top": tops, "phase": tuple(Layer(struct, part.fields) for part in parts)},
+        fields={"top": tops, "phase": tuple(NestedDescriptor(struct, part.fields) for part in parts)},
         scratch=scratch,
         scratch_check=CCall("cortado_phases_scratch", need) if scratch else None,
         lean=lean,

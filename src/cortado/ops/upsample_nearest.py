@@ -14,7 +14,7 @@ from cortado.ir.kernel import Kernel, RowRule, Rows
 from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, PteWriter
 from cortado.ir.work import Work
 from cortado.ops._movement import shared
-from cortado.ops._work import COPIED, Steps, added, copies
+from cortado.ops._work import COPIED, RunSteps, added, copies
 from cortado.ops.index_select import pick
 from cortado.ops.repeat import REPEAT
 from cortado.ops.reshape import VIEW
@@ -123,7 +123,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 
 def _pixel_runs(pixels: float, channels: int) -> dict[str, float]:
-    return copies(pixels, channels, Steps(0, channels), Steps(0, channels))
+    return copies(pixels, channels, RunSteps(0, channels), RunSteps(0, channels))
 
 
 def _row_work(width: int, channels: int, right: int) -> Work:
@@ -138,7 +138,7 @@ def _work(rows: int, sizes: tuple[int, int], factors: tuple[int, int]) -> Work:
     """The same for every row, then copies of what it gave."""
     (width, channels), (down, right) = sizes, factors
     row = width * right * channels
-    more = copies(rows * (down - 1), row, Steps(0, row), Steps(row, row))
+    more = copies(rows * (down - 1), row, RunSteps(0, row), RunSteps(row, row))
     several = added([_pixel_runs(rows * width * right, channels), more])
     return Work(("calls", "rows", "pixels", *COPIED), lambda calls: {"rows": rows, "pixels": rows * width, **several})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from cortado.memory.problem import Spent
+from cortado.memory.problem import SearchEffort
 from cortado.plan.program import Program, Step, Walk
 
 STATES = 256  # of equally long beginnings that are followed up; fewer are there in nearly all networks
@@ -206,14 +206,14 @@ def _members(steps: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Orders:
+class CandidateOrders:
     """The program as it is, then in the orders that promise less memory, none of them twice."""
 
     programs: tuple[Program, ...]
-    spent: Spent
+    spent: SearchEffort
 
 
-def orders(program: Program) -> Orders:
+def orders(program: Program) -> CandidateOrders:
     """What is worth scheduling."""
     forks = _Forks(program)
     own = tuple(range(len(program.stages)))
@@ -226,4 +226,4 @@ def orders(program: Program) -> Orders:
             looked, hurried = looked + work, True
         found.append(best.order)
     programs = [replace(program, stages=tuple(program.stages[i] for i in order)) for order in dict.fromkeys(found)]
-    return Orders(tuple(programs), Spent(looked, 2 * WORK, hurried))
+    return CandidateOrders(tuple(programs), SearchEffort(looked, 2 * WORK, hurried))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from cortado.base.target import Core
-from cortado.ir.c_call import Function
+from cortado.ir.c_call import Callee
 from cortado.ir.kernel import ONE_ROW, Kernel
 from cortado.ir.work import Calls
 from cortado.plan.planned import Planned, moved
@@ -15,7 +15,7 @@ from cortado.plan.stages import StageRun
 
 
 @dataclass(frozen=True)
-class Part:
+class FunctionWork:
     """What one C function has to do in one run: how often its loops run."""
 
     function: str  # with the functions that it is given to call
@@ -26,7 +26,7 @@ class Part:
 class Job:
     """What one step has to do in one run: the work of its kernel, and of those that it calls."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FunctionWork, ...]
     declared: bool = True  # all of its kernels say how often their loops run
 
 
@@ -104,16 +104,16 @@ def _marked(step: Step, kernel: Kernel, values: Mapping[str, torch.Tensor]) -> f
     return 1.0 if value is None else float((value != 0).float().mean())
 
 
-def _parts(kernel: Kernel, calls: Calls) -> Iterator[Part]:
+def _parts(kernel: Kernel, calls: Calls) -> Iterator[FunctionWork]:
     if kernel.work is not None:
-        yield Part(function_of(kernel), kernel.work.counts(calls))
+        yield FunctionWork(function_of(kernel), kernel.work.counts(calls))
     for one in kernel.called:
         yield from _parts(one.kernel, calls.share(one.calls, one.outputs))
 
 
 def function_of(kernel: Kernel) -> str:
     """The name of a C function in the table of costs, with those that it is given to call and that have no row."""
-    given = [] if kernel.called else [one.name for one in kernel.call.arguments if isinstance(one, Function)]
+    given = [] if kernel.called else [one.name for one in kernel.call.arguments if isinstance(one, Callee)]
     return "+".join([kernel.call.function, *given])
 
 

@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cortado.memory.problem import Buffer, Overlay, Plan, Problem, Spent
-from cortado.plan.program import Kept, Program
+from cortado.memory.problem import Buffer, Overlay, Plan, Problem, SearchEffort
+from cortado.plan.program import Program, StateTensor
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
 
@@ -36,7 +36,7 @@ class Planned:
     plan: Plan
     checked: Plan  # of the checks build: see guarded
     in_place: Mapping[str, str]  # buffers that lie where state does, and that of the state: see written_in_place
-    spent: Mapping[str, Spent]  # what looking for the order of branches, the stages and the offsets cost
+    spent: Mapping[str, SearchEffort]  # what looking for the order of branches, the stages and the offsets cost
     regions: tuple[RegionPlan, ...] = ()  # the fastest first; none: the arena is in one piece
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ def written_in_place(program: Program) -> dict[str, str]:
     return found
 
 
-def moved(planned: Planned) -> list[Kept]:
+def moved(planned: Planned) -> list[StateTensor]:
     """State whose new values lie elsewhere, and are copied when all steps are done."""
     return [kept for kept in planned.program.state if _lies(planned, kept.source) != kept.tensor.buffer]
 

@@ -35,7 +35,7 @@ class Walk(Enum):
 
 
 @dataclass(frozen=True)
-class Buffer:
+class ArenaBuffer:
     """A tensor in the arena, whole, or as a ring of `rows` of its rows where `rows` is not 0."""
 
     name: str
@@ -172,7 +172,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StateTensor:
     """A tensor that lasts from run to run, and gets what `source` holds when a run is over."""
 
     name: str  # that of the model's buffer
@@ -199,11 +199,11 @@ class Program:
     name: str
     target: CortexMTargetConfig
     cores: tuple[Core, ...]  # that its kernels are for: the target's, or PORTABLE to run on this machine
-    buffers: Mapping[str, Buffer]
+    buffers: Mapping[str, ArenaBuffer]
     stages: tuple[Stage, ...]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    state: tuple[Kept, ...] = ()  # in an order in which no source is overwritten before it is read
+    state: tuple[StateTensor, ...] = ()  # in an order in which no source is overwritten before it is read
     stream: Stream | None = None
 
     @property
@@ -257,7 +257,7 @@ class _Builder:
     ) -> None:
         self.name, self.graph, self.target, self.border, self.cores = name, graph, target, border, cores
         self.running = running
-        self.buffers: dict[str, Buffer] = {}
+        self.buffers: dict[str, ArenaBuffer] = {}
         self.place: dict[str, str | Array] = {}  # where each value's bytes lie
         self.stages: list[Stage] = []
 
@@ -280,7 +280,7 @@ class _Builder:
             state=_in_order([self._kept(state) for state in self.graph.state]),
         )
 
-    def _kept(self, state: State) -> Kept:
+    def _kept(self, state: State) -> StateTensor:
         source = self.place.get(state.source)
         if not isinstance(source, str):
             raise CortadoError(
@@ -289,7 +289,7 @@ class _Builder:
             )
         value = self.graph.values[state.name]
         tensor = self._tensor(state.buffer, state.name, tuple(range(len(value.shape))))
-        return Kept(state.buffer, tensor, source, Array(state.initial.numpy()))
+        return StateTensor(state.buffer, tensor, source, Array(state.initial.numpy()))
 
     def _input(self, name: str) -> Tensor:
         """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it.
@@ -330,7 +330,7 @@ class _Builder:
         return Tensor(name, value_name, place, value.shape, value.element, value.qparams, layout)
 
     def _buffer(self, name: str) -> str:
-        self.buffers[name] = Buffer(name, self.graph.values[name].bytes)
+        self.buffers[name] = ArenaBuffer(name, self.graph.values[name].bytes)
         return name
 
     def _add(self, call: LoweredCall) -> None:
@@ -415,7 +415,7 @@ def _row_elements(ports: tuple[Port, ...]) -> list[Element]:
     return [port.element for port in ports for _ in range(port.rule.taps)]
 
 
-def _in_order(state: list[Kept]) -> tuple[Kept, ...]:
+def _in_order(state: list[StateTensor]) -> tuple[StateTensor, ...]:
     """What is the source of another is overwritten behind it."""
     left, ordered = list(state), []
     while left:

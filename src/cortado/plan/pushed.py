@@ -13,7 +13,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.options import Border
 from cortado.plan.lowered import LoweredGraph
-from cortado.plan.program import PUSHED_ROWS, Buffer, Program, Stage, Step, Tensor, Walk, build_program, place_of
+from cortado.plan.program import PUSHED_ROWS, ArenaBuffer, Program, Stage, Step, Tensor, Walk, build_program, place_of
 from cortado.plan.stream import streamed
 
 OPERATOR = "cortado::input_row"
@@ -75,7 +75,7 @@ def with_pushed_input(program: Program, option: str = "--input-rows") -> Program
         kernels={},
         kind=Walk.PUSHED,
     )
-    buffers = {**program.buffers, PUSHED_ROWS: Buffer(PUSHED_ROWS, _ROWS_BYTES)}
+    buffers = {**program.buffers, PUSHED_ROWS: ArenaBuffer(PUSHED_ROWS, _ROWS_BYTES)}
     return replace(program, buffers=buffers, stages=(Stage((step,)), *program.stages))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cortado.memory.planner import lower_bound
-from cortado.memory.problem import Effort, Plan, Problem, Spent
+from cortado.memory.problem import Effort, Plan, Problem, SearchEffort
 from cortado.memory.validate import validate
 from cortado.options import Optimize
 from cortado.plan import branches
@@ -41,7 +41,7 @@ class Schedules:
     planned: dict[Optimize, Planned] = field(default_factory=dict)
 
     @cached_property
-    def orders(self) -> branches.Orders:
+    def orders(self) -> branches.CandidateOrders:
         return branches.orders(self.program)
 
     @cached_property
@@ -99,7 +99,7 @@ class Schedules:
         validate(best.problem, best.plan)
         validate(wide, checked)
         work = sum(tally.work for tally in tallies)
-        stages = Spent(work, sum(tally.bound for tally in tallies), any(tally.exhausted for tally in tallies))
+        stages = SearchEffort(work, sum(tally.bound for tally in tallies), any(tally.exhausted for tally in tallies))
         return Planned(
             program=best.program,
             runs=best.runs,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from cortado.base.errors import CortadoError
 from cortado.ir.kernel import RowRule
 from cortado.memory import planner
-from cortado.memory.problem import Buffer, Effort, Problem, Spent
+from cortado.memory.problem import Buffer, Effort, Problem, SearchEffort
 from cortado.memory.validate import validate
 from cortado.plan.planned import Planned, guarded
 from cortado.plan.program import PUSHED_ROWS, Port, Program, Stage, Step, Stream, Tensor, Walk, place_of
@@ -272,7 +272,7 @@ def plan_stream(program: Program) -> Planned:
     plan, checked = planner.plan(problem), planner.plan(wide, effort=Effort.QUICK)
     validate(problem, plan)
     validate(wide, checked)
-    none = Spent(0, 0, exhausted=False)
+    none = SearchEffort(0, 0, exhausted=False)
     return Planned(
         program=replace(program, buffers=buffers),
         runs=(run,),

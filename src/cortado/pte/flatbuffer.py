@@ -67,7 +67,7 @@ _BUDGET_FACTOR = 4
 Code = TypeVar("Code", bound=IntEnum)
 
 
-class File:
+class FlatBuffer:
     """The bytes, how many of them are the FlatBuffer, and how much may still be read.
 
     Tables may be shared in a FlatBuffer, so a small damaged file can describe a huge tree. In an honest one nothing
@@ -122,12 +122,12 @@ class File:
         return start, length
 
 
-class Table:
+class FlatTable:
     """A FlatBuffers table: fields by name."""
 
     __slots__ = ("at", "fields", "file", "kind", "slots", "vtable", "width")
 
-    def __init__(self, file: File, at: int, kind: str) -> None:
+    def __init__(self, file: FlatBuffer, at: int, kind: str) -> None:
         self.file, self.at, self.kind = file, at, kind
         self.fields = SCHEMA[kind]
         file.spend(_TABLE_COST, at)
@@ -168,21 +168,21 @@ class Table:
         at = self.position(field, 4)
         return None if at is None else self.file.target(at)
 
-    def table(self, field: str, kind: str) -> "Table | None":
+    def table(self, field: str, kind: str) -> "FlatTable | None":
         at = self.reference(field)
-        return None if at is None else Table(self.file, at, kind)
+        return None if at is None else FlatTable(self.file, at, kind)
 
-    def required(self, field: str, kind: str) -> "Table":
+    def required(self, field: str, kind: str) -> "FlatTable":
         found = self.table(field, kind)
         return found if found is not None else self.file.fail(f"{self.kind}.{field} is missing", self.at)
 
-    def tables(self, field: str, kind: str) -> Iterator["Table"]:
+    def tables(self, field: str, kind: str) -> Iterator["FlatTable"]:
         at = self.reference(field)
         if at is None:
             return
         start, length = self.file.vector(at, 4)
         for position in range(start, start + 4 * length, 4):
-            yield Table(self.file, self.file.target(position), kind)
+            yield FlatTable(self.file, self.file.target(position), kind)
 
     def numbers(self, field: str, width: Width) -> tuple[int, ...]:
         at = self.reference(field)

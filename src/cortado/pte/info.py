@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 
-class DType(IntEnum):
+class ScalarType(IntEnum):
     """ExecuTorch's scalar types, by their codes in the file."""
 
     UINT8 = 0
@@ -42,10 +42,14 @@ class DType(IntEnum):
 
 
 _ITEM_SIZES = {
-    **dict.fromkeys((DType.INT16, DType.FLOAT16, DType.BFLOAT16, DType.BITS16, DType.UINT16), 2),
-    **dict.fromkeys((DType.INT32, DType.FLOAT32, DType.QINT32, DType.UINT32, DType.COMPLEX32), 4),
-    **dict.fromkeys((DType.INT64, DType.FLOAT64, DType.UINT64, DType.COMPLEX64), 8),
-    DType.COMPLEX128: 16,
+    **dict.fromkeys(
+        (ScalarType.INT16, ScalarType.FLOAT16, ScalarType.BFLOAT16, ScalarType.BITS16, ScalarType.UINT16), 2
+    ),
+    **dict.fromkeys(
+        (ScalarType.INT32, ScalarType.FLOAT32, ScalarType.QINT32, ScalarType.UINT32, ScalarType.COMPLEX32), 4
+    ),
+    **dict.fromkeys((ScalarType.INT64, ScalarType.FLOAT64, ScalarType.UINT64, ScalarType.COMPLEX64), 8),
+    ScalarType.COMPLEX128: 16,
 }
 
 
@@ -85,7 +89,7 @@ class InstructionKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Placement:
+class PlannedAddress:
     """Where a planned tensor lies: which memory, and at which byte of it."""
 
     memory: int
@@ -100,19 +104,19 @@ class TensorInfo:
     """
 
     value: int
-    dtype: DType
+    dtype: ScalarType
     shape: tuple[int, ...]
     dim_order: tuple[int, ...]
     dynamism: Dynamism
     nbytes: int
     constant: int | None = None
-    placement: Placement | None = None
+    placement: PlannedAddress | None = None
     external: str | None = None
     initial: int | None = None
 
 
 @dataclass(frozen=True)
-class Port:
+class MethodPort:
     """An input or output of a method; `tensor` is None when it is a number, a string or a list."""
 
     kind: ValueKind
@@ -135,7 +139,7 @@ class Scratch:
     operator: str
     argument: str
     nbytes: int
-    placement: Placement | None
+    placement: PlannedAddress | None
 
 
 @dataclass(frozen=True)
@@ -164,8 +168,8 @@ class Method:
     """
 
     name: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[MethodPort, ...]
+    outputs: tuple[MethodPort, ...]
     operators: tuple[OperatorUse, ...]
     calls: tuple[str, ...]
     arena: tuple[int, ...]
@@ -206,20 +210,20 @@ class ConstantUse:
 
 
 @dataclass(frozen=True)
-class Constant:
+class PteConstant:
     """A constant tensor. `stored` is its room in the file, padding included; without `uses` it is dead weight."""
 
     index: int
     offset: int
     stored: int
     nbytes: int
-    dtype: DType | None
+    dtype: ScalarType | None
     shape: tuple[int, ...]
     uses: tuple[ConstantUse, ...]
 
 
 @dataclass(frozen=True)
-class Segment:
+class DataSegment:
     """A piece of data behind the program; `offset` counts from the start of the file."""
 
     offset: int
@@ -254,8 +258,8 @@ class PteInfo:
     program_size: int
     version: int
     methods: tuple[Method, ...]
-    constants: tuple[Constant, ...]
-    segments: tuple[Segment, ...]
+    constants: tuple[PteConstant, ...]
+    segments: tuple[DataSegment, ...]
     metadata: Metadata | None
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from cortado.base.errors import CortadoError
-from cortado.pte.flatbuffer import Table
+from cortado.pte.flatbuffer import FlatTable
 from cortado.pte.info import IoQParams, Metadata, PteInfo
 from cortado.pte.storage import MethodValue
 
@@ -35,7 +35,7 @@ def metadata_text(
     return json.dumps(facts, separators=(",", ":"))
 
 
-def read_metadata(plan: Table, outputs: list[MethodValue]) -> Metadata:
+def read_metadata(plan: FlatTable, outputs: list[MethodValue]) -> Metadata:
     if len(outputs) != 1 or outputs[0].text is None:
         plan.file.fail(f"the method {METADATA_METHOD!r} does not return one text", plan.at)
     text = outputs[0].text

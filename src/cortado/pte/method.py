@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cortado.pte.arguments import OPERATOR_ARGUMENTS
-from cortado.pte.flatbuffer import USE_COST, Table, Width
+from cortado.pte.flatbuffer import USE_COST, FlatTable, Width
 from cortado.pte.info import (
     ConstantUse,
     Delegate,
-    DType,
     Dynamism,
     InstructionKind,
     Metadata,
     Method,
+    MethodPort,
     OperatorUse,
-    Placement,
-    Port,
+    PlannedAddress,
+    ScalarType,
     Scratch,
     TensorInfo,
     ValueKind,
@@ -54,7 +54,7 @@ class MethodPlan:
     metadata: Metadata | None
 
 
-def read_plan(plan: Table, storage: Storage) -> MethodPlan:
+def read_plan(plan: FlatTable, storage: Storage) -> MethodPlan:
     name = plan.string("name")
     arena = plan.numbers("non_const_buffer_sizes", Width.I64)
     if any(size < 0 for size in arena):
@@ -68,8 +68,8 @@ def read_plan(plan: Table, storage: Storage) -> MethodPlan:
     kernels = tuple(call.name for call in calls if call.kind is InstructionKind.KERNEL)
     method = Method(
         name=name,
-        inputs=tuple(Port(values[i].kind, values[i].tensor) for i in inputs),
-        outputs=tuple(Port(values[i].kind, values[i].tensor) for i in outputs),
+        inputs=tuple(MethodPort(values[i].kind, values[i].tensor) for i in inputs),
+        outputs=tuple(MethodPort(values[i].kind, values[i].tensor) for i in outputs),
         operators=tuple(OperatorUse(operator, count) for operator, count in Counter(kernels).items()),
         calls=kernels,
         arena=arena,
@@ -96,14 +96,14 @@ def _state(values: tuple[MethodValue, ...]) -> Iterator[TensorInfo]:
             yield one.tensor
 
 
-def _read_indices(table: Table, field: str, count: int) -> tuple[int, ...]:
+def _read_indices(table: FlatTable, field: str, count: int) -> tuple[int, ...]:
     indices = table.numbers(field, Width.I32)
     for index in indices:
         table.check_index(index, count, "value")
     return indices
 
 
-def _read_values(plan: Table, storage: Storage, arena: tuple[int, ...]) -> tuple[MethodValue, ...]:
+def _read_values(plan: FlatTable, storage: Storage, arena: tuple[int, ...]) -> tuple[MethodValue, ...]:
     values = []
     for index, table in enumerate(plan.tables("values", "EValue")):
         values.append(_read_value(table, _TensorReader(index, storage, arena)))
@@ -116,7 +116,7 @@ def _read_values(plan: Table, storage: Storage, arena: tuple[int, ...]) -> tuple
     return tuple(values)
 
 
-def _read_value(table: Table, reader: "_TensorReader") -> MethodValue:
+def _read_value(table: FlatTable, reader: "_TensorReader") -> MethodValue:
     kind = table.code("val_type", ValueKind)
     if kind is ValueKind.TENSOR:
         return MethodValue(kind, tensor=reader.read(table.required("val", "Tensor")))
@@ -137,8 +137,8 @@ class _TensorReader:
     storage: Storage
     arena: tuple[int, ...]
 
-    def read(self, table: Table) -> TensorInfo:
-        dtype = table.code("scalar_type", DType)
+    def read(self, table: FlatTable) -> TensorInfo:
+        dtype = table.code("scalar_type", ScalarType)
         shape, dim_order = table.numbers("sizes", Width.I32), table.numbers("dim_order", Width.U8)
         if len(shape) > _MAX_RANK or any(size < 0 for size in shape):
             table.file.fail(f"the tensor in value {self.value} has {len(shape)} sizes, {list(shape[:4])}...", table.at)
@@ -161,7 +161,7 @@ class _TensorReader:
             initial=None if placement is None else data,
         )
 
-    def _placement(self, table: Table, nbytes: int) -> Placement | None:
+    def _placement(self, table: FlatTable, nbytes: int) -> PlannedAddress | None:
         details = table.table("allocation_info", "AllocationDetails")
         if details is None:
             return None
@@ -173,9 +173,9 @@ class _TensorReader:
             table.file.fail(
                 f"the tensor in value {self.value} ends at byte {end} of memory {memory} of {size}", table.at
             )
-        return Placement(memory, offset)
+        return PlannedAddress(memory, offset)
 
-    def _data(self, table: Table, nbytes: int, placement: Placement | None) -> int | None:
+    def _data(self, table: FlatTable, nbytes: int, placement: PlannedAddress | None) -> int | None:
         """The number of a constant, of a planned tensor that of its initial values; None where there are none."""
         if table.number("data_buffer_idx", Width.U32) == 0:
             return None
@@ -190,14 +190,14 @@ class _TensorReader:
             table.file.fail(f"value {self.value} needs {nbytes} bytes of data and has {rooms[index].size}", table.at)
         return index
 
-    def _external(self, table: Table) -> str | None:
+    def _external(self, table: FlatTable) -> str | None:
         extra = table.table("extra_tensor_info", "ExtraTensorInfo")
         if extra is None or extra.number("location", Width.U8) == 0:
             return None
         return extra.string("fully_qualified_name")
 
 
-def _read_delegate(table: Table, storage: Storage) -> Delegate:
+def _read_delegate(table: FlatTable, storage: Storage) -> Delegate:
     data = table.required("processed", "BackendDelegateDataReference")
     if data.number("location", Width.U8) == 0:
         blobs = storage.delegate_blobs
@@ -208,7 +208,7 @@ def _read_delegate(table: Table, storage: Storage) -> Delegate:
     return Delegate(table.string("id"), nbytes)
 
 
-def _read_chains(plan: Table, value_count: int, delegates: tuple[Delegate, ...]) -> list[list[MethodCall]]:
+def _read_chains(plan: FlatTable, value_count: int, delegates: tuple[Delegate, ...]) -> list[list[MethodCall]]:
     operators = [_operator_name(table) for table in plan.tables("operators", "Operator")]
     return [
         [_read_call(table, value_count, operators, delegates) for table in chain.tables("instructions", "Instruction")]
@@ -216,12 +216,12 @@ def _read_chains(plan: Table, value_count: int, delegates: tuple[Delegate, ...])
     ]
 
 
-def _operator_name(table: Table) -> str:
+def _operator_name(table: FlatTable) -> str:
     name, overload = table.string("name"), table.string("overload")
     return f"{name}.{overload}" if overload else name
 
 
-def _read_call(table: Table, values: int, operators: list[str], delegates: tuple[Delegate, ...]) -> MethodCall:
+def _read_call(table: FlatTable, values: int, operators: list[str], delegates: tuple[Delegate, ...]) -> MethodCall:
     kind = table.code("instr_args_type", InstructionKind)
     if kind is InstructionKind.KERNEL:
         call = table.required("instr_args", "KernelCall")
@@ -253,7 +253,7 @@ def _scratch(calls: list[MethodCall], values: tuple[MethodValue, ...]) -> Iterat
 
 
 def _constant_uses(
-    plan: Table, method: str, calls: list[MethodCall], values: tuple[MethodValue, ...]
+    plan: FlatTable, method: str, calls: list[MethodCall], values: tuple[MethodValue, ...]
 ) -> Iterator[tuple[TensorInfo, ConstantUse]]:
     for number, call in enumerate(calls):
         for position, value in enumerate(call.args):
@@ -261,7 +261,7 @@ def _constant_uses(
                 yield tensor, ConstantUse(method, number, call.name, call.argument(position))
 
 
-def _tensors(plan: Table, values: tuple[MethodValue, ...], index: int) -> Iterator[TensorInfo]:
+def _tensors(plan: FlatTable, values: tuple[MethodValue, ...], index: int) -> Iterator[TensorInfo]:
     """The constant tensors that a value is or lists."""
     items = values[index].items
     plan.file.spend(4 * len(items), plan.at)

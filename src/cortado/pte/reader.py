@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cortado.base.errors import CortadoError
-from cortado.pte.flatbuffer import File, Table, Width
-from cortado.pte.info import Constant, ConstantUse, PteInfo, Segment, TensorInfo
+from cortado.pte.flatbuffer import FlatBuffer, FlatTable, Width
+from cortado.pte.info import ConstantUse, DataSegment, PteConstant, PteInfo, TensorInfo
 from cortado.pte.method import MethodPlan, read_plan
-from cortado.pte.storage import Room, Storage
+from cortado.pte.storage import ConstantStorage, Storage
 
 _IDENTIFIER = b"ET12"
 _BUNDLE_IDENTIFIER = b"BP08"
@@ -17,9 +17,9 @@ _EXTENDED_MAGIC = b"eh00"
 
 def read_pte(data: bytes, name: str = "the file") -> PteInfo:
     """What the .pte in `data` says; `name` is what error messages call it."""
-    file = File(data, name)
+    file = FlatBuffer(data, name)
     segment_base = _read_header(file)
-    program = Table(file, file.target(0), "Program")
+    program = FlatTable(file, file.target(0), "Program")
     storage = _read_storage(program, segment_base)
     plans = [read_plan(plan, storage) for plan in program.tables("execution_plan", "ExecutionPlan")]
     names = [plan.method.name for plan in plans]
@@ -47,7 +47,7 @@ def read_pte_file(path: Path) -> PteInfo:
     return read_pte(data, str(path))
 
 
-def _read_header(file: File) -> int:
+def _read_header(file: FlatBuffer) -> int:
     """Limit `file` to the FlatBuffer; where the segments start, or 0 without an extended header."""
     data = file.data
     if len(data) < 8:
@@ -71,7 +71,7 @@ def _read_header(file: File) -> int:
     return base
 
 
-def _read_storage(program: Table, base: int) -> Storage:
+def _read_storage(program: FlatTable, base: int) -> Storage:
     segments = tuple(_read_segments(program, base))
     states = program.tables("mutable_data_segments", "SubsegmentOffsets")
     blobs = program.tables("backend_delegate_data", "BackendDelegateInlineData")
@@ -83,7 +83,7 @@ def _read_storage(program: Table, base: int) -> Storage:
     )
 
 
-def _read_segments(program: Table, base: int) -> Iterator[Segment]:
+def _read_segments(program: FlatTable, base: int) -> Iterator[DataSegment]:
     available = len(program.file.data) - base
     for table in program.tables("segments", "DataSegment"):
         offset, size = table.number("offset", Width.U64), table.number("size", Width.U64)
@@ -91,20 +91,20 @@ def _read_segments(program: Table, base: int) -> Iterator[Segment]:
             table.file.fail("it has a data segment, but no header says where the data starts", table.at)
         if offset + size > available:
             table.file.fail(f"a data segment ends {offset + size - available} bytes behind the file's end", table.at)
-        yield Segment(base + offset, size)
+        yield DataSegment(base + offset, size)
 
 
-def _read_constants(program: Table, segments: tuple[Segment, ...]) -> tuple[Room, ...]:
+def _read_constants(program: FlatTable, segments: tuple[DataSegment, ...]) -> tuple[ConstantStorage, ...]:
     table = program.table("constant_segment", "SubsegmentOffsets")
     rooms = _read_rooms(table, segments) if table is not None else ()
     if rooms:
         return rooms
     # Files from before 2024-09 hold each constant in the FlatBuffer itself.
     buffers = program.tables("constant_buffer", "Buffer")
-    return tuple(Room(buffer.reference("storage") or 0, buffer.byte_count("storage")) for buffer in buffers)
+    return tuple(ConstantStorage(buffer.reference("storage") or 0, buffer.byte_count("storage")) for buffer in buffers)
 
 
-def _read_rooms(table: Table, segments: tuple[Segment, ...]) -> tuple[Room, ...]:
+def _read_rooms(table: FlatTable, segments: tuple[DataSegment, ...]) -> tuple[ConstantStorage, ...]:
     """Each tensor reaches from its offset to the next one's, the last to the end of the segment."""
     offsets = table.numbers("offsets", Width.U64)
     if not offsets:
@@ -114,10 +114,10 @@ def _read_rooms(table: Table, segments: tuple[Segment, ...]) -> tuple[Room, ...]
     for i, (start, end) in enumerate(zip(offsets, ends, strict=True)):
         if start > end:
             table.file.fail(f"constant {i} starts at byte {start} of its segment and ends at {end}", table.at)
-    return tuple(Room(segment.offset + start, end - start) for start, end in zip(offsets, ends, strict=True))
+    return tuple(ConstantStorage(segment.offset + start, end - start) for start, end in zip(offsets, ends, strict=True))
 
 
-def _join_uses(storage: Storage, plans: list[MethodPlan]) -> tuple[Constant, ...]:
+def _join_uses(storage: Storage, plans: list[MethodPlan]) -> tuple[PteConstant, ...]:
     """The constants, each with the tensors that show its type and with its readers. Number 0 is never a constant."""
     tensors: dict[int, TensorInfo] = {}
     uses: dict[int, list[ConstantUse]] = {}
@@ -129,7 +129,7 @@ def _join_uses(storage: Storage, plans: list[MethodPlan]) -> tuple[Constant, ...
                 if known is None or known.nbytes < tensor.nbytes:
                     tensors[tensor.constant] = tensor
     return tuple(
-        Constant(
+        PteConstant(
             index=index,
             offset=room.offset,
             stored=room.size,

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from cortado.pte.info import Segment, TensorInfo, ValueKind
+from cortado.pte.info import DataSegment, TensorInfo, ValueKind
 
 
 @dataclass(frozen=True)
-class Room:
+class ConstantStorage:
     """A constant's place in the file."""
 
     offset: int
@@ -17,9 +17,9 @@ class Room:
 class Storage:
     """What the program's methods refer to by index."""
 
-    segments: tuple[Segment, ...]
-    constants: tuple[Room, ...]
-    initial_states: tuple[tuple[Room, ...], ...]
+    segments: tuple[DataSegment, ...]
+    constants: tuple[ConstantStorage, ...]
+    initial_states: tuple[tuple[ConstantStorage, ...], ...]
     delegate_blobs: tuple[int, ...]
 
 

@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from cortado.pte.info import Constant, Dynamism, IoQParams, Metadata, Method, Port, PteInfo
+from cortado.pte.info import Dynamism, IoQParams, Metadata, Method, MethodPort, PteConstant, PteInfo
 from cortado.pte.metadata import METADATA_METHOD
 
 _LABEL = 13
@@ -96,7 +96,7 @@ def _method_lines(method: Method, metadata: Metadata | None) -> list[str]:
     return lines
 
 
-def _port_lines(label: str, ports: tuple[Port, ...], qparams: tuple[IoQParams | None, ...]) -> list[str]:
+def _port_lines(label: str, ports: tuple[MethodPort, ...], qparams: tuple[IoQParams | None, ...]) -> list[str]:
     rows = []
     for i, port in enumerate(ports):
         known = qparams[i] if i < len(qparams) else None
@@ -108,7 +108,7 @@ def _port_lines(label: str, ports: tuple[Port, ...], qparams: tuple[IoQParams | 
     ]
 
 
-def _port_cells(port: Port) -> tuple[str, str, str]:
+def _port_cells(port: MethodPort) -> tuple[str, str, str]:
     if port.tensor is None:
         return port.kind.name.lower(), "", ""
     bound = {Dynamism.STATIC: "", Dynamism.BOUNDED: " at most", Dynamism.UNBOUNDED: " unbounded"}[port.tensor.dynamism]
@@ -128,7 +128,7 @@ def _constant_lines(info: PteInfo) -> list[str]:
     return lines + [f"  {size:>{width},} bytes  {_plain(role)} ({_plural(n, 'tensor')})" for size, n, role in rows]
 
 
-def _role(constant: Constant) -> str:
+def _role(constant: PteConstant) -> str:
     """What the constant's first reader calls it."""
     if not constant.uses:
         return "unused"

@@ -13,7 +13,7 @@ INPUT_HEADER = 16  # device/wire.h
 
 
 @dataclass(frozen=True)
-class Region:
+class AddressRange:
     """A piece of the address space."""
 
     origin: int
@@ -43,11 +43,11 @@ class Board:
 
     machine: Machine
     core: str
-    code: Region
-    ram: Region
-    big: Region | None = None
-    kept: Region | None = None
-    vectors: Region | None = None  # where they aren't at the start of `code`
+    code: AddressRange
+    ram: AddressRange
+    big: AddressRange | None = None
+    kept: AddressRange | None = None
+    vectors: AddressRange | None = None  # where they aren't at the start of `code`
     stack_bytes: int = 64 * 1024
 
     def linker_script(self, *, big: bool, stack_bytes: int | None = None) -> str:
@@ -81,7 +81,7 @@ class Board:
         return Wire.UART if self.kept is None else Wire.MEMORY
 
     @property
-    def _input_region(self) -> Region:
+    def _input_region(self) -> AddressRange:
         return self.big or self.code
 
     def input_room(self, image: "Image") -> int:
@@ -90,11 +90,11 @@ class Board:
 
 
 MEGABYTE = 1024 * 1024
-_MPS2_CODE = Region(0x00000000, 4 * MEGABYTE)
-_MPS2_RAM = Region(0x20000000, 4 * MEGABYTE)
-_MPS2_BIG = Region(0x21000000, 16 * MEGABYTE)
-_AN500_BIG = Region(0x60000000, 16 * MEGABYTE)
-_AN505_BIG = Region(0x80000000, 16 * MEGABYTE)
+_MPS2_CODE = AddressRange(0x00000000, 4 * MEGABYTE)
+_MPS2_RAM = AddressRange(0x20000000, 4 * MEGABYTE)
+_MPS2_BIG = AddressRange(0x21000000, 16 * MEGABYTE)
+_AN500_BIG = AddressRange(0x60000000, 16 * MEGABYTE)
+_AN505_BIG = AddressRange(0x80000000, 16 * MEGABYTE)
 
 
 BOARDS: Mapping[Machine, Board] = {
@@ -106,25 +106,25 @@ BOARDS: Mapping[Machine, Board] = {
         Board(
             Machine.MPS2_AN505,
             "Cortex-M33",
-            Region(0x10000000, 4 * MEGABYTE),
-            Region(0x38000000, 4 * MEGABYTE),
+            AddressRange(0x10000000, 4 * MEGABYTE),
+            AddressRange(0x38000000, 4 * MEGABYTE),
             _AN505_BIG,
             _AN505_BIG,
         ),
         Board(
             Machine.MPS3_AN547,
             "Cortex-M55",
-            Region(0x11000000, 2 * MEGABYTE),
-            Region(0x31000000, 4 * MEGABYTE),
-            Region(0x70000000, 64 * MEGABYTE),
-            Region(0x60000000, 2048 * MEGABYTE),
-            vectors=Region(0x10000000, 512 * 1024),
+            AddressRange(0x11000000, 2 * MEGABYTE),
+            AddressRange(0x31000000, 4 * MEGABYTE),
+            AddressRange(0x70000000, 64 * MEGABYTE),
+            AddressRange(0x60000000, 2048 * MEGABYTE),
+            vectors=AddressRange(0x10000000, 512 * 1024),
         ),
         Board(
             Machine.MICROBIT,
             "Cortex-M0",
-            Region(0x00000000, 256 * 1024),
-            Region(0x20000000, 16 * 1024),
+            AddressRange(0x00000000, 256 * 1024),
+            AddressRange(0x20000000, 16 * 1024),
             stack_bytes=4096,
         ),
     )

@@ -20,7 +20,7 @@ import numpy as np
 from cortado.base.arrays import ArrayType
 from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
-from cortado.pte.info import DType, Dynamism, Method, Port, TensorInfo
+from cortado.pte.info import Dynamism, Method, MethodPort, ScalarType, TensorInfo
 from cortado.pte.reader import read_pte
 from cortado.run import limited, toolchain
 from cortado.run.limited import Limits, TooMuch
@@ -68,14 +68,14 @@ KERNEL_SOURCES = (
 """The portable kernels that the operators call: they read a .pte's constants as they are."""
 
 _NUMPY = {
-    DType.UINT8: np.uint8,
-    DType.INT8: np.int8,
-    DType.INT16: np.int16,
-    DType.INT32: np.int32,
-    DType.INT64: np.int64,
-    DType.FLOAT32: np.float32,
-    DType.FLOAT64: np.float64,
-    DType.BOOL: np.bool_,
+    ScalarType.UINT8: np.uint8,
+    ScalarType.INT8: np.int8,
+    ScalarType.INT16: np.int16,
+    ScalarType.INT32: np.int32,
+    ScalarType.INT64: np.int64,
+    ScalarType.FLOAT32: np.float32,
+    ScalarType.FLOAT64: np.float64,
+    ScalarType.BOOL: np.bool_,
 }
 
 
@@ -227,7 +227,7 @@ def _check_operators(method: Method, name: str) -> None:
         )
 
 
-def _static(port: Port, what: str) -> TensorInfo:
+def _static(port: MethodPort, what: str) -> TensorInfo:
     if port.tensor is None:
         raise CortadoError(f"{what} is a {port.kind.name.lower()}, expected a tensor")
     if port.tensor.dynamism is not Dynamism.STATIC or port.tensor.dtype not in _NUMPY:

@@ -7,7 +7,7 @@ from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
 from cortado.run import toolchain
 from cortado.run.board import Board
-from cortado.run.toolchain import BuildError, Compiler
+from cortado.run.toolchain import BuildError, CompilerCommand
 
 BOARD_SOURCES = tuple(DEVICE / name for name in ("startup.c", "port_board.c", "records.c", "markers.c"))
 HOST_SOURCES = tuple(DEVICE / name for name in ("port_host.c", "records.c", "markers.c"))
@@ -24,7 +24,7 @@ def build_firmware(
     big: bool | None = None,
     stack_bytes: int | None = None,
     harness: bool = True,
-    compiler: Compiler | None = None,
+    compiler: CompilerCommand | None = None,
     machine_flags: Sequence[str] | None = None,
 ) -> Path:
     """An ELF file for the board: the sources, the start-up code and, unless the sources have a main, the harness.

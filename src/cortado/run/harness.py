@@ -57,7 +57,10 @@ def run_host(
     given = _samples(inputs, count, sequence)
     try:
         done = limited.run(
-            [program.resolve()], Limits(seconds=timeout, file_bytes=HOST_FILE_BYTES), doing=program.name, given=given
+            [program.resolve()],
+            Limits(seconds=timeout, file_bytes=HOST_FILE_BYTES),
+            doing=program.name,
+            given=given,
         )
     except TooMuch as error:
         if error.limit != "seconds":

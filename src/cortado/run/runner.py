@@ -24,12 +24,12 @@ from cortado.run.limited import NO_LIMITS as NO_LIMITS
 from cortado.run.limited import RunLimits as RunLimits
 from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
 from cortado.run.records import Said
-from cortado.run.watch import Call, StoreReport, StoreTable, Watch, skipped_ranges
+from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, Watch, skipped_ranges
 from cortado.timing.flow import Flow
 from cortado.timing.instructions import Instruction
 from cortado.timing.models import MODELS
 from cortado.timing.parts import parts_of
-from cortado.timing.work import Work, account
+from cortado.timing.work import MeasuredWork, account
 
 if TYPE_CHECKING:
     pass
@@ -120,7 +120,7 @@ class StoreRules:
 
     steps: tuple[StepName, ...]
     functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
-    calls: tuple[Call, ...]
+    calls: tuple[AllowedWrites, ...]
     regions: tuple["ArenaPiece", ...] = ()  # of an arena in several memories
 
     @staticmethod
@@ -130,7 +130,7 @@ class StoreRules:
             steps=tuple(StepName(**step) for step in table["steps"]),
             functions=tuple(table["functions"]),
             calls=tuple(
-                Call(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
+                AllowedWrites(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
             ),
             regions=tuple(ArenaPiece(*piece) for piece in table.get("regions", ())),
         )
@@ -149,7 +149,7 @@ class StoreRules:
                 f"bytes {low} to {high} of the arena lie in none of its memories; compile the model again"
             )
 
-        calls = [Call(call.step, tuple(moved(*one) for one in call.ranges)) for call in self.calls]
+        calls = [AllowedWrites(call.step, tuple(moved(*one) for one in call.ranges)) for call in self.calls]
         return StoreTable(base=0, calls=tuple(calls))
 
     def watch(self, image: Image, *, count: bool, stores: bool, timed: bool) -> Watch:
@@ -174,7 +174,7 @@ class Flown:
     code: Mapping[int, Instruction]
     skipped: Sequence[tuple[int, int]]
 
-    def work(self, cpu: CortexM) -> Work:
+    def work(self, cpu: CortexM) -> MeasuredWork:
         return account(self.flow, self.code, parts_of(self.code), MODELS[cpu], self.skipped)
 
 
@@ -197,7 +197,7 @@ class RunResult:
         return f"<RunResult of {len(self.samples)} samples on {self.on}{counted}>"
 
     @cached_property
-    def work(self) -> Work | None:
+    def work(self) -> MeasuredWork | None:
         """Of the first sample: cycles, and where instructions and cycles went."""
         return None if self.flown is None or self.cpu is None else self.flown.work(self.cpu)
 

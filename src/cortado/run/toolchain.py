@@ -188,7 +188,7 @@ class BuildError(CortadoError):
 
 
 @dataclass(frozen=True)
-class Compiler:
+class CompilerCommand:
     """A compiler driver with the flags it always gets."""
 
     path: Path
@@ -198,22 +198,22 @@ class Compiler:
         return (version(self.path), *self.flags)
 
 
-def host_compiler() -> Compiler:
+def host_compiler() -> CompilerCommand:
     """The development machine's own C compiler."""
-    return Compiler(require(Tool.CC))
+    return CompilerCommand(require(Tool.CC))
 
 
-def arm_gcc() -> Compiler:
+def arm_gcc() -> CompilerCommand:
     """GCC for bare-metal Arm."""
     gcc = require(Tool.ARM_GCC)
     newlib_include(gcc)
-    return Compiler(gcc)
+    return CompilerCommand(gcc)
 
 
-def arm_clang() -> Compiler:
+def arm_clang() -> CompilerCommand:
     """Clang for bare-metal Arm, with newlib's headers; its objects are linked by arm-none-eabi-gcc."""
     include = newlib_include(require(Tool.ARM_GCC))
-    return Compiler(require(Tool.CLANG), ("--target=arm-none-eabi", "-isystem", str(include)))
+    return CompilerCommand(require(Tool.CLANG), ("--target=arm-none-eabi", "-isystem", str(include)))
 
 
 def _run(command: Sequence[str | Path], doing: str) -> bytes:
@@ -243,7 +243,7 @@ def _header_parts(folder: Path, files: Iterable[Path]) -> list[str | bytes]:
     return [part for path in headers for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
 
 
-def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: Compiler) -> Path:
+def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: CompilerCommand) -> Path:
     """One object file. Its key is what the compiler sees after preprocessing, so a header that this source doesn't
     include can't cause a rebuild: the kernels are compiled once for all models."""
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
@@ -264,8 +264,8 @@ class _Build:
     sources: Sequence[Path]
     include_dirs: Sequence[Path]
     flags: Sequence[str]
-    compiler: Compiler
-    linker: Compiler
+    compiler: CompilerCommand
+    linker: CompilerCommand
     link_flags: Sequence[str]
     name: str
     suffix: str
@@ -301,7 +301,7 @@ class _Build:
     def _object(self, source: Path) -> Path:
         compiler = self.compiler
         if source.suffix in CPP_SUFFIXES and compiler.path == find(Tool.CC):
-            compiler = Compiler(require(Tool.CXX), compiler.flags)
+            compiler = CompilerCommand(require(Tool.CXX), compiler.flags)
         return compile_object(source, self.include_dirs, self.flags, compiler)
 
 
@@ -315,7 +315,7 @@ def _host_build(
 ) -> Path:
     compiler = host_compiler()
     is_cpp = any(source.suffix in CPP_SUFFIXES for source in sources)
-    linker = Compiler(require(Tool.CXX)) if is_cpp else compiler
+    linker = CompilerCommand(require(Tool.CXX)) if is_cpp else compiler
     # Sanitizers and coverage bring run-time libraries: the linker has to know of them too.
     runtime = [flag for flag in flags if flag.startswith(("-fsanitize", "--coverage"))]
     return _Build(sources, include_dirs, flags, compiler, linker, [*runtime, *link_flags], name, suffix).run()
@@ -351,7 +351,7 @@ def build_elf(
     linker_script: str | Sequence[str],
     name: str,
     *,
-    compiler: Compiler | None = None,
+    compiler: CompilerCommand | None = None,
     machine_flags: Sequence[str] | None = None,
 ) -> Path:
     """A firmware image. `linker_script` is a text, or several: the first into whose memory everything fits is used.

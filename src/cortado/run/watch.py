@@ -8,7 +8,7 @@ from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
 from cortado.run import toolchain
 from cortado.run.elf import Image
-from cortado.timing.flow import Block, Edge, Flow
+from cortado.timing.flow import BasicBlock, Edge, Flow
 
 IDLE_SECONDS = 60  # that a core may sleep: nothing will wake it
 MARKER_STEP = "cortado_marker_step"
@@ -25,7 +25,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Call:
+class AllowedWrites:
     """What one execution of a step marker may write until the next: half-open ranges of offsets. `step` is reported."""
 
     step: int
@@ -41,7 +41,7 @@ class StoreTable:
     """
 
     base: str | int
-    calls: tuple[Call, ...]
+    calls: tuple[AllowedWrites, ...]
     always: tuple[Range, ...] = ()
     symbols: tuple[str, ...] = ()
 
@@ -241,7 +241,7 @@ def read_counts(rows: Mapping[str, list[list[int]]], image: Image) -> Counts:
 
 
 def read_flow(rows: Mapping[str, list[list[int]]]) -> Flow:
-    blocks = {number: Block(address, instructions) for number, address, instructions in rows["block"]}
+    blocks = {number: BasicBlock(address, instructions) for number, address, instructions in rows["block"]}
     edges = tuple(Edge(step, blocks.get(before), blocks[after], count) for step, before, after, count in rows["edge"])
     return Flow(edges)
 

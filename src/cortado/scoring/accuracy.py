@@ -19,14 +19,14 @@ SEQUENCE_WORK = 20 * WORK  # the same of a model with state: what is rounded awa
 
 
 @dataclass(frozen=True)
-class Kept:
+class AccuracyFindings:
     """The reference's values for the first sample, and a finding for each output that int8 loses too much of."""
 
     first: dict[str, Tensor]
     findings: tuple[Finding, ...]
 
 
-def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int | None = None) -> Kept:
+def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int | None = None) -> AccuracyFindings:
     """`runs` are calibration inputs, at least one, with the float model's outputs; how many are looked at depends on
     the size of the network. Of a model with state they are steps of sequences, of that length or one, and judged over
     all of them: a value that moves by less than its code's step in each never moves."""
@@ -43,7 +43,7 @@ def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int |
         tensor = _tensor(graph, position, graph.outputs[position])
         pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(runs, found, strict=False)]
         findings.append(_low(tensor, pairs) if output.is_floating_point() else _unlike(tensor, pairs))
-    return Kept(first, tuple(finding for finding in findings if finding is not None))
+    return AccuracyFindings(first, tuple(finding for finding in findings if finding is not None))
 
 
 def agreement(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:

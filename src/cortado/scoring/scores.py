@@ -54,7 +54,7 @@ class OutputError:
 
 
 @dataclass(frozen=True)
-class Compared:
+class CodeComparison:
     """The samples whose codes were computed at another place too, and what is wrong with them."""
 
     place: str
@@ -106,7 +106,7 @@ class Evaluation(Scored):
     """What `evaluate` found."""
 
     samples: int
-    compared: tuple[Compared, ...]  # the reference, and the board if one was asked for
+    compared: tuple[CodeComparison, ...]  # the reference, and the board if one was asked for
     cpu_seconds: float  # of the C kernels on this machine
 
     def __repr__(self) -> str:
@@ -291,13 +291,13 @@ def _chosen(artifact: Artifact, count: int, total: int) -> list[int]:
 
 def _compare_reference(
     artifact: Artifact, samples: Samples, codes: Samples, sequence: int | None, progress: Progress
-) -> Compared:
+) -> CodeComparison:
     chosen = _chosen(artifact, REFERENCE_STEPS if artifact.report.state else REFERENCE_SAMPLES, len(samples))
     picked = [samples[i] for i in chosen]
     running = partial(progress, "reference", total=len(chosen))
     expected = artifact.reference(picked, running, sequence=sequence).expected
     problem = _difference("this machine", "the reference's", [codes[i] for i in chosen], expected, chosen)
-    return Compared("reference", len(chosen), problem)
+    return CodeComparison("reference", len(chosen), problem)
 
 
 def _compare_board(
@@ -307,15 +307,17 @@ def _compare_board(
     chosen: Sequence[int],
     sequence: int | None,
     progress: Progress,
-) -> Compared:
+) -> CodeComparison:
     name = artifact.info.target.machine.value
     progress(name, 0, len(chosen))
     running = partial(progress, name, total=len(chosen))
     try:
         made = artifact.execute([feeds[i] for i in chosen], sequence=sequence, progress=running).samples
     except BoardFaultError as fault:
-        return Compared(name, len(chosen), f"{name}: {fault}")
-    return Compared(name, len(chosen), _difference(name, "this machine's", made, [codes[i] for i in chosen], chosen))
+        return CodeComparison(name, len(chosen), f"{name}: {fault}")
+    return CodeComparison(
+        name, len(chosen), _difference(name, "this machine's", made, [codes[i] for i in chosen], chosen)
+    )
 
 
 def _difference(

@@ -42,7 +42,7 @@ class Fidelity:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlaceResult:
     """One place where the network ran; `exact` counts the samples with just the reference's bits."""
 
     name: str
@@ -55,7 +55,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerResult:
     """One kernel of the network; `differing` counts, for each place, its output values that are not the reference's."""
 
     name: str
@@ -70,11 +70,11 @@ class Validation:
     """What `validate` found. `layers` is empty unless they were asked for."""
 
     samples: int
-    places: tuple[Place, ...]
-    layers: tuple[Layer, ...]
+    places: tuple[PlaceResult, ...]
+    layers: tuple[LayerResult, ...]
     scored: Scored = UNSCORED  # the reference's outputs
 
-    def first_difference(self, place: Place) -> Layer | None:
+    def first_difference(self, place: PlaceResult) -> LayerResult | None:
         """The layer at fault: everything before it, so all it reads, is right."""
         return next((layer for layer in self.layers if layer.differing.get(place.name)), None)
 
@@ -82,7 +82,7 @@ class Validation:
         """A sentence for each place that is not bit-exact."""
         return [text for place in self.places if (text := self._problem(place)) is not None]
 
-    def _problem(self, place: Place) -> str | None:
+    def _problem(self, place: PlaceResult) -> str | None:
         if place.fault is not None:
             return f"{place.name}: {place.fault}"
         wrong = 0 if place.exact is None or place.close else self.samples - place.exact
@@ -153,11 +153,13 @@ def validate(
     if compared is not None:
         compared.add(samples, progress)
     made = [artifact.real(sample) for sample in reference.expected]
-    places = [Place("reference", "exact integers", fidelity=None if compared is None else compared.fidelity(made))]
+    places = [
+        PlaceResult("reference", "exact integers", fidelity=None if compared is None else compared.fidelity(made))
+    ]
     for run in runs:
         progress(run.name, 0, len(samples))
         places.append(_place(run, samples, reference, compared, sequence, progress))
-    layers: list[Layer] = []
+    layers: list[LayerResult] = []
     if per_layer:
         faulted = {place.name for place in places if place.fault is not None}
         traced = [run for run in runs if run.on != EXECUTORCH and run.name not in faulted]
@@ -196,7 +198,7 @@ def _place(
     compared: "_Compared | None",
     sequence: int | None,
     progress: Progress,
-) -> Place:
+) -> PlaceResult:
     """One place. A fault of the firmware is a finding like any other."""
     try:
         if run.on == EXECUTORCH:
@@ -206,8 +208,8 @@ def _place(
             made = run.artifact.execute(reference.feeds, run.on, sequence=sequence, progress=counted)
             checked = run.artifact.checked(made, reference.expected)
     except BoardFaultError as fault:
-        return Place(run.name, run.what, fault=str(fault), exact=0)
-    return Place(
+        return PlaceResult(run.name, run.what, fault=str(fault), exact=0)
+    return PlaceResult(
         name=run.name,
         what=run.what,
         exact=checked.exact_samples,
@@ -223,7 +225,7 @@ def _layers(
     runs: Sequence[_Run],
     compared: "_Compared | None",
     progress: Progress,
-) -> list[Layer]:
+) -> list[LayerResult]:
     """Every kernel's output, in the order of the network; one sample after the other, for they may be large."""
     steps = artifact.report.layers
     differing = {step.name: dict.fromkeys((run.name for run in runs), 0) for step in steps}
@@ -237,7 +239,9 @@ def _layers(
                 layer = artifact.graph.by_name[name].name if name in artifact.graph.by_name else name
                 differing[layer][run.name] += _count_differing(made, values[name])
     sqnr = {} if compared is None else compared.layers()
-    return [Layer(step.name, step.operator, step.module, sqnr.get(step.name), differing[step.name]) for step in steps]
+    return [
+        LayerResult(step.name, step.operator, step.module, sqnr.get(step.name), differing[step.name]) for step in steps
+    ]
 
 
 def _count_differing(made: bytes, value: ArrayType) -> int:

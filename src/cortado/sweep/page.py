@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cortado.base.names import html_text
-from cortado.sweep.rows import Row, Status
+from cortado.sweep.rows import Status, SweepRow
 
 WIDTH, HEIGHT, MARGIN = 920, 360, 56  # of a picture
 
@@ -38,7 +38,7 @@ COLUMNS = ("model", "chip", "options", "RAM", "flash", "cycles", "ms", "fits", "
 NUMBERS = frozenset({3, 4, 5, 6})
 
 
-def build_page(rows: Sequence[Row]) -> str:
+def build_page(rows: Sequence[SweepRow]) -> str:
     fine = [row for row in rows if row.status is Status.FINE]
     places = dict.fromkeys(row.place for row in fine)
     pictures = [_picture(place, [row for row in fine if row.place == place]) for place in places]
@@ -64,7 +64,7 @@ def build_page(rows: Sequence[Row]) -> str:
 # ---- pictures ------------------------------------------------------------------------------------------------------
 
 
-def _picture(place: str, rows: Sequence[Row]) -> str:
+def _picture(place: str, rows: Sequence[SweepRow]) -> str:
     """RAM over time, a dot for each row; the line joins those of the front that are best in these two."""
     timed = all(row.milliseconds is not None for row in rows)
     points = [(row.milliseconds if timed else row.cycles, row.ram_bytes, row) for row in rows]
@@ -95,7 +95,7 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _dot(x: float, y: float, row: Row) -> str:
+def _dot(x: float, y: float, row: SweepRow) -> str:
     figures = [f"{row.ram_bytes:,} bytes of RAM", f"{row.cycles:,} cycles"]
     if row.flash_bytes is not None:
         figures.insert(1, f"{row.flash_bytes:,} of flash")
@@ -116,7 +116,7 @@ def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 # ---- the table -----------------------------------------------------------------------------------------------------
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[SweepRow]) -> str:
     head = "".join(f'<th{_kind(column)} scope="col">{html_text(name)}</th>' for column, name in enumerate(COLUMNS))
     lines = "\n".join(_line(row) for row in rows)
     return f'<div class="rows"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table></div>'
@@ -126,7 +126,7 @@ def _kind(column: int) -> str:
     return ' class="number"' if column in NUMBERS else ""
 
 
-def _line(row: Row) -> str:
+def _line(row: SweepRow) -> str:
     flash = row.weights_bytes if row.flash_bytes is None else row.flash_bytes
     fits = "" if row.fits is None else "yes" if row.fits else "no"
     cells: list[str | int | float | None] = [row.model, row.place, row.options]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from cortado.sweep.spec import Place
+from cortado.sweep.spec import SweepTarget
 
 
 class Status(Enum):
@@ -27,7 +27,7 @@ class Task:
     model: str  # as load_model takes it, or the name of a candidate
     candidates: str | None  # the function that gives it
     folder: str  # from which files are named
-    place: Place
+    place: SweepTarget
     options: Mapping[str, Any]
     seconds: float
     figures: str
@@ -38,11 +38,11 @@ class Task:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Task":
-        return Task(**{**data, "place": Place(**data["place"])})
+        return Task(**{**data, "place": SweepTarget(**data["place"])})
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """What came of a task. Figures are None where there are none."""
 
     model: str
@@ -67,29 +67,29 @@ class Row:
         return {**asdict(self), "status": self.status.value}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Row":
-        return Row(**{**data, "status": Status(data["status"])})
+    def from_json(data: Mapping[str, Any]) -> "SweepRow":
+        return SweepRow(**{**data, "status": Status(data["status"])})
 
 
-def ended(task: Task, status: Status, reason: str) -> Row:
+def ended(task: Task, status: Status, reason: str) -> SweepRow:
     """A row without figures."""
-    return Row(task.model, task.place.label, options_text(task.options), status, reason)
+    return SweepRow(task.model, task.place.label, options_text(task.options), status, reason)
 
 
 def options_text(options: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in options.items())
 
 
-def as_csv(rows: Sequence[Row]) -> str:
+def as_csv(rows: Sequence[SweepRow]) -> str:
     text = io.StringIO()
-    names = [one.name for one in fields(Row)]
+    names = [one.name for one in fields(SweepRow)]
     lines = csv.DictWriter(text, names, lineterminator="\n")
     lines.writeheader()
     lines.writerows(row.to_json() for row in rows)
     return text.getvalue()
 
 
-def pareto(rows: Sequence[Row]) -> set[int]:
+def pareto(rows: Sequence[SweepRow]) -> set[int]:
     """The positions of rows that no other row of the same place beats: in RAM, flash and cycles, equal counts."""
     points = {
         position: (row.place, (row.ram_bytes, row.flash_bytes or row.weights_bytes or 0, row.cycles))

@@ -14,13 +14,13 @@ from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
 from cortado.sweep.isolated import close_all, run_names, run_task
 from cortado.sweep.page import build_page
-from cortado.sweep.rows import Row, Status, Task, as_csv, ended, pareto
+from cortado.sweep.rows import Status, SweepRow, Task, as_csv, ended, pareto
 from cortado.sweep.spec import Spec
 
 CACHE = "cache"
 
 
-def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: Progress = silent) -> list[Row]:
+def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: Progress = silent) -> list[SweepRow]:
     """Works out every row, or takes it from the folder's cache, and writes rows.csv, rows.json and index.html there.
 
     An executor's workers need Cortado and the spec's files, at the same place; without one, tasks run in as many
@@ -90,11 +90,11 @@ def _workers(given: Executor | None) -> Iterator[Executor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _collected(tasks: Sequence[Task], pool: Executor, cache: Path, progress: Progress) -> list[Row]:
+def _collected(tasks: Sequence[Task], pool: Executor, cache: Path, progress: Progress) -> list[SweepRow]:
     pending: dict[Future[dict[str, Any]], int] = {
         pool.submit(run_task, task.to_json()): position for position, task in enumerate(tasks)
     }
-    rows: dict[int, Row] = {}
+    rows: dict[int, SweepRow] = {}
     for future in as_completed(pending):
         position = pending[future]
         rows[position] = _row(tasks[position], future)
@@ -103,15 +103,15 @@ def _collected(tasks: Sequence[Task], pool: Executor, cache: Path, progress: Pro
     return [rows[position] for position in range(len(tasks))]
 
 
-def _row(task: Task, future: Future[dict[str, Any]]) -> Row:
+def _row(task: Task, future: Future[dict[str, Any]]) -> SweepRow:
     """A worker that was lost with all it had costs the row that it was at."""
     try:
-        return Row.from_json(future.result())
+        return SweepRow.from_json(future.result())
     except Exception as error:
         return ended(task, Status.CRASHED, f"its worker failed: {type(error).__name__}: {error}")
 
 
-def _remember(row: Row, cache: Path) -> None:
+def _remember(row: SweepRow, cache: Path) -> None:
     """Figures and refusals follow from the content; crashes and hangs may not, and are tried again."""
     if row.key and not row.cached:
         _write(cache / f"{row.key}.json", json.dumps(row.to_json()))

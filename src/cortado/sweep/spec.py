@@ -27,7 +27,7 @@ class Figures(Enum):
 
 
 @dataclass(frozen=True)
-class Place:
+class SweepTarget:
     """A chip or a target: what a row is for."""
 
     chip: str | None = None
@@ -45,7 +45,7 @@ class Spec:
     folder: Path  # of the file: what it names is looked for from there
     models: tuple[str, ...]
     candidates: str | None
-    places: tuple[Place, ...]
+    places: tuple[SweepTarget, ...]
     choices: tuple[Mapping[str, Any], ...]
     seconds: float
     figures: Figures
@@ -87,16 +87,16 @@ def _texts(path: Path, data: Mapping[str, Any], name: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _places(path: Path, data: Mapping[str, Any]) -> Iterator[Place]:
+def _places(path: Path, data: Mapping[str, Any]) -> Iterator[SweepTarget]:
     chips, targets = _texts(path, data, "chips"), _texts(path, data, "targets")
     if not chips and not targets:
         raise CortadoError(f'{path} names no chips: give chips = ["stm32l4r5"] or targets = ["cortex-m4"]')
     for chip in chips:
-        yield Place(chip=find_chip(chip).name)
+        yield SweepTarget(chip=find_chip(chip).name)
     for target in targets:
         if from_target_string(target).cpu is CortexM.ANY:
             raise CortadoError(f"{path}: cycles are those of one core; name it, as in cortex-m4, instead of {target}")
-        yield Place(target=target)
+        yield SweepTarget(target=target)
 
 
 def _choices(path: Path, given: Any) -> Iterator[Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from cortado.exploring.sketch import board_work, prepared, sketch
 from cortado.models.sources import Source, load_function, load_model, source_of
 from cortado.options import Options
 from cortado.sweep.content import content_key
-from cortado.sweep.rows import Row, Status, Task, ended, options_text
+from cortado.sweep.rows import Status, SweepRow, Task, ended, options_text
 from cortado.sweep.spec import Figures
 
 Builder = Callable[[], Any]
@@ -41,7 +41,7 @@ def names_of(candidates: str, folder: str) -> list[str]:
         return list(_builders(candidates, folder))
 
 
-def row_of(task: Task) -> Row:
+def row_of(task: Task) -> SweepRow:
     """Whatever the user's code raises is the row's reason."""
     try:
         with _inside(task.folder), warnings.catch_warnings():
@@ -55,7 +55,7 @@ def row_of(task: Task) -> Row:
         return ended(task, Status.FAILED, f"{type(error).__name__}: {text} at {last.filename}:{last.lineno}")
 
 
-def _row(task: Task) -> Row:
+def _row(task: Task) -> SweepRow:
     source = _source(task)
     key = content_key(task, source)
     known = None if task.cache is None or not key else Path(task.cache) / f"{key}.json"
@@ -66,15 +66,15 @@ def _row(task: Task) -> Row:
     return _worked_out(task, source, key)
 
 
-def _remembered(path: Path) -> Row | None:
+def _remembered(path: Path) -> SweepRow | None:
     """A row of an earlier sweep; one that can't be read is worked out again, and written over."""
     try:
-        return Row.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return SweepRow.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _worked_out(task: Task, source: Source, key: str) -> Row:
+def _worked_out(task: Task, source: Source, key: str) -> SweepRow:
     chip = None if task.place.chip is None else find_chip(task.place.chip)
     options = Options(**task.options)
     target = chosen_target(chip, task.place.target)
@@ -88,8 +88,8 @@ def _worked_out(task: Task, source: Source, key: str) -> Row:
     return _figures(task, found, key)
 
 
-def _figures(task: Task, found: Estimate, key: str) -> Row:
-    return Row(
+def _figures(task: Task, found: Estimate, key: str) -> SweepRow:
+    return SweepRow(
         model=task.model,
         place=task.place.label,
         options=options_text(task.options),

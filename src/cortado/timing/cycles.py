@@ -42,7 +42,7 @@ def just(cycles: int) -> Cycles:
 NONE = just(0)
 
 
-class Model(Protocol):
+class CoreTiming(Protocol):
     """The timing of one core."""
 
     @property

@@ -6,7 +6,7 @@ BEFORE = -1  # the step of what runs before the first
 
 
 @dataclass(frozen=True)
-class Block:
+class BasicBlock:
     """Instructions that run one after the other, as the emulator translates them."""
 
     address: int
@@ -18,8 +18,8 @@ class Edge:
     """`count` times block `after` ran right after block `before` (None: the very first), in this step."""
 
     step: int
-    before: Block | None
-    after: Block
+    before: BasicBlock | None
+    after: BasicBlock
     count: int
 
 

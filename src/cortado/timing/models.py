@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from cortado.base.target import CortexM
 from cortado.timing import pipelines, tables
-from cortado.timing.cycles import Model
+from cortado.timing.cycles import CoreTiming
 
-MODELS: Mapping[CortexM, Model] = {
+MODELS: Mapping[CortexM, CoreTiming] = {
     CortexM.M0: tables.M0,
     CortexM.M0PLUS: tables.M0PLUS,
     CortexM.M3: tables.M3,

@@ -32,7 +32,17 @@ _KERNELS = re.compile(
 )
 _PRODUCTS = re.compile(r"smla|smua|smlal|umlal|mla|vmla|vml|vmul|mul")
 _SCALES = re.compile(r"smmul|smull|vqr?dmulh|adc")
-_JUMPS = frozenset({Kind.BRANCH, Kind.CALL, Kind.JUMP, Kind.TABLE_JUMP, Kind.LOOP_START, Kind.LOOP_END, Kind.LOAD_MANY})
+_JUMPS = frozenset(
+    {
+        Kind.BRANCH,
+        Kind.CALL,
+        Kind.JUMP,
+        Kind.TABLE_JUMP,
+        Kind.LOOP_START,
+        Kind.LOOP_END,
+        Kind.LOAD_MANY,
+    }
+)
 
 
 def parts_of(code: Mapping[int, Instruction]) -> dict[int, Part]:

@@ -284,7 +284,15 @@ M52 = Pipeline(
 
 _SINGLE = frozenset(
     # LLVM-M7: "load/store multiples cannot be dual-issued", doubles and divides neither.
-    {Kind.LOAD_MANY, Kind.STORE_MANY, Kind.LOAD_PAIR, Kind.STORE_PAIR, Kind.DIVIDE, Kind.TABLE_JUMP, Kind.BARRIER}
+    {
+        Kind.LOAD_MANY,
+        Kind.STORE_MANY,
+        Kind.LOAD_PAIR,
+        Kind.STORE_PAIR,
+        Kind.DIVIDE,
+        Kind.TABLE_JUMP,
+        Kind.BARRIER,
+    }
 )
 _MULTIPLIES = frozenset({Kind.MULTIPLY, Kind.ACCUMULATE, Kind.LONG_MULTIPLY, Kind.LONG_ACCUMULATE})
 _JUMPING = frozenset({Kind.BRANCH, Kind.CALL, Kind.JUMP, Kind.LOOP_END, Kind.LOOP_START})

@@ -40,7 +40,7 @@ class Pipelining:
 
 
 @dataclass(frozen=True)
-class Table:
+class TimingTable:
     """A core as a table. What a kind has no entry for takes one cycle."""
 
     grade: Grade
@@ -111,7 +111,7 @@ _SMALL: dict[Kind, Cost] = {
     Kind.MULTIPLY: Cost(just(1), "table: MULS 1 or 32; 1 on every chip of `cortado chips`"),
     Kind.BARRIER: Cost(just(3), "table: DMB, DSB, ISB 4 (M0) or 3 (M0+)"),
 }
-M0 = Table(
+M0 = TimingTable(
     grade=Grade.TABLE,
     sources=("Arm DDI 0432, Cortex-M0 Technical Reference Manual, table 3-1",),
     costs=_SMALL | {Kind.BARRIER: Cost(just(4), "table: DMB, DSB, ISB 4")},
@@ -122,7 +122,7 @@ M0 = Table(
         Kind.LOAD_MANY: Cost(just(3), "table: POP with PC 4+N"),
     },
 )
-M0PLUS = Table(
+M0PLUS = TimingTable(
     grade=Grade.TABLE,
     sources=("Arm DDI 0484, Cortex-M0+ Technical Reference Manual, table 3-1",),
     costs=_SMALL,
@@ -133,7 +133,7 @@ M0PLUS = Table(
         Kind.LOAD_MANY: Cost(just(2), "table: POP with PC 3+N"),
     },
 )
-M23 = Table(
+M23 = TimingTable(
     grade=Grade.APPROXIMATE,
     sources=(
         "Arm publishes no table of the Cortex-M23; it has the M0+'s two stages, so its table: DDI 0484, table 3-1",
@@ -166,7 +166,7 @@ _MEMORY: dict[Kind, Cost] = {
     Kind.TABLE_JUMP: Cost(just(2), "table: TBB, TBH 2+P"),
     Kind.DIVIDE: Cost(Cycles(2, 6, 12), "table: SDIV, UDIV 2 to 12; they end early with small numbers"),
 }
-M3 = Table(
+M3 = TimingTable(
     grade=Grade.TABLE,
     sources=("Arm DDI 0337, Cortex-M3 Technical Reference Manual, table 3-1 and load/store timings",),
     costs=_MEMORY
@@ -178,7 +178,7 @@ M3 = Table(
     jumps=_JUMPS,
     pipelining=Pipelining(base_update_pipelines=False),
 )
-M4 = Table(
+M4 = TimingTable(
     grade=Grade.TABLE,
     sources=("Arm 100166 (DDI 0439), Cortex-M4 Technical Reference Manual, tables 3-1 and 7-1, load/store timings",),
     costs=_MEMORY

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from cortado.timing.cycles import NONE, Cycles, Model
-from cortado.timing.flow import Block, Edge, Flow
+from cortado.timing.cycles import NONE, CoreTiming, Cycles
+from cortado.timing.flow import BasicBlock, Edge, Flow
 from cortado.timing.instructions import Instruction
 from cortado.timing.parts import Part
 
@@ -24,7 +24,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Work:
+class MeasuredWork:
     """What each step spent on each part of its work; step -1 is what runs before the first."""
 
     steps: Mapping[int, Mapping[Part, Spent]]
@@ -53,23 +53,23 @@ class _Sums:
         sums[2] += cycles.typical * count
         sums[3] += cycles.high * count
 
-    def work(self) -> Work:
+    def work(self) -> MeasuredWork:
         steps: dict[int, dict[Part, Spent]] = {}
         for (step, part), (instructions, *cycles) in sorted(self.found.items(), key=lambda item: item[0][0]):
             steps.setdefault(step, {})[part] = Spent(int(instructions), Cycles(*cycles))
-        return Work(steps)
+        return MeasuredWork(steps)
 
 
 def account(
-    flow: Flow, code: Mapping[int, Instruction], parts: Mapping[int, Part], model: Model, skipped: Ranges
-) -> Work:
+    flow: Flow, code: Mapping[int, Instruction], parts: Mapping[int, Part], model: CoreTiming, skipped: Ranges
+) -> MeasuredWork:
     """What a run spent. Instructions in `skipped` ranges, the harness around the model, don't count.
 
     A block's instructions are charged when it is entered, in the light of the block before; a jump is charged to the
     instruction that made it, when the next block is entered.
     """
     sums = _Sums()
-    known: dict[tuple[Block | None, Block], list[tuple[Part, Cycles]]] = {}
+    known: dict[tuple[BasicBlock | None, BasicBlock], list[tuple[Part, Cycles]]] = {}
     sequences = _Sequences(code, skipped)
     for edge in flow.edges:
         before, after = sequences.of(edge.before), sequences.of(edge.after)
@@ -94,7 +94,7 @@ def _add(sums: _Sums, edge: Edge, spent: Sequence[tuple[Part, Cycles]]) -> None:
         sums.add(edge.step, part, len(several), reduce(Cycles.__add__, several, NONE), edge.count)
 
 
-def _follows(whole: Sequence[Instruction], after: Block) -> bool:
+def _follows(whole: Sequence[Instruction], after: BasicBlock) -> bool:
     """Whether a block is where the one before ends."""
     return bool(whole) and whole[-1].address + whole[-1].size == after.address
 
@@ -105,9 +105,9 @@ class _Sequences:
 
     code: Mapping[int, Instruction]
     skipped: Ranges
-    known: dict[Block, list[Instruction]] = field(default_factory=dict)
+    known: dict[BasicBlock, list[Instruction]] = field(default_factory=dict)
 
-    def whole(self, block: Block) -> list[Instruction]:
+    def whole(self, block: BasicBlock) -> list[Instruction]:
         if block not in self.known:
             found, address = [], block.address
             for _ in range(block.instructions):
@@ -117,7 +117,7 @@ class _Sequences:
             self.known[block] = found
         return self.known[block]
 
-    def of(self, block: Block | None) -> list[Instruction]:
+    def of(self, block: BasicBlock | None) -> list[Instruction]:
         if block is None or any(low <= block.address < high for low, high in self.skipped):
             return []
         return self.whole(block)

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
-from cortado.base.regions import Place
+from cortado.base.regions import WeightPlacement
 from cortado.emit.c.arena import placing_macros
-from cortado.emit.c.data import Constant
+from cortado.emit.c.data import DataArray
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.kernels import Kernels
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text, stack_row
 from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration
-from cortado.emit.c.source import Source, float_sources
+from cortado.emit.c.source import ModelSource, float_sources
 from cortado.emit.c.state import state_in_c
 from cortado.emit.c.tables import build_tables
 from cortado.plan.planned import Planned
@@ -27,7 +27,7 @@ class Bundle:
 
     files: Mapping[str, str]
     calls: tuple[str, ...]  # the functions of MODEL.c that call kernels
-    constants: tuple[Constant, ...]  # the arrays of MODEL_data.c
+    constants: tuple[DataArray, ...]  # the arrays of MODEL_data.c
     weights_bytes: int  # what one core's build holds of them; of several, the most
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
     section_bytes: Mapping[str, int]  # of the constants, what is in each section that the user named
@@ -48,7 +48,7 @@ def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bun
 
 
 def emit_c(
-    planned: Planned, places: Sequence[Place] = (), *, selftest: bool = False, kernels: Kernels | None = None
+    planned: Planned, places: Sequence[WeightPlacement] = (), *, selftest: bool = False, kernels: Kernels | None = None
 ) -> Bundle:
     """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `places`:
     sections for the constants of some layers. `kernels`: those that it shares with others; None for its own."""
@@ -64,7 +64,7 @@ def emit_c(
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
     files = {
         f"{name}.h": header_text(planned, kernels, weights, selftest_declaration(planned) if selftest else ""),
-        f"{name}.c": Source(planned, layers, tables, state, kernels, selftest).text(),
+        f"{name}.c": ModelSource(planned, layers, tables, state, kernels, selftest).text(),
         f"{name}_data.h": arrays.header(placing_macros(planned, tuple(sections))),
         f"{name}_data.c": arrays.source(),
         "CMakeLists.txt": cmake_text(name, [(name, own_sources(name, selftest))], sources),
@@ -89,7 +89,7 @@ def _loop(planned: Planned) -> str:
     return "cortado_regions.c" if planned.regions else "cortado_run.c"
 
 
-def _sections(program: Program, places: Sequence[Place]) -> dict[str, str]:
+def _sections(program: Program, places: Sequence[WeightPlacement]) -> dict[str, str]:
     """The section of each step that a place matches, the first of several; one that matches none is a mistake."""
     modules = {step.name: step.module or step.name for step in program.steps}
     for place in places:
@@ -104,7 +104,7 @@ def _sections(program: Program, places: Sequence[Place]) -> dict[str, str]:
     return {name: place.section for name, place in found.items() if place is not None}
 
 
-def _placed(section_bytes: Mapping[str, int], places: Sequence[Place]) -> dict[str, int]:
+def _placed(section_bytes: Mapping[str, int], places: Sequence[WeightPlacement]) -> dict[str, int]:
     """The bytes of every section that was named, in that order; layers without constants leave one empty."""
     return {place.section: section_bytes.get(place.section, 0) for place in places}
 

@@ -1,7 +1,7 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
 from cortado.emit.c.text import listed
-from cortado.ir.c_call import Argument, Bytes, CCall, Function, Member, Offset, Operand, Row, Typed, Written
+from cortado.ir.c_call import Argument, Bytes, Callee, CCall, Member, Offset, Operand, Row, Typed, Written
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -63,7 +63,7 @@ def _text(argument: Argument) -> str:
             return f"L->{name}" + ("" if phases is None else f"[{_NAMES[Operand.Y]} & {phases - 1}]")
         case Offset(pointer, by):
             return f"{_text(pointer)} + {_text(by)}"
-        case Function(name):
+        case Callee(name):
             return name
     return str(argument)
 

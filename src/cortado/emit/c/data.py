@@ -21,7 +21,7 @@ _CORE_TESTS = {
 
 
 @dataclass(frozen=True)
-class Constant:
+class DataArray:
     """An array of MODEL_data.c, for those who ask what a bundle holds."""
 
     name: str
@@ -104,9 +104,9 @@ class Arrays:
         return self.seen[key].name
 
     @property
-    def constants(self) -> tuple[Constant, ...]:
+    def constants(self) -> tuple[DataArray, ...]:
         return tuple(
-            Constant(stored.name, stored.array.data.nbytes, stored.readers[0].step) for stored in self.seen.values()
+            DataArray(stored.name, stored.array.data.nbytes, stored.readers[0].step) for stored in self.seen.values()
         )
 
     @property

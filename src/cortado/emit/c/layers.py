@@ -11,7 +11,7 @@ from cortado.emit.c.calls import call_function, need_function
 from cortado.emit.c.data import Arrays, Reader, float_text, int_text
 from cortado.emit.c.text import Names, Piece, comment, label, listed, title
 from cortado.ir.c_call import CCall
-from cortado.ir.kernel import Array, Field, Kernel, Layer
+from cortado.ir.kernel import Array, Field, Kernel, NestedDescriptor
 from cortado.plan.limits import SHORT_FIELDS
 from cortado.plan.program import Step
 
@@ -42,7 +42,7 @@ class _Owner:
         return Reader(step=self.step.name, label=label(self.step), field=field, kernel=self.kernel)
 
 
-class Functions:
+class StaticFunctions:
     """Static functions of MODEL.c, one for each descriptor and call."""
 
     def __init__(self, write: Callable[[str, str | None, CCall], str]) -> None:
@@ -69,8 +69,8 @@ class Layers:
         self.cores, self.sections = cores, sections
         self.names = Names()
         self.arrays = Arrays(prefix, cores)
-        self.calls = Functions(call_function)
-        self.needs = Functions(need_function)
+        self.calls = StaticFunctions(call_function)
+        self.needs = StaticFunctions(need_function)
         self.descriptors: list[Piece] = []
         self.macros: list[Piece] = []  # for what differs between the cores
         self.sources: set[str] = set()
@@ -117,9 +117,9 @@ class Layers:
         """Every core calls its own by the same name: a build has one of them."""
         if kernel.struct is None:
             return "NULL"
-        return self._constant(owner, Layer(kernel.struct, kernel.fields), comment(title(owner.step)) + "\n")
+        return self._constant(owner, NestedDescriptor(kernel.struct, kernel.fields), comment(title(owner.step)) + "\n")
 
-    def _constant(self, owner: _Owner, layer: Layer, head: str = "") -> str:
+    def _constant(self, owner: _Owner, layer: NestedDescriptor, head: str = "") -> str:
         """A descriptor, after those it points to."""
         texts = {key: self._field(owner, key, value) for key, value in layer.fields.items()}
         fields = ",\n".join(f"    .{key} = {text}" for key, text in texts.items())
@@ -135,7 +135,7 @@ class Layers:
         if isinstance(value, tuple):
             items = [
                 self._constant(replace(owner, name=f"{owner.name}__{key}{number}"), item)
-                if isinstance(item, Layer)
+                if isinstance(item, NestedDescriptor)
                 else str(item)
                 for number, item in enumerate(value)
             ]
@@ -190,7 +190,9 @@ def _same_field(a: Field, b: Field) -> bool:
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
         pairs = list(zip(a, b, strict=True))
         return all(
-            _same_fields(x.fields, y.fields) if isinstance(x, Layer) and isinstance(y, Layer) else x == y
+            _same_fields(x.fields, y.fields)
+            if isinstance(x, NestedDescriptor) and isinstance(y, NestedDescriptor)
+            else x == y
             for x, y in pairs
         )
     return a == b

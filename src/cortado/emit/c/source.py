@@ -32,7 +32,7 @@ def float_sources(program: Program) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Source(OfPlan):
+class ModelSource(OfPlan):
     """MODEL.c of a planned program."""
 
     layers: Layers

@@ -12,7 +12,7 @@ from cortado.emit.c.data import Arrays, Reader
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import LONGEST_TITLE, comment
 from cortado.plan.planned import GUARD_BYTES, Planned, moved
-from cortado.plan.program import Kept
+from cortado.plan.program import StateTensor
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _lines(calls: Sequence[str]) -> str:
     return "\n".join(f"    {call}" for call in calls)
 
 
-def _reset(planned: Planned, kept: Kept, arrays: Arrays) -> str:
+def _reset(planned: Planned, kept: StateTensor, arrays: Arrays) -> str:
     data = kept.initial.data
     to, what = _at(planned, kept.tensor.buffer), comment(plain(kept.name)[:LONGEST_TITLE])
     same = np.unique(np.frombuffer(data.tobytes(), dtype=np.uint8))
@@ -74,7 +74,7 @@ def _reset(planned: Planned, kept: Kept, arrays: Arrays) -> str:
 RESET = "the reset of state"
 
 
-def _keep(planned: Planned, kept: Kept) -> str:
+def _keep(planned: Planned, kept: StateTensor) -> str:
     to, source = _at(planned, kept.tensor.buffer), _at(planned, kept.source)
     return f"memcpy({to}, {source}, {kept.initial.data.nbytes}u);"
 
@@ -118,7 +118,7 @@ def _listed(planned: Planned) -> str:
     return " ".join(f"{plain(one.name)[:LONGEST_TITLE]}: {_described(planned, one)}." for one in planned.program.state)
 
 
-def _described(planned: Planned, kept: Kept) -> str:
+def _described(planned: Planned, kept: StateTensor) -> str:
     tensor, first = kept.tensor, local(planned, kept.tensor.buffer)
     scale = (
         "" if tensor.qparams is None else f", scale {tensor.qparams.scale:.9g}, zero point {tensor.qparams.zero_point}"

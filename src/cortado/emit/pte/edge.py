@@ -61,7 +61,7 @@ def import_executorch(target: CortexMTargetConfig) -> None:
     assert target.backends  # known to the binding of CMSIS-NN
 
 
-def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
+def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "EdgeProgram":
     """A copy of the lowered program in the edge dialect, scratch allocations included."""
     builder = _EdgeBuilder(program, target)
     for node in program.graph_module.graph.nodes:
@@ -69,11 +69,11 @@ def to_edge(program: ExportedProgram, target: CortexMTargetConfig) -> "Edge":
     limits = (*builder.limits, *([UNEVEN_SCRATCH] if builder.uneven_scratch else []))
     builder.calls += [WRITE_BACK] * len(state_inputs(program))
     edge = _edge_program(program, builder.module, builder.constants)
-    return Edge(edge, tuple(builder.calls), builder.scratch, limits)
+    return EdgeProgram(edge, tuple(builder.calls), builder.scratch, limits)
 
 
 @dataclass(frozen=True)
-class Edge:
+class EdgeProgram:
     """The program in the edge dialect, the operators it calls in order, and the most scratch one call needs."""
 
     program: ExportedProgram

@@ -9,7 +9,7 @@ SAMPLES = 360
 LABELS = ("normal", "supraventricular ectopic", "ventricular ectopic", "fusion", "unknown")
 
 
-class Block(nn.Module):
+class EcgBlock(nn.Module):
     """Two convolutions beside a skip, which is a 1-wide convolution where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -42,7 +42,7 @@ class EcgConv1d(nn.Module):
             nn.ReLU(),
             nn.MaxPool1d(3, stride=2, padding=1),
         )
-        self.blocks = nn.Sequential(Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2))
+        self.blocks = nn.Sequential(EcgBlock(16, 16, 1), EcgBlock(16, 32, 2), EcgBlock(32, 64, 2))
         self.pool = nn.AdaptiveAvgPool1d(1)
         self.classifier = nn.Linear(64, len(LABELS))
 

@@ -12,7 +12,7 @@ HEAD_WIDTH = 1024
 
 
 @dataclass(frozen=True)
-class Row:
+class BottleneckRow:
     """One line of the paper's table 2."""
 
     kernel: int
@@ -24,17 +24,17 @@ class Row:
 
 
 ROWS = (
-    Row(3, 16, 16, True, nn.ReLU, 2),
-    Row(3, 72, 24, False, nn.ReLU, 2),
-    Row(3, 88, 24, False, nn.ReLU, 1),
-    Row(5, 96, 40, True, nn.Hardswish, 2),
-    Row(5, 240, 40, True, nn.Hardswish, 1),
-    Row(5, 240, 40, True, nn.Hardswish, 1),
-    Row(5, 120, 48, True, nn.Hardswish, 1),
-    Row(5, 144, 48, True, nn.Hardswish, 1),
-    Row(5, 288, 96, True, nn.Hardswish, 2),
-    Row(5, 576, 96, True, nn.Hardswish, 1),
-    Row(5, 576, 96, True, nn.Hardswish, 1),
+    BottleneckRow(3, 16, 16, True, nn.ReLU, 2),
+    BottleneckRow(3, 72, 24, False, nn.ReLU, 2),
+    BottleneckRow(3, 88, 24, False, nn.ReLU, 1),
+    BottleneckRow(5, 96, 40, True, nn.Hardswish, 2),
+    BottleneckRow(5, 240, 40, True, nn.Hardswish, 1),
+    BottleneckRow(5, 240, 40, True, nn.Hardswish, 1),
+    BottleneckRow(5, 120, 48, True, nn.Hardswish, 1),
+    BottleneckRow(5, 144, 48, True, nn.Hardswish, 1),
+    BottleneckRow(5, 288, 96, True, nn.Hardswish, 2),
+    BottleneckRow(5, 576, 96, True, nn.Hardswish, 1),
+    BottleneckRow(5, 576, 96, True, nn.Hardswish, 1),
 )
 
 
@@ -71,10 +71,10 @@ class SqueezeExcite(nn.Module):
         return y
 
 
-class Block(nn.Module):
+class BottleneckBlock(nn.Module):
     """Expand, filter each channel, perhaps squeeze and excite, project; a skip where the shape stays."""
 
-    def __init__(self, inputs: int, row: Row) -> None:
+    def __init__(self, inputs: int, row: BottleneckRow) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         if row.hidden != inputs:
@@ -98,7 +98,7 @@ class MobileNetV3Small(nn.Module):
         width = 16
         layers: list[nn.Module] = [*_conv_norm(3, width, 3, 2), nn.Hardswish()]
         for row in ROWS:
-            layers.append(Block(width, row))
+            layers.append(BottleneckBlock(width, row))
             width = row.outputs
         self.features = nn.Sequential(*layers, *_conv_norm(width, LAST_WIDTH, 1), nn.Hardswish())
         self.pool = nn.AdaptiveAvgPool2d(1)

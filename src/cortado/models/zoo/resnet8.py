@@ -10,7 +10,7 @@ from cortado.models.zoo._definition import Definition
 from cortado.models.zoo.mobilenet_tiny import LABELS
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two 3x3 convolutions beside a skip, which is a bare 1x1 convolution where the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -37,7 +37,7 @@ class ResNet8(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
-        self.stages = nn.Sequential(Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2))
+        self.stages = nn.Sequential(ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2))
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(64, len(LABELS))
 

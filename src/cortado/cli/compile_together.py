@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.cli.options import options_of
-from cortado.cli.tables import Progress
+from cortado.cli.tables import ProgressBar
 
 if TYPE_CHECKING:
     from cortado.api import Compiled
-    from cortado.artifact.together import TogetherFacts
+    from cortado.artifact.together_folder import TogetherFacts
     from cortado.base.target import CortexMTargetConfig
     from cortado.options import Options
 
@@ -42,7 +42,7 @@ def together_command(arguments: argparse.Namespace, specs: list[str], targets: l
     if len(targets) > 1:
         names = ", ".join(target.target_string for target in targets)
         raise CortadoError(f"--together makes one program, for one target; {len(targets)} were given: {names}")
-    progress = Progress()
+    progress = ProgressBar()
     try:
         with contextlib.redirect_stdout(sys.stderr):  # a user's own file may print
             facts, findings = _write(arguments, specs, targets[0], progress)
@@ -54,10 +54,10 @@ def together_command(arguments: argparse.Namespace, specs: list[str], targets: l
 
 
 def _write(
-    arguments: argparse.Namespace, specs: list[str], target: "CortexMTargetConfig", progress: Progress
+    arguments: argparse.Namespace, specs: list[str], target: "CortexMTargetConfig", progress: ProgressBar
 ) -> tuple["TogetherFacts", list[str]]:
     progress("load")
-    from cortado.artifact.together import check_together
+    from cortado.artifact.together_folder import check_together
     from cortado.together import save_together
 
     check_together(arguments.together)
@@ -89,7 +89,7 @@ def _calibrations(given: str | None, specs: list[str]) -> list[str | None]:
 
 
 def _compiled(
-    spec: str, calibration: str | None, target: "CortexMTargetConfig", options: "Options", progress: Progress
+    spec: str, calibration: str | None, target: "CortexMTargetConfig", options: "Options", progress: ProgressBar
 ) -> "Compiled":
     from cortado.api import prepare
     from cortado.base.names import check_name

@@ -19,7 +19,7 @@ _OF_EACH = ("CMakeLists.txt", "README.md")  # files of a bundle that others take
 
 
 @dataclass(frozen=True)
-class Member:
+class ProgramMember:
     """A model, the stack it takes if that is known, and the reference's values for an input where it gets a
     self-test."""
 
@@ -33,7 +33,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Program:
+class JoinedProgram:
     """The files, and each model as it is in them."""
 
     files: Mapping[str, str]
@@ -42,7 +42,7 @@ class Program:
     sharing: tuple[str, ...]  # the models that have it
 
 
-def emit_together(members: Sequence[Member], *, one_arena: bool) -> Program:
+def emit_together(members: Sequence[ProgramMember], *, one_arena: bool) -> JoinedProgram:
     """The models' files side by side."""
     _check_names(members)
     kernels = Kernels(tuple(member.name for member in members), one_arena=one_arena, together=True)
@@ -65,10 +65,10 @@ def emit_together(members: Sequence[Member], *, one_arena: bool) -> Program:
         "README.md": _readme(members, sharing, one_arena),
     }
     arena = max((member.planned.plan.peak for member in sharing), default=0)
-    return Program(dict(sorted(files.items())), tuple(bundles), arena, tuple(member.name for member in sharing))
+    return JoinedProgram(dict(sorted(files.items())), tuple(bundles), arena, tuple(member.name for member in sharing))
 
 
-def _check_names(members: Sequence[Member]) -> None:
+def _check_names(members: Sequence[ProgramMember]) -> None:
     found: dict[str, str] = {LIBRARY.upper(): LIBRARY}
     for member in members:
         name, macros = plain(member.planned.program.name), member.name.upper()
@@ -80,7 +80,7 @@ def _check_names(members: Sequence[Member]) -> None:
         found[macros] = name
 
 
-def _add(files: dict[str, str], own: Mapping[str, str], member: Member) -> None:
+def _add(files: dict[str, str], own: Mapping[str, str], member: ProgramMember) -> None:
     for name, text in own.items():
         if files.get(name, text) != text:
             raise CortadoError(
@@ -90,7 +90,7 @@ def _add(files: dict[str, str], own: Mapping[str, str], member: Member) -> None:
         files[name] = text
 
 
-def _header(members: Sequence[Member], sharing: Sequence[Member]) -> str:
+def _header(members: Sequence[ProgramMember], sharing: Sequence[ProgramMember]) -> str:
     includes = "\n".join(f'#include "{member.name}.h"' for member in members)
     guard = f"{LIBRARY.upper()}_H"
     arena = f"""
@@ -124,7 +124,7 @@ void *{SHARED_ARENA}(void);
 """
 
 
-def _source(sharing: Sequence[Member]) -> str:
+def _source(sharing: Sequence[ProgramMember]) -> str:
     arena = f"""
 #ifndef CORTADO_ARENA
 #define CORTADO_ARENA
@@ -149,7 +149,7 @@ void *{SHARED_ARENA}(void)
 {mark()}{arena if sharing else ""}"""
 
 
-def _readme(members: Sequence[Member], sharing: Sequence[Member], one_arena: bool) -> str:
+def _readme(members: Sequence[ProgramMember], sharing: Sequence[ProgramMember], one_arena: bool) -> str:
     rows = [f"| [{member.name}]({member.name}.md) | {member.planned.plan.peak} |" for member in members]
     alone = [member.name for member in members if lasting(member.planned.program)]
     text = "Every model has an arena of its own."

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cortado.memory.planner import lower_bound
-from cortado.memory.problem import Buffer, Effort, Plan, Spent
-from cortado.memory.regions import Room, Spread, aligned, in_rooms, part_of, shortage, spread
+from cortado.memory.problem import Buffer, Effort, Plan, SearchEffort
+from cortado.memory.spread import Room, Spread, aligned, in_rooms, part_of, shortage, spread
 from cortado.memory.validate import validate
 from cortado.plan.planned import Planned, RegionPlan, guarded, with_state
 from cortado.plan.program import Stage
@@ -88,9 +88,9 @@ def _joined(plans: Sequence[Plan], starts: Sequence[int], bound: int) -> Plan:
     return Plan(offsets, peak, min(bound, peak), optimal=peak <= bound)
 
 
-def _all_spent(plans: Sequence[Plan]) -> Spent:
+def _all_spent(plans: Sequence[Plan]) -> SearchEffort:
     spent = [plan.spent for plan in plans]
-    return Spent(
+    return SearchEffort(
         sum(one.work for one in spent), sum(one.bound for one in spent), exhausted=any(one.exhausted for one in spent)
     )
 
