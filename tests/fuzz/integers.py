@@ -126,7 +126,7 @@ def check_exact(case: IntegerCase) -> str:
     return ""
 
 
-def _constant(case: IntegerCase) -> bool:
+def is_constant(case: IntegerCase) -> bool:
     """Whether an output depends on no input: such a network is refused."""
     try:
         case.planned(None)
@@ -138,7 +138,7 @@ def _constant(case: IntegerCase) -> bool:
 def check_c(cases: Sequence[IntegerCase]) -> list[str]:
     """The names of the networks whose C bundle gives other bits than the reference on this machine."""
     wrong = []
-    for case in [case for case in cases if not _constant(case)]:
+    for case in [case for case in cases if not is_constant(case)]:
         made, expected = host_case(case)
         with TemporaryDirectory(prefix="cortado-fuzz-") as folder:
             if build_host([made], Path(folder), checked=True).run(made) != expected:

@@ -11,6 +11,7 @@ from cortado.base.data import KERNELS
 from cortado.ir.op import registry
 
 ROOT = Path(__file__).parent.parent.parent
+GENERAL = "networks"  # the family whose figures stand first
 SUFFIXES = {".py", ".c", ".h", ".S", ".cpp", ".ld"}
 
 
@@ -38,8 +39,9 @@ class Journal:
                 file.write(json.dumps(line) + "\n")
 
     @property
-    def seeds(self) -> set[int]:
-        return {line["seed"] for line in self.lines}
+    def seeds(self) -> set[tuple[str, int]]:
+        """Of what is done: the family and the seed."""
+        return {(line["family"], line["seed"]) for line in self.lines}
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
@@ -55,8 +57,27 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def totals(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of a journal, as they stand in docs/testing.md."""
+    """Counts of a journal, as they stand in docs/testing.md: of the general networks, and of each other family."""
     lines = list(lines)
+    families = {family: [line for line in lines if line["family"] == family] for family in _families(lines)}
+    general = families.pop(GENERAL, [])
+    return _of_family(general) | {
+        "layers": _spread(line["layers"] for line in general),
+        "coverage": coverage(lines),
+        "families": {name: _of_family(own) | {"drawn": _drawn(own)} for name, own in families.items()},
+    }
+
+
+def _families(lines: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys([GENERAL, *(line["family"] for line in lines)]))
+
+
+def _drawn(lines: list[dict[str, Any]]) -> dict[str, int]:
+    """In how many networks each thing was drawn."""
+    return dict(sorted(Counter(name for line in lines for name in set(line["drawn"])).items()))
+
+
+def _of_family(lines: list[dict[str, Any]]) -> dict[str, Any]:
     compiled = [line for line in lines if not line["refused"] and not line["kind"]]
     return {
         "networks": len(lines),
@@ -65,11 +86,9 @@ def totals(lines: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "interrupts": sum(line["interrupts"] for line in lines),
         "pte": sum(line["pte"] for line in lines),
         "refused": dict(Counter(line["refused"] for line in lines if line["refused"]).most_common()),
-        "bugs": [{key: line[key] for key in ("seed", "kind", "what")} for line in lines if line["kind"]],
-        "layers": _spread(line["layers"] for line in lines),
+        "bugs": [{key: line[key] for key in ("family", "seed", "kind", "what")} for line in lines if line["kind"]],
         "calls": _spread(line["calls"] for line in compiled),
         "seeds": [min((line["seed"] for line in lines), default=0), max((line["seed"] for line in lines), default=0)],
-        "coverage": coverage(lines),
         "seconds": _seconds(lines),
     }
 

@@ -1,7 +1,7 @@
 """The nn.Module that a recipe stands for, and recipes with layers left out."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,3 +143,34 @@ def assembled(inputs: Mapping[int, Shape], layers: Sequence[Numbered], outputs: 
         for item in layers
     ]
     return Recipe(tuple(inputs.values()), tuple(made), tuple(value[output] for output in outputs), seed)
+
+
+def without_layers(recipe: Recipe, positions: Container[int]) -> Recipe | None:
+    """Their results are inputs instead; None if no layer is left, or no output."""
+    left = pruned(cut(recipe, positions, value_shapes(recipe)))
+    made = range(len(left.inputs), len(left.inputs) + sum(layer.results for layer in left.layers))
+    outputs = tuple(output for output in left.outputs if output in made)
+    return replace(left, outputs=outputs) if outputs else None
+
+
+def cut(recipe: Recipe, positions: Container[int], shapes: Sequence[Shape]) -> Recipe:
+    gone = [item for item in numbered(recipe) if item.position in positions]
+    inputs = dict(enumerate(recipe.inputs)) | {number: shapes[number] for item in gone for number in item.results}
+    left = [item for item in numbered(recipe) if item.position not in positions]
+    return assembled(inputs, left, recipe.outputs, recipe.seed)
+
+
+def numbered(recipe: Recipe) -> list[Numbered]:
+    numbers = first_values(recipe)
+    return [
+        Numbered(layer, range(numbers[position], numbers[position] + layer.results), position)
+        for position, layer in enumerate(recipe.layers)
+    ]
+
+
+def value_shapes(recipe: Recipe) -> list[Shape]:
+    values = [torch.zeros(shape) for shape in recipe.inputs]
+    with torch.no_grad():
+        for layer, module in zip(recipe.layers, Network(recipe).layers, strict=True):
+            values += results_of(module(*(values[source] for source in layer.sources)))
+    return [tuple(value.shape) for value in values]

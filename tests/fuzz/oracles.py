@@ -26,6 +26,8 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.pte.program import c_only, emit_pte
+from cortado.ir import op
+from cortado.ir.graph import module_path
 from cortado.ir.op import registry
 from cortado.options import Border, LinearWeights, Optimize, Options
 from cortado.passes import PIPELINE, CortexMPassManager
@@ -69,6 +71,8 @@ class Kind(Enum):
     BOARD = "the C bundle on a board gives other bits, or writes where it must not"
     INTERRUPT = "the C bundle on a board gives other bits when interrupts come"
     PTE = "the .pte on ExecuTorch's runtime gives other bits"
+    EXACT = "integers or truth values are not those that torch gives"
+    MASK = "a place that a mask hides has a share, or the others are off"
     SLOW = "it did not finish in time"
 
 
@@ -139,6 +143,13 @@ class Case:
     @property
     def has_pte(self) -> bool:
         return not c_only(self.program)
+
+    @property
+    def layers_in_c_alone(self) -> set[int]:
+        """The layers of the recipe with calls that no .pte has."""
+        nodes = [node for node in self.program.graph_module.graph.nodes if node.op == "call_function"]
+        paths = [(module_path(node) or "").split(".") for node in nodes if op.c_only(node) is not None]
+        return {int(path[1]) for path in paths if path[0] == "layers" and len(path) > 1}
 
 
 # ---- accuracy ------------------------------------------------------------------------------------------------------

@@ -18,8 +18,10 @@ import torch
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.frontend import export
+from cortado.plan.lowered import LoweredGraph
 from fuzz.draw import draw_recipe
 from fuzz.host import HostCase, HostFailure, build_host
+from fuzz.network import without_layers
 from fuzz.oracles import (
     Bundled,
     Case,
@@ -34,6 +36,7 @@ from fuzz.oracles import (
 )
 from fuzz.recipe import Recipe
 
+MOST_CUTS = 3  # rounds in which layers that no .pte has are left out
 MOST_SECONDS = 120  # of this process, for one network
 
 
@@ -51,6 +54,7 @@ class Outcome:
     """What came of a network. `kind` is a Kind's name if there is a bug; `refused` the reason if it wasn't compiled."""
 
     seed: int
+    family: str = "networks"
     kind: str = ""
     what: str = ""
     refused: str = ""
@@ -62,6 +66,7 @@ class Outcome:
     board: str = ""
     interrupts: bool = False
     target: str = ""
+    drawn: list[str] = field(default_factory=list)  # what it is made of, in the generator's own words
     aten: list[str] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     kernels: list[str] = field(default_factory=list)
@@ -69,6 +74,10 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def note(self, graph: LoweredGraph) -> None:
+        self.calls = len(graph.calls)
+        self.operators = sorted({call.operator for call in graph.calls})
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -95,7 +104,7 @@ def check_seeds(seeds: Sequence[int], places: Callable[[int], Places], checked: 
 
 def _check_seed(seed: int, places: Places) -> "Outcome | Pending":
     undrawn = Outcome(seed)
-    with _recording(undrawn):
+    with recording(undrawn):
         return check_alone(draw_recipe(seed), Choices.draw(seed), places)
     return undrawn
 
@@ -113,8 +122,9 @@ def check_recipe(recipe: Recipe, choices: Choices, places: Places, checked: bool
 
 def check_alone(recipe: Recipe, choices: Choices, places: Places) -> Outcome | Pending:
     """Everything but the C bundle on this machine."""
-    outcome = Outcome(recipe.seed, layers=len(recipe.layers), target=choices.target)
-    with _recording(outcome):
+    drawn = sorted({layer.block for layer in recipe.layers})
+    outcome = Outcome(recipe.seed, layers=len(recipe.layers), target=choices.target, drawn=drawn)
+    with recording(outcome):
         return _check(recipe, choices, places, outcome)
     return outcome
 
@@ -122,18 +132,15 @@ def check_alone(recipe: Recipe, choices: Choices, places: Places) -> Outcome | P
 def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -> Pending:
     with outcome.phase("prepare and lower"), _spying(outcome):
         case = Case(recipe, choices, f"n{recipe.seed}")
-    outcome.calls = len(case.graph.calls)
-    outcome.operators = sorted({call.operator for call in case.graph.calls})
+    outcome.note(case.graph)
     with outcome.phase("accuracy"):
         outcome.decibels = round(check_accuracy(case), 1)
     with outcome.phase("plan and emit C"):
         host, expected = host_case(case)
     outcome.kernels = _kernels(host.files)
-    if places.pte and case.has_pte:
+    if places.pte:
         with outcome.phase(".pte"):
-            called = check_pte(case)
-        outcome.pte = True
-        outcome.operators = sorted({*outcome.operators, *called})
+            _check_pte(case, outcome)
     if places.board:
         with outcome.phase("board"):
             made: Bundled = check_board(case)
@@ -146,12 +153,25 @@ def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -
     return Pending(outcome, host, expected)
 
 
+def _check_pte(case: Case, outcome: Outcome) -> None:
+    """Of the network, or of what is left of it without the layers that no .pte has."""
+    for _ in range(MOST_CUTS):
+        if case.has_pte:
+            outcome.operators = sorted({*outcome.operators, *check_pte(case)})
+            outcome.pte = True
+            return
+        left = without_layers(case.recipe, case.layers_in_c_alone)
+        if left is None:
+            return
+        case = Case(left, case.choices, case.name)
+
+
 def _kernels(files: Any) -> list[str]:
     return sorted(Path(name).name for name in files if name.startswith("kernels/src/") and name[-2:] in (".c", ".S"))
 
 
 @contextmanager
-def _recording(outcome: Outcome) -> Iterator[None]:
+def recording(outcome: Outcome) -> Iterator[None]:
     """Puts what goes wrong into the outcome."""
     try:
         with _limited(MOST_SECONDS):

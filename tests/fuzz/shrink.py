@@ -5,12 +5,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from fuzz.network import Network, Numbered, assembled, first_values, pruned, results_of
+from fuzz.network import Network, assembled, cut, numbered, pruned, value_shapes
 from fuzz.oracles import Choices, Kind
 from fuzz.outcome import Outcome, Places, check_recipe
-from fuzz.recipe import Layer, Recipe, Shape
+from fuzz.recipe import Layer, Recipe
 
 MOST_CHECKS = 100
 TESTS = Path(__file__).parent.parent
@@ -72,7 +70,7 @@ def earlier_outputs(recipe: Recipe) -> list[Recipe]:
     """What made the only output goes, and a value that it read is the output instead."""
     if len(recipe.outputs) > 1:
         return []
-    made = [item.layer.sources for item in _numbered(recipe) for number in item.results if number == recipe.outputs[0]]
+    made = [item.layer.sources for item in numbered(recipe) for number in item.results if number == recipe.outputs[0]]
     return [pruned(replace(recipe, outputs=(source,))) for sources in made for source in sources]
 
 
@@ -81,20 +79,14 @@ def cuts(recipe: Recipe) -> list[Recipe]:
     shapes = value_shapes(recipe)
     count = len(recipe.layers)
     order = sorted(range(count), key=lambda position: abs(position - count // 2))
-    return [pruned(_cut(recipe, position, shapes)) for position in order]
-
-
-def _cut(recipe: Recipe, cut: int, shapes: list[Shape]) -> Recipe:
-    layers = _numbered(recipe)
-    inputs = dict(enumerate(recipe.inputs)) | {number: shapes[number] for number in layers[cut].results}
-    return assembled(inputs, [item for item in layers if item.position != cut], recipe.outputs, recipe.seed)
+    return [pruned(cut(recipe, {position}, shapes)) for position in order]
 
 
 def bypasses(recipe: Recipe) -> list[Recipe]:
     """A layer's result is replaced by a source of the same shape."""
     shapes = value_shapes(recipe)
     found = []
-    for position, item in enumerate(_numbered(recipe)):
+    for position, item in enumerate(numbered(recipe)):
         same = [source for source in item.layer.sources if shapes[source] == shapes[item.results[0]]]
         if same and item.layer.results == 1:
             found.append(pruned(_bypass(recipe, position, item.results[0], same[0])))
@@ -107,7 +99,7 @@ def _bypass(recipe: Recipe, position: int, old: int, new: int) -> Recipe:
 
     layers = [
         replace(item, layer=replace(item.layer, sources=renamed(item.layer.sources)))
-        for item in _numbered(recipe)
+        for item in numbered(recipe)
         if item.position != position
     ]
     return assembled(dict(enumerate(recipe.inputs)), layers, renamed(recipe.outputs), recipe.seed)
@@ -127,22 +119,6 @@ def plainer_options(recipe: Recipe) -> list[Recipe]:
                 layers = (*recipe.layers[:position], changed, *recipe.layers[position + 1 :])
                 found.append(replace(recipe, layers=layers))
     return found
-
-
-def _numbered(recipe: Recipe) -> list[Numbered]:
-    numbers = first_values(recipe)
-    return [
-        Numbered(layer, range(numbers[position], numbers[position] + layer.results), position)
-        for position, layer in enumerate(recipe.layers)
-    ]
-
-
-def value_shapes(recipe: Recipe) -> list[Shape]:
-    values = [torch.zeros(shape) for shape in recipe.inputs]
-    with torch.no_grad():
-        for layer, module in zip(recipe.layers, Network(recipe).layers, strict=True):
-            values += results_of(module(*(values[source] for source in layer.sources)))
-    return [tuple(value.shape) for value in values]
 
 
 # ---- a file to run -------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cortado.run import runner
 from fuzz import shrink
 from fuzz.blocks import BLOCKS
 from fuzz.campaign import TOGETHER, Wanted
+from fuzz.families import Family
 from fuzz.hostile import check_folder, check_names, draw_name
 from fuzz.interrupts import run_disturbed
 from fuzz.journal import ROOT, Journal, totals
@@ -32,17 +33,17 @@ from helpers.golden import Golden
 
 
 def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    wanted = Wanted(first=100, networks=3, boards=0, ptes=0, jobs=1)
+    few = dict.fromkeys(Family, 0) | {Family.NETWORKS: 3}
+    wanted = Wanted(first=100, networks=few, boards=0, ptes=0, jobs=1)
     journal = Journal(tmp_path / "journal.jsonl")
     journal.add(Outcome(seed, host=True).as_json() for seed in (100, 101))
     with journal.path.open("a") as file:
         file.write('{"seed": 102, "ho')  # the machine went down here
     again = Journal(journal.path)
-    assert again.seeds == {100, 101}
-    assert next(wanted.chunks(again.seeds)) == [*range(102, 100 + TOGETHER)]
-    assert not wanted.enough(again.lines)
+    assert again.seeds == {(Family.NETWORKS, 100), (Family.NETWORKS, 101)}
+    assert next(wanted.chunks(again)) == (Family.NETWORKS, [*range(102, 100 + TOGETHER)])
     again.add([Outcome(103, host=True).as_json()])
-    assert wanted.enough(again.lines)
+    assert next(wanted.chunks(again), None) is None
     assert totals(again.lines)["host"] == 3
 
 

@@ -3,10 +3,18 @@
 import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+import cortado
+from cortado.run.runner import HOST, RUNTIME_CHECKS
+from fuzz.oracles import Found, Kind
+from helpers.stateful import decibels, eager_steps
+from helpers.streams import Rows
 
 ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (torch.relu, torch.tanh, torch.sigmoid, F.hardswish)
 
@@ -107,3 +115,49 @@ class Windowed(nn.Module):
         if self.end == "mean":
             return self.last(x.mean((2, 3)))
         return self.last((x[:, :, -1:] if self.end == "newest" else x).flatten(1))
+
+
+# ---- checked -------------------------------------------------------------------------------------------------------
+
+TARGETS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")
+CALIBRATED = 64  # steps
+ROWS = 70
+ENOUGH_DECIBELS = 15.0
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def target_of(seed: int) -> str:
+    return TARGETS[seed % len(TARGETS)]
+
+
+def check_state(seed: int, folder: Path, on: str | None, steps: int) -> None:
+    """A network with state on steps that calibration has not seen: the reference's bits, and close to torch.
+
+    `on` is a place as `cortado run` knows it; None: the target's board.
+    """
+    model = Stateful(seed).eval()
+    data = torch.randn(CALIBRATED + steps, model.features, generator=torch.Generator().manual_seed(seed))
+    options = cortado.Options(artifacts="c")
+    compiled = cortado.compile(model, (data[:1],), target_of(seed), data[:CALIBRATED], name="net", options=options)
+    artifact = compiled.save(folder / "net")
+    fresh = data[CALIBRATED:]
+    found = artifact.run([[step[None].numpy()] for step in fresh], on, flags=(RUNTIME_CHECKS,) if on == HOST else ())
+    if not found.bit_exact:
+        raise Found(Kind.HOST if on == HOST else Kind.BOARD, f"other bits within {steps} steps")
+    (wanted,) = eager_steps(model, fresh)
+    kept = decibels(wanted, found.outputs[0])
+    if not model.long and kept <= ENOUGH_DECIBELS:  # a thousand small parts of one are less than a step each
+        raise Found(Kind.ACCURACY, f"{kept:.1f} dB over {steps} steps")
+
+
+def check_stream(seed: int, folder: Path, board: bool) -> None:
+    """A network over rows without end: every window as the reference has it."""
+    model = Windowed(seed).eval()
+    batches = [(torch.randn(model.shape, generator=torch.Generator().manual_seed(n)),) for n in range(4)]
+    options = cortado.Options(stream=2, artifacts="c")
+    compiled = cortado.compile(model, batches[0], target_of(seed), batches, name="net", options=options)
+    rows = Rows(compiled, ROWS)
+    found = rows.push(folder, target_of(seed)) if board else rows.push(folder, None, SANITIZED)
+    for number in range(rows.outputs):
+        if not np.array_equal(found[number], rows.expected(number)[0]):
+            raise Found(Kind.BOARD if board else Kind.HOST, f"other bits in window {number} of {rows.outputs}")

@@ -1,0 +1,104 @@
+"""The families of networks that a campaign draws, and how a chunk of each is checked."""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cortado.run.runner import HOST
+from fuzz import masks
+from fuzz.integers import IntegerCase, check_exact, draw_integers, is_constant
+from fuzz.oracles import Choices, Found, Kind, host_case
+from fuzz.outcome import Outcome, Pending, Places, check_host, check_seeds, recording
+from fuzz.sequences import Stateful, Windowed, check_state, check_stream, target_of
+
+STATE_STEPS = 50
+BOARD_EVERY = 5  # of the sequences, one runs on a board too
+
+
+class Family(StrEnum):
+    NETWORKS = "networks"
+    INTEGERS = "integers"
+    MASKS = "masks"
+    STATE = "state"
+    STREAMS = "streams"
+
+
+def check_chunk(family: Family, seeds: Sequence[int], places: Callable[[int], Places], checked: bool) -> list[Outcome]:
+    """What came of the networks of these seeds. With `checked`, the C code checks itself too."""
+    if family is Family.NETWORKS:
+        return check_seeds(seeds, places, checked)
+    found = [_CHECKS[family](seed) for seed in seeds]
+    check_host([item for item in found if isinstance(item, Pending)], checked)
+    outcomes = [item.outcome if isinstance(item, Pending) else item for item in found]
+    for outcome in outcomes:
+        outcome.family = family
+    return outcomes
+
+
+def _integers(seed: int) -> Outcome | Pending:
+    """Just what torch gives, on inputs that were not seen before; the same bits in C."""
+    recipe = draw_integers(seed)
+    steps, inputs = (
+        [step.name for step in recipe.steps],
+        [str(kind).removeprefix("torch.") for kind, _ in recipe.inputs],
+    )
+    outcome = Outcome(seed, layers=len(steps), drawn=[*steps, *(f"{kind} input" for kind in inputs)])
+    if not recipe.outputs:
+        outcome.refused = "nothing was drawn that is an output"
+        return outcome
+    with recording(outcome):
+        case = IntegerCase(recipe, Choices.draw(seed), f"i{seed}")
+        outcome.note(case.graph)
+        wrong = check_exact(case)
+        if wrong:
+            raise Found(Kind.EXACT, wrong)
+        if is_constant(case):
+            outcome.refused = "an output depends on no input"
+            return outcome
+        return Pending(outcome, *host_case(case))
+    return outcome
+
+
+def _masks(seed: int) -> Outcome:
+    """Nothing on hidden places, and the rest no further off than without a mask."""
+    case = masks.draw_case(seed)
+    spelling = case.spelling
+    drawn = [f"hidden by: {spelling.origin}", f"moved: {spelling.movement}", f"read by: {spelling.reader}"]
+    kind = "a computed mask" if case.computed else "a constant mask"
+    outcome = Outcome(seed, drawn=[*drawn, *(f"computed: {name}" for name in spelling.after), kind])
+    with recording(outcome):
+        found = masks.check(seed)
+        if found is not None:
+            raise Found(Kind.MASK, found)
+    return outcome
+
+
+def _state(seed: int) -> Outcome:
+    outcome = Outcome(seed, target=target_of(seed), drawn=[memory.kind for memory in Stateful(seed).memories])
+    with recording(outcome), TemporaryDirectory(prefix="cortado-fuzz-") as folder:
+        check_state(seed, Path(folder) / "host", HOST, STATE_STEPS)
+        outcome.host = True
+        if seed % BOARD_EVERY == 0:
+            check_state(seed, Path(folder) / "board", None, STATE_STEPS)
+            outcome.board = outcome.target
+    return outcome
+
+
+def _streams(seed: int) -> Outcome:
+    outcome = Outcome(seed, target=target_of(seed), drawn=[f"ends in: {Windowed(seed).end}"])
+    with recording(outcome), TemporaryDirectory(prefix="cortado-fuzz-") as folder:
+        check_stream(seed, Path(folder) / "host", board=False)
+        outcome.host = True
+        if seed % BOARD_EVERY == 0:
+            check_stream(seed, Path(folder) / "board", board=True)
+            outcome.board = outcome.target
+    return outcome
+
+
+_CHECKS: dict[Family, Callable[[int], Outcome | Pending]] = {
+    Family.INTEGERS: _integers,
+    Family.MASKS: _masks,
+    Family.STATE: _state,
+    Family.STREAMS: _streams,
+}
