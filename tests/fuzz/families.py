@@ -39,11 +39,9 @@ def check_chunk(family: Family, seeds: Sequence[int], places: Callable[[int], Pl
 def _integers(seed: int) -> Outcome | Pending:
     """Just what torch gives, on inputs that were not seen before; the same bits in C."""
     recipe = draw_integers(seed)
-    steps, inputs = (
-        [step.name for step in recipe.steps],
-        [str(kind).removeprefix("torch.") for kind, _ in recipe.inputs],
-    )
-    outcome = Outcome(seed, layers=len(steps), drawn=[*steps, *(f"{kind} input" for kind in inputs)])
+    steps = [step.name for step in recipe.steps]
+    inputs = [str(kind).removeprefix("torch.") + " input" for kind, _ in recipe.inputs]
+    outcome = Outcome(seed, layers=len(steps), drawn=[*steps, *inputs])
     if not recipe.outputs:
         outcome.refused = "nothing was drawn that is an output"
         return outcome
@@ -75,7 +73,7 @@ def _masks(seed: int) -> Outcome:
 
 
 def _state(seed: int) -> Outcome:
-    outcome = Outcome(seed, target=target_of(seed), drawn=[memory.kind for memory in Stateful(seed).memories])
+    outcome = Outcome(seed, target=target_of(seed), drawn=Stateful(seed).kinds)
     with recording(outcome), TemporaryDirectory(prefix="cortado-fuzz-") as folder:
         check_state(seed, Path(folder) / "host", HOST, STATE_STEPS)
         outcome.host = True

@@ -67,7 +67,8 @@ class Stateful(nn.Module):
         torch.manual_seed(seed)
         self.features, size = draw.randint(3, 9), draw.randint(4, 12)
         self.first, self.act = nn.Linear(self.features, size), draw.choice(ACTIVATIONS)
-        self.memories = nn.ModuleList(Memory(draw, size) for _ in range(draw.randint(1, 2)))
+        memories = [Memory(draw, size) for _ in range(draw.randint(1, 2))]
+        self.memories, self.kinds = nn.ModuleList(memories), [memory.kind for memory in memories]
         self.long = draw.random() < 0.2
         self.last = nn.Linear(size, draw.randint(1030, 1300) if self.long else draw.randint(2, 7))
 

@@ -23,7 +23,7 @@ def test_networks_over_rows_without_end(seed: int, tmp_path: Path) -> None:
 
 def test_they_draw_every_kind() -> None:
     drawn = [Stateful(seed) for seed in range(40)]
-    kinds = {memory.kind for model in drawn for memory in model.memories}
+    kinds = {kind for model in drawn for kind in model.kinds}
     assert kinds == {"ring", "average", "gru", "rnn", "counter", "cache"}
     assert {model.long for model in drawn} == {False, True}
     windows = [Windowed(seed) for seed in range(40)]
