@@ -330,7 +330,7 @@ def lowered(
     stream: bool = False,
     passes: Sequence[type[CortexMPass]] = PIPELINE,
 ) -> ExportedProgram:
-    """A model as the pipeline leaves it; with `stream`, for rows that never end."""
+    """A model as the pipeline leaves it; with `stream`, for an endless stream of rows."""
     return CortexMPassManager(
         quantized.program(),
         passes,

@@ -97,7 +97,7 @@ class Options:
     package: tuple[PackageKind, ...] = ()  # also the bundle as packages of these systems, self-test included
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     input_rows: bool = False  # the C bundle's input comes row by row
-    stream: int | None = None  # rows without end: the dimension of the model's input that is time
+    stream: int | None = None  # an endless stream of rows: the dimension of the model's input that is time
     stream_padding: StreamPadding = StreamPadding.KEEP
     ram_budget: int | None = None
     flash_budget: int | None = None

@@ -277,7 +277,7 @@ def test_datasets_come_in_many_forms(artifact: Artifact) -> None:
         (X, nn.functional.one_hot(LABELS, 3), r"labels has shape \[200, 3\], expected \[200\].*labels.argmax\(1\)"),
         (X, LABELS + 1, r"the label of sample \d+ is 3, expected 0 to 2, for the model gives 3 scores"),
         (X, LABELS - 1, r"the label of sample \d+ is -1, expected 0 to 2"),
-        (X, LABELS + 0.5, "labels holds float32 values that are no classes, expected whole numbers"),
+        (X, LABELS + 0.5, "labels holds float32 values that are no classes, expected integers"),
         (X, torch.full((200,), math.nan), "values that are no classes"),
         ((X, X), LABELS, "2 inputs were given, expected 1"),
         (X[:, :3], LABELS, r"has shape \[200, 3\], expected \[1, 4\]"),

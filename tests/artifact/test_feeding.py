@@ -24,7 +24,7 @@ class Pair(nn.Module):
 
 
 class Words(nn.Module):
-    """Whole numbers."""
+    """Integers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -118,7 +118,7 @@ def test_a_newer_report_is_refused(
 
 @pytest.mark.parametrize("version", ["1", None, True, -1, 1.5])
 def test_a_version_is_a_number(text: str, version: Any) -> None:
-    with pytest.raises(CortadoError, match=r"schema_version is .*, expected a whole number"):
+    with pytest.raises(CortadoError, match=r"schema_version is .*, expected an integer"):
         Report.from_json({**json.loads(text), "schema_version": version}, REPORT)
 
 

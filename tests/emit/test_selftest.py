@@ -67,7 +67,7 @@ class Net(nn.Module):
 
 
 class Spotter(nn.Module):
-    """For rows without end: a stride, zeros before the first row that the output does not reach, a mean over time."""
+    """For a stream of rows: a stride, zeros before the first row that the output does not reach, a mean over time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ FINITE: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "product taken away": lambda s, m, fill: s - m.float() * -fill,
     "truth times number": lambda s, m, fill: s + m * fill,
     "opposite": lambda s, m, fill: (1.0 - (~m).float()) * fill + s,
-    "whole numbers": lambda s, m, fill: s + (1 - (~m).long()) * fill,
+    "integers": lambda s, m, fill: s + (1 - (~m).long()) * fill,
 }
 ANY: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "filled": lambda s, m, fill: s.masked_fill(m, fill),

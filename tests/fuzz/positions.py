@@ -1,4 +1,4 @@
-"""Blocks with whole numbers and truth values in them: positions, ids, comparisons, choices.
+"""Blocks with integers and truth values in them: positions, ids, comparisons, choices.
 
 Each takes and gives real numbers. Where a position or a comparison could fall either way, both ways give almost the
 same: a code more or less must not make another network of it.

@@ -1,4 +1,4 @@
-"""Random networks whose data comes step by step: buffers that last between calls, and windows over rows without end."""
+"""Random networks whose data comes step by step: buffers that last between calls, and windows over a stream of rows."""
 
 import math
 import random
@@ -152,7 +152,7 @@ def check_state(seed: int, folder: Path, on: str | None, steps: int) -> None:
 
 
 def check_stream(seed: int, folder: Path, board: bool) -> None:
-    """A network over rows without end: every window as the reference has it."""
+    """A network over a stream of rows: every window as the reference has it."""
     model = Windowed(seed).eval()
     batches = [(torch.randn(model.shape, generator=torch.Generator().manual_seed(n)),) for n in range(4)]
     options = cortado.Options(stream=2, artifacts="c")

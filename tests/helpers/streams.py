@@ -1,4 +1,4 @@
-"""Compiled streams: rows without end through a bundle, beside the reference on every window."""
+"""Compiled streams: an endless stream of rows through a bundle, beside the reference on every window."""
 
 from collections.abc import Sequence
 from dataclasses import replace

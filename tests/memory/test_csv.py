@@ -60,7 +60,7 @@ STAGED = "id,lower_stage,lower_pos,upper_stage,upper_pos,size"
         ("id,lower,upper,size,size\n", "line 1, column 5: 'size' is there twice"),
         ("id,lower,upper,size,lead\n", "'overlay_of' and 'lead' only make sense together"),
         ("id,lower,upper,size\na,0,1\n", "line 2: found 3 cells, expected the 4"),
-        ("id,lower,upper,size\na,0,1,16\n\nb,0,x,16\n", "line 4, column 'upper': found 'x', expected a whole number"),
+        ("id,lower,upper,size\na,0,1,16\n\nb,0,x,16\n", "line 4, column 'upper': found 'x', expected an integer"),
         ("id,lower,upper,size\na,0,1,1.5\n", r"line 2, column 'size': found '1\.5'"),
         ("id,lower,upper,size\na,0,1,\n", "line 2, column 'size': found ''"),
         ("id,lower,upper,size\na,0,1,-1\n", "line 2, column 'size': buffer 'a' has size -1"),

@@ -1,4 +1,4 @@
-"""Counters, positions and truth values as state: the module's own whole numbers, and the same bits everywhere."""
+"""Counters, positions and truth values as state: the module's own integers, and the same bits everywhere."""
 
 import copy
 from collections.abc import Callable
@@ -142,7 +142,7 @@ class Small(nn.Module):
         (
             torch.tensor([2**40]),
             lambda count: count - 1,
-            "starts with 1099511627776, expected whole numbers of 32 bits",
+            "starts with 1099511627776, expected integers of 32 bits",
         ),
         (
             torch.zeros(1, dtype=torch.int64),

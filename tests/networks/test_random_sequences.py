@@ -1,4 +1,4 @@
-"""Random networks with state, and over rows without end: the same bits as the reference, step by step."""
+"""Random networks with state, and over an endless stream of rows: the same bits as the reference, step by step."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Rows without end: after each of them the same bits as for the window alone; how little work and memory that takes."""
+"""A stream of rows: after each of them the same bits as for the window alone; how little work and memory that takes."""
 
 import re
 from pathlib import Path

@@ -140,7 +140,7 @@ COUNTS: dict[str, tuple[Model, tuple[tuple[Draw, tuple[int, ...]], ...]]] = {
         lambda self, i: (torch.div(i - 10, 3, rounding_mode="trunc"), (i - 10).fmod(3), (i - 10).sign(), i**2),
         ((ids, (4, 9)),),
     ),
-    "whole numbers in float": (lambda self, x: (x == 3, x >= 4, x != -2, (x * 2 + 1) == 7), ((whole, (4, 30)),)),
+    "integers in float": (lambda self, x: (x == 3, x >= 4, x != -2, (x * 2 + 1) == 7), ((whole, (4, 30)),)),
     "constant masks": (lambda self, i: where(TABLE, i, 3), ((ids, (4, 9)),)),
     "bytes that choose": (lambda self, a, i: where(a > 100, i, 0), ((u8, (4, 9)), (ids, (4, 9)))),
 }

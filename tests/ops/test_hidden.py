@@ -50,7 +50,7 @@ SOFTMAX: dict[str, Spelled] = {
     "two in a row": lambda self, s, m: s.masked_fill(m, -math.inf).masked_fill(m & AHEAD, -math.inf).softmax(-1),
     "two added": lambda self, s, m: (s + m * -1e9 + torch.zeros(LENGTH, LENGTH).masked_fill(AHEAD, -1e9)).softmax(-1),
     "a tensor of one number": lambda self, s, m: (torch.full((LENGTH,), 0.3) * s + m.float() * LOWEST).softmax(-1),
-    "whole numbers": lambda self, s, m: (s + (1 - (~m).long()) * -10000.0).softmax(-1),
+    "integers": lambda self, s, m: (s + (1 - (~m).long()) * -10000.0).softmax(-1),
     "bounded": lambda self, s, m: torch.max(s + m.float() * LOWEST, torch.tensor(LOWEST)).softmax(-1),
     "permuted": lambda self, s, m: s.masked_fill(m, -math.inf).permute(0, 2, 1).softmax(1).permute(0, 2, 1),
     "joined": lambda self, s, m: torch.cat([s.masked_fill(m, -math.inf), s + m * -1e9], 1).softmax(-1)[:, :LENGTH],

@@ -71,7 +71,7 @@ def declared() -> dict[Core, dict[str, Terms]]:
             for core in CORES:
                 running = operator.running(call, core)
                 if running is not None and running.kernel.work is not None:
-                    assert running.kernel.work.counts(CALLS)  # of rows that never end
+                    assert running.kernel.work.counts(CALLS)  # of an endless stream of rows
                 for kernel in _kernels(call, core):
                     if kernel.work is None:
                         assert kernel.called, f"{operator.name}: {kernel.call.function} declares no work"

@@ -34,7 +34,7 @@ class Checked:
     @property
     def outputs(self) -> tuple[Any, ...]:
         """An array for each of the model's outputs, in its own layout, samples along the first dimension: real numbers,
-        and whole numbers and truth values where the model gives these. None where the model returns None."""
+        and integers and truth values where the model gives these. None where the model returns None."""
         found: list[ArrayType | None] = list(_by_output(self.values))
         for place in self.nones:
             found.insert(place, None)

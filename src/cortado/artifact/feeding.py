@@ -47,7 +47,7 @@ def check_value(tensor: TensorReport, value: ArrayType, where: str) -> None:
 
 
 def _check_whole(tensor: TensorReport, value: ArrayType, where: str) -> None:
-    """Whole numbers may come in any type that holds them, as torch's int64."""
+    """Integers may come in any type that holds them, as torch's int64."""
     limits = np.iinfo(tensor.dtype.value)
     if int(value.min()) < limits.min or int(value.max()) > limits.max:
         raise CortadoError(

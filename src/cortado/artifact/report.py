@@ -16,9 +16,9 @@ SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
 
 _MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
-Count = Annotated[int, Within("a whole number from 0 to 2^53-1", 0, _MOST)]
-Size = Annotated[int, Within("a whole number from 1 to 2^53-1", 1, _MOST)]
-ZeroPoint = Annotated[int, Within("a whole number of 32 bits", -(2**31), 2**31 - 1)]
+Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
+Size = Annotated[int, Within("an integer from 1 to 2^53-1", 1, _MOST)]
+ZeroPoint = Annotated[int, Within("an integer of 32 bits", -(2**31), 2**31 - 1)]
 Scale = Annotated[float, Within("a number above 0", 0, above=True)]
 NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
 OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
@@ -185,7 +185,7 @@ class InputRowsReport:
 
 @json_class
 class StreamReport:
-    """Rows that never end."""
+    """An endless stream of rows."""
 
     dim: Count = key("the dimension of the model's input that is time")
     window_rows: Size = key("rows of the window that an output is for")
@@ -399,7 +399,7 @@ class Report:
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
-    stream: StreamReport | None = key("rows without end, with --stream", default=None)
+    stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     profile: ProfileReport | None = key("time on an emulated board, once `profile --save` measured it", default=None)
     fidelity: FidelityReport | None = key(

@@ -1,4 +1,4 @@
-"""Rows without end through a compiled stream, on an emulated board or on this machine: its outputs as time goes by."""
+"""Rows through a compiled stream, on an emulated board or on this machine: its outputs as time goes by."""
 
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
     if report.stream is None or report.input_rows is None:
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
     if on == EXECUTORCH:
-        raise CortadoError("rows without end are the C bundle's, which runs on emulated boards and on host: on=None")
+        raise CortadoError("streams are the C bundle's, which runs on emulated boards and on host: on=None")
     first, hop, row_bytes = report.stream.first_rows, report.stream.hop_rows, report.input_rows.row_bytes
     count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
     if size != row_bytes or count < first:

@@ -265,7 +265,7 @@ _TEXT = _Plain("a text", lambda data: isinstance(data, str), {"type": "string"})
 _PLAIN: Mapping[Any, _Plain] = {
     str: _TEXT,
     bool: _Plain("true or false", lambda data: isinstance(data, bool), {"type": "boolean"}),
-    int: _Plain("a whole number", _is_whole, {"type": "integer"}),
+    int: _Plain("an integer", _is_whole, {"type": "integer"}),
     float: _Plain("a number", _is_number, {"type": "number"}, float),
 }
 

@@ -31,6 +31,6 @@ class Finding:
     )
     limit: float = key("what was expected: at least, or for a sample's range and values on ties at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)
-    sample: Annotated[int, Within("a whole number of at least 0", 0)] | None = key(
+    sample: Annotated[int, Within("an integer of at least 0", 0)] | None = key(
         "the calibration sample, counted from 0, where it is about one", default=None
     )

@@ -196,7 +196,7 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream",
         type=int,
         metavar="DIM",
-        help="rows without end: dimension DIM of the model's input is time, and the C bundle gives after each new row "
+        help="a stream of rows: dimension DIM of the model's input is time, and the C bundle gives after each new row "
         "(or hop) the output for the window that ends there, computing only what is new (docs/streaming.md)",
     )
     parser.add_argument(

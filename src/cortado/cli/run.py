@@ -279,7 +279,7 @@ def _each(count: int, prefix: str, value: Any, labels: Sequence[str] | None) -> 
 
 
 def _scores(prefix: str, value: Any, labels: Sequence[str] | None) -> list[str]:
-    """The five best classes of a classifier, a few whole numbers or truth values themselves, the range of anything
+    """The five best classes of a classifier, a few integers or truth values themselves, the range of anything
     else."""
     flat = value.reshape(-1).astype("float64")
     if value.dtype.kind != "f" and flat.size <= 16:

@@ -35,7 +35,7 @@ from cortado.ops.pointwise import FUNCTIONS, POINTWISE, is_clamp
 Tensor = torch.Tensor
 
 KEEPS = (SharedWith, Joined)  # outputs of which every code is an operand's
-ON_GRID = 1e-3  # how far a code may be from a whole number: float32 rounds codes times scales
+ON_GRID = 1e-3  # how far a code may be from an integer: float32 rounds codes times scales
 INT8_SPAN = 2 * weight_limit(8)  # steps between the codes of weights: -127 to 127 at least
 
 

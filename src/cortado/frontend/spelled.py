@@ -61,7 +61,7 @@ def _is_composite(target: OpOverload) -> bool:
 
 
 def _gives_numbers(node: Node) -> bool:
-    """Real numbers, or several tensors of any kind; single truth values and whole numbers have rules of their own."""
+    """Real numbers, or several tensors of any kind; single truth values and integers have rules of their own."""
     value = VALUE.of(node)
     return isinstance(value, tuple | list) or (isinstance(value, Tensor) and value.is_floating_point())
 

@@ -215,7 +215,7 @@ def _check(one: StateBuffer, holder: Node, result: Node) -> None:
         )
     if one.initial.dtype == torch.int64 and int(one.initial.abs().max()) > INT32.high:
         raise CortadoError(
-            f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected whole numbers of 32 bits: "
+            f"the buffer '{one.name}' starts with {int(one.initial.abs().max())}, expected integers of 32 bits: "
             "that many are kept"
         )
     if shape(result) != shape(holder) or _sort(dtype(result)) != _sort(dtype(holder)):
@@ -310,7 +310,7 @@ def _covers(root: ObserverBase, other: RangeObserver) -> bool:
 
 
 def as_codes(converted: GraphModule) -> None:
-    """State goes in and comes out as codes of the buffer's own parameters; whole numbers as they are."""
+    """State goes in and comes out as codes of the buffer's own parameters; integers as they are."""
     graph = converted.graph
     taken = [_taken(holder) for holder in holders(graph)]
     if not taken:

@@ -116,7 +116,7 @@ def _are_many(ties: int, values: ArrayType) -> bool:
 
 
 def _distinct(batches: Sequence[Inputs], position: int) -> ArrayType:
-    """The different values of an input, enough of them to judge; none of an input of whole numbers."""
+    """The different values of an input, enough of them to judge; none of an input of integers."""
     found: ArrayType = np.empty(0, np.float32)
     for batch in batches:
         value = batch[position]

@@ -1,4 +1,4 @@
-"""A network for sequences without end: the same layers without padding in time, over a longer window.
+"""A network for endless sequences: the same layers without padding in time, over a longer window.
 
 It is the user's own module with other attributes, so it can be run, calibrated and compared as any other. Its output is
 what the padded network would give in the middle of a longer sequence.

@@ -84,7 +84,7 @@ def qparams(node: Node) -> QParams | None:
 
 
 def is_whole(node: Node) -> bool:
-    """Whether a tensor holds whole numbers or truth values, not codes that stand for real numbers."""
+    """Whether a tensor holds integers or truth values, not codes that stand for real numbers."""
     value = VALUE.of(node)
     return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and not QPARAMS.known(node)
 

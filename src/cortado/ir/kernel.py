@@ -106,7 +106,7 @@ ONE_ROW = RowRule()
 
 @dataclass(frozen=True)
 class Running:
-    """How a call runs on rows that never end; a rule's `pad` may be negative, for rows that are left out."""
+    """How a call runs on an endless stream of rows; a rule's `pad` may be negative, for rows that are left out."""
 
     rows: Rows
     kernel: Kernel

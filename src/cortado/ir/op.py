@@ -90,7 +90,7 @@ class Usually:
 
 @dataclass(frozen=True)
 class Plain:
-    """The output holds whole numbers as they are (ids, positions, truth values): they have no scale."""
+    """The output holds integers as they are (ids, positions, truth values): they have no scale."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Operator:
     shape: Callable[[Call], tuple[int, ...]]
     kernel: Callable[[Call, Core], Kernel] | None
     rows: Callable[[Call], Rows | None] = lambda call: None
-    # On rows that never end, where that differs: its rows and its kernel. What accumulates rows gives the same after
+    # On a stream of rows, where that differs: its rows and its kernel. What accumulates rows gives the same after
     # every row as it would after the last.
     running: Callable[[Call, Core], "Running | None"] = lambda call, core: None
     macs: Callable[[Call], int] = lambda call: 0  # multiply-accumulates, for the report and the scheduler's weights
@@ -471,7 +471,7 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
         if is_whole(operand):
             kind = str(dtype(operand)).removeprefix("torch.")
             return (
-                f"its {argument} holds {kind} values, and only real numbers can be quantized; whole numbers can be "
+                f"its {argument} holds {kind} values, and only real numbers can be quantized; integers can be "
                 "calculated with (+ - * // % minimum maximum where), looked up (embedding), compared, moved (reshape, "
                 "slice, cat, expand) and converted to float32"
             )

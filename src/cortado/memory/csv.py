@@ -60,12 +60,12 @@ class _Row:
         return self.cells.get(column, "").strip()
 
     def integer(self, column: str) -> int:
-        """A cell that must hold a whole number."""
+        """A cell that must hold an integer."""
         text = self.text(column)
         try:
             return int(text)
         except ValueError:
-            raise self.error(column, f"found '{text}', expected a whole number") from None
+            raise self.error(column, f"found '{text}', expected an integer") from None
 
 
 def read_csv(text: str) -> Problem:

@@ -77,7 +77,7 @@ def refuse(bound: Bound) -> Reject:
         return Reject("a comparison is only supported inside a function of one tensor whose result is float32")
     if not dtype(bound.node).is_floating_point:
         return Reject(
-            f"computes {dtype(bound.node)} values; whole numbers can be calculated with (+ - * // % minimum maximum "
+            f"computes {dtype(bound.node)} values; integers can be calculated with (+ - * // % minimum maximum "
             "where), looked up (embedding), compared, moved and converted to float32, and be an output or state"
         )
     others = [dtype(one) for one in (bound.node, *bound.node.all_input_nodes) if dtype(one).is_floating_point]

@@ -1,4 +1,4 @@
-"""out = a + b, a - b, a * b, a // b, a % b, min(a, b) or max(a, b) of whole numbers, modulo 2^32: counters, positions.
+"""out = a + b, a - b, a * b, a // b, a % b, min(a, b) or max(a, b) of integers, modulo 2^32: counters, positions.
 
 One of the two may be a single number for all. Quotients are rounded down and remainders have the divisor's sign, as in
 Python and torch; both are 0 where the divisor is.
@@ -81,7 +81,7 @@ def steps_of(*operands: tuple[int, ...], out: tuple[int, ...]) -> tuple[int, ...
 def refused_shapes(*operands: tuple[int, ...], out: tuple[int, ...]) -> Reject | None:
     """Every operand has the result's shape, or is a single number."""
     odd = [sizes for sizes in operands if math.prod(sizes) not in (1, math.prod(out))]
-    return Reject(f"takes whole numbers of equal shapes, or one number, got {list(odd[0])}") if odd else None
+    return Reject(f"takes integers of equal shapes, or one number, got {list(odd[0])}") if odd else None
 
 
 def words(lowering: Lowering, name: str) -> Node:
@@ -140,7 +140,7 @@ def samples() -> Any:
 
 CALCULATE_INT = Operator(
     name="cortado::calculate_int",
-    summary="sums, products, quotients, remainders, minimum and maximum of whole numbers: counters, positions",
+    summary="sums, products, quotients, remainders, minimum and maximum of integers: counters, positions",
     arguments="Tensor self, Tensor other, int how",
     reference=reference,
     shape=output_shape,

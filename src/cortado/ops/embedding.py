@@ -78,7 +78,7 @@ def check(bound: Bound) -> Reject | None:
     if table.op not in ("get_attr", "placeholder") or USER_INPUT.known(table):
         return Reject(f"needs a constant table, got {table.name}, which is computed")
     if not is_whole(ids) or dtype(ids) == torch.bool:
-        return Reject(f"needs ids that are whole numbers, got {dtype(ids)}")
+        return Reject(f"needs ids that are integers, got {dtype(ids)}")
     return None
 
 

@@ -1,7 +1,7 @@
 """Where the largest value of each window of a max pool is, and what puts values back there (max_unpool).
 
 The windows are picked from the image; the first largest value of each is found in it, and its place in the window gives
-its place in the image, as whole numbers. A tap outside the image reads the pixel at the border that is nearest, which
+its place in the image, as integers. A tap outside the image reads the pixel at the border that is nearest, which
 lies in the same window.
 """
 

@@ -1,4 +1,4 @@
-"""out = clamp(requant(clamp(x, low, high)) + zero_point): whole numbers of more than 8 bits as real numbers.
+"""out = clamp(requant(clamp(x, low, high)) + zero_point): integers of more than 8 bits as real numbers.
 
 `.to(torch.float32)` of them is where real numbers begin. `low` and `high` are a little beyond what the codes stand for,
 so that nothing overflows on the way.
@@ -32,7 +32,7 @@ def reference(*, input: Tensor, low: int, high: int, multiplier: int, shift: int
 
 
 def arguments(out: QParams) -> dict[str, int]:
-    """What brings whole numbers into these parameters."""
+    """What brings integers into these parameters."""
     fixed = Fixed.of(1.0 / out.scale)
     low = math.floor((INT8.low - 1 - out.zero_point) * out.scale)
     high = math.ceil((INT8.high + 1 - out.zero_point) * out.scale)
@@ -84,7 +84,7 @@ def samples() -> Any:
 
 QUANTIZE_INT = Operator(
     name="cortado::quantize_int",
-    summary="whole numbers of 16 or 32 bits as real numbers",
+    summary="integers of 16 or 32 bits as real numbers",
     arguments="Tensor input, int low, int high, int multiplier, int shift, int zero_point",
     reference=reference,
     shape=lambda call: call.shape("input"),

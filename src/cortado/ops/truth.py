@@ -1,4 +1,4 @@
-"""Truth values at the border of a model: 0 and 1 as booleans (a view of the same bytes), or as whole numbers."""
+"""Truth values at the border of a model: 0 and 1 as booleans (a view of the same bytes), or as integers."""
 
 import torch
 from torch.fx import Node

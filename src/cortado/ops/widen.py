@@ -1,4 +1,4 @@
-"""out = x, as 32 bits: whole numbers of 8 or 16 bits, and truth values, in the type that ids and comparisons have.
+"""out = x, as 32 bits: integers of 8 or 16 bits, and truth values, in the type that ids and comparisons have.
 
 `ids.long()` of an input of 8 or 16 bits is just that.
 """
@@ -56,9 +56,7 @@ def as_words(lowering: Lowering, node: Node, name: str = "words") -> Node:
 def _narrowed(lowering: Lowering, data: Tensor) -> Tensor:
     if not (INT32.holds(int(data.min())) and INT32.holds(int(data.max()))):
         largest = int(data.abs().max())
-        raise CortadoError(
-            f"{describe(lowering.bound.node)} calculates with {largest}, expected whole numbers of 32 bits"
-        )
+        raise CortadoError(f"{describe(lowering.bound.node)} calculates with {largest}, expected integers of 32 bits")
     return data.to(torch.int32)
 
 
@@ -86,7 +84,7 @@ def samples() -> Any:
 
 WIDEN = Operator(
     name="cortado::widen",
-    summary="whole numbers of 8 or 16 bits as 32",
+    summary="integers of 8 or 16 bits as 32",
     arguments="Tensor input, int bytes, int sign",
     reference=reference,
     shape=lambda call: call.shape("input"),

@@ -22,7 +22,7 @@ class PassContext:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     allow_float: bool = False
     input_layout: InputLayout = InputLayout.MODEL
-    stream: bool = False  # the C bundle is for rows that never end
+    stream: bool = False  # the C bundle is for an endless stream of rows
 
 
 class CortexMPass(ABC):

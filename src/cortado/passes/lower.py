@@ -102,7 +102,7 @@ class Lower(ContextPass):
 
 
 def _narrow_inputs(program: ExportedProgram, mode: FakeTensorMode) -> None:
-    """Torch's whole numbers have 64 bits by default, and ids need 32 at most: that many an input has from here on."""
+    """Torch's integers have 64 bits by default, and ids need 32 at most: that many an input has from here on."""
     nodes = user_inputs(program)
     wide = [node for node in nodes if dtype(node) == torch.int64]
     for node in wide:

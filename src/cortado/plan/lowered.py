@@ -267,7 +267,7 @@ def _made(call: LoweredCall, arguments: Mapping[str, Any]) -> Any:
 
 
 def _as_read(value: Tensor, element: Element) -> Tensor:
-    """An input of whole numbers in the type in which the network reads it: torch's are mostly of 64 bits."""
+    """An input of integers in the type in which the network reads it: torch's are mostly of 64 bits."""
     return value if value.is_floating_point() else value.to(element.torch_dtype)
 
 

@@ -183,7 +183,7 @@ class StateTensor:
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows that never end: after each hop of them the output for the window that ends there."""
+    """An endless stream of rows: after each hop of them the output for the window that ends there."""
 
     window: int  # rows
     hop: int  # rows from one output to the next
@@ -241,7 +241,7 @@ def build_program(
     *,
     running: bool = False,
 ) -> Program:
-    """One stage per kernel; `running`: with kernels for rows that never end, where an operator has them."""
+    """One stage per kernel; `running`: with kernels for an endless stream of rows, where an operator has them."""
     return _Builder(name, graph, target, border, cores or target.cores, running).build()
 
 
@@ -293,7 +293,7 @@ class _Builder:
 
     def _input(self, name: str) -> Tensor:
         """With an int8 border the program starts behind the quantize, and behind a change of layout that follows it.
-        An input of whole numbers has no quantize."""
+        An input of integers has no quantize."""
         chain: list[LoweredCall] = []
         last = name
         while self.border is Border.INT8 and last not in self.graph.leaving:

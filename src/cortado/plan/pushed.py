@@ -23,7 +23,7 @@ _ROWS_BYTES = 4  # of the count of rows
 
 @dataclass(frozen=True)
 class Feeding:
-    """How a program gets its input: whole, row by row, or (`stream`, the dimension that is time) rows without end."""
+    """How a program gets its input: whole, row by row, or (`stream`, the dimension that is time) a stream of rows."""
 
     rows: bool = False
     stream: int | None = None

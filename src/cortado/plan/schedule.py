@@ -54,7 +54,7 @@ class Schedules:
 
     @cached_property
     def endless(self) -> Planned:
-        """Rows without end leave no choice."""
+        """A stream leaves no choice."""
         return plan_stream(self.program)
 
     def best(self, optimize: Optimize) -> Planned:

@@ -1,4 +1,4 @@
-"""Rows that never end: a network whose rows are time gives, after a new row, the output for the window that ends there.
+"""A stream of rows: a network whose rows are time gives, after a new row, the output for the window that ends there.
 
 Each step makes a row once and never again. Nothing reads padding: where the network pads the window, rows are counted
 with an offset, row r of a tensor here being row r + offset of the same tensor in the window. If the output needs a row
@@ -35,7 +35,7 @@ class _Time:
 
 
 def streamed(program: Program, dim: int, lines: Mapping[str, str]) -> Program:
-    """The program over rows without end. `lines`: of the user's file, by step, for messages."""
+    """The program over a stream of rows. `lines`: of the user's file, by step, for messages."""
     return _Streamed(program, dim, lines).build()
 
 
@@ -93,7 +93,7 @@ class _Streamed:
         return place_of(step) + (f" at {line}" if line else "")
 
     def _refuse(self, step: Step, why: str) -> CortadoError:
-        return CortadoError(f"{self._place(step)} {why}, so {self.program.name} can't run on rows without end")
+        return CortadoError(f"{self._place(step)} {why}, so {self.program.name} can't run as a stream")
 
     def _step(self, step: Step) -> Step:
         ports = [port for port in step.inputs if isinstance(port.source, str)]

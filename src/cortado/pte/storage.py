@@ -31,4 +31,4 @@ class MethodValue:
     tensor: TensorInfo | None = None
     text: str | None = None
     items: tuple[int, ...] = ()
-    count: int = 0  # of a list of whole numbers
+    count: int = 0  # of a list of integers

@@ -162,7 +162,7 @@ def _checked_labels(labels: ArrayType, where: str, scores: Scores, count: int, d
         raise CortadoError(f"{where} holds {len(flat)} labels, expected {count}: one for each sample of {data}")
     whole = flat.astype(np.int64) if flat.dtype.kind in "iub" or (flat.dtype.kind == "f" and _is_whole(flat)) else None
     if whole is None:
-        raise CortadoError(f"{where} holds {flat.dtype} values that are no classes, expected whole numbers")
+        raise CortadoError(f"{where} holds {flat.dtype} values that are no classes, expected integers")
     classes = max(scores.classes, 2)
     wrong = np.flatnonzero((whole < 0) | (whole >= classes))
     if len(wrong) and not scores.picks:

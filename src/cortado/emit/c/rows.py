@@ -32,7 +32,7 @@ class _Rows(OfPlan):
         return "cortado_state_t" if self.program.stream is None else "cortado_stream_state_t"
 
     def text(self) -> str:
-        rows = "rows" if self.program.stream is None else "rows without end"
+        rows = "rows" if self.program.stream is None else "a stream of rows"
         return f"""/* ---- the network, {rows} ---- */
 
 #define PUSHED {len(self.program.stages[0].steps)} /* steps of the first stage, which takes the rows */

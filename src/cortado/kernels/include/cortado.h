@@ -735,7 +735,7 @@ typedef struct {
 void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
 void cortado_upsample_bilinear_all_s8(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
 
-/* ---- Whole numbers -------------------------------------------------------------------------------------------- */
+/* ---- Integers -------------------------------------------------------------------------------------------- */
 
 /* out = x as int32: `bytes` is 1 or 2 for what lies in memory, `sign` is 0 where the byte has none. */
 void cortado_widen(const int8_t *in, int32_t *out, int32_t n, int32_t bytes, int32_t sign);

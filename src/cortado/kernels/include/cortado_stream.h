@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a network runs on rows that never end: one stage, and rings that live from row to row.
+ * How a network runs on an endless stream of rows: one stage, and rings that live from row to row.
  *
  * The tables are those of cortado_run.h. No row lies outside an image, so `height`, `pad`, `rows` and `group` mean
  * nothing: output row y reads rows y * stride + lead - span + k * dilation, where span = (taps - 1) * dilation + 1.

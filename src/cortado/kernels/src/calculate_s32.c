@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole numbers: sums, products, quotients, remainders, the smaller and the larger.
+ * Integers: sums, products, quotients, remainders, the smaller and the larger.
  *
  * Tile: 1 element. Scratch: none.
  */

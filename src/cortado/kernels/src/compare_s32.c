@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Comparisons of whole numbers.
+ * Comparisons of integers.
  *
  * Tile: 1 element. Scratch: none.
  */

@@ -23,7 +23,7 @@ static void watch(const void *layer, const int8_t *const rows[], int8_t *out, in
     cortado_watched_t *watched = (cortado_watched_t *)(uintptr_t)layer;
     const cortado_step_t *step = watched->step;
     const uint32_t row = (uint32_t)y;
-    uint32_t count = step->rows == 0 ? 1u : step->group; /* of rows without end, a call makes one */
+    uint32_t count = step->rows == 0 ? 1u : step->group; /* of an endless stream of rows, a call makes one */
     if (step->rows != 0 && row + count > step->rows) {
         count = step->rows - row;
     }

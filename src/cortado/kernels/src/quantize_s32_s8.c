@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole numbers as codes.
+ * Integers as codes.
  *
  * Tile: 1 element. Scratch: none.
  */

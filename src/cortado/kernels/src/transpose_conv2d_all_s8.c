@@ -6,7 +6,7 @@
  */
 #include "cortado.h"
 
-/* rows[ky] = input row (y + pad_top - ky * dilation_h) / stride_h where that is a whole number and exists. */
+/* rows[ky] = input row (y + pad_top - ky * dilation_h) / stride_h where that is an integer and exists. */
 static void find_rows(const cortado_transpose_conv2d_all_t *L, const int8_t *in, int32_t y, const int8_t **rows)
 {
     int32_t at = y + L->pad_top;

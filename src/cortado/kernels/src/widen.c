@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole numbers of 8 or 16 bits as 32.
+ * Integers of 8 or 16 bits as 32.
  *
  * Tile: 1 element. Scratch: none.
  */
