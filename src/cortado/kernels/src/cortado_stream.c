@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loop over an endless stream of rows. Every step reads at least one row for each that it makes, so a row that is pushed
+ * The loop over a stream of rows. Every step reads at least one row for each that it makes, so a row that is pushed
  * gives each step one row more or none, and one pass over the steps in their order makes all of them.
  */
 #include "cortado_stream.h"
