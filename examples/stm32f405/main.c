@@ -17,7 +17,7 @@ static void put(char character)
     REGISTER(0x40011004u) = (uint32_t)character;
 }
 
-static uint8_t arena[DS_CNN_ARENA_BYTES] __attribute__((aligned(DS_CNN_ARENA_ALIGN)));
+static ds_cnn_arena_t arena;
 
 static void print(const char *text)
 {
@@ -43,7 +43,7 @@ int main(void)
 {
     start_uart();
     /* Does this silicon compute the bits that the compiler promised? */
-    const int layer = ds_cnn_selftest(arena);
+    const int layer = ds_cnn_selftest(&arena);
     if (layer != 0) {
         print("self-test: wrong from layer ");
         print(ds_cnn_selftest_names[layer - 1]);
@@ -53,14 +53,14 @@ int main(void)
     }
 
     /* One inference. A product would have the features of a second of sound here; silence is the same number in all. */
-    int8_t *input = ds_cnn_input(arena, 0);
+    int8_t *input = ds_cnn_input(&arena, 0);
     for (int i = 0; i < DS_CNN_INPUT0_BYTES; i++) {
         input[i] = ds_cnn_quantize(0.0f, DS_CNN_INPUT0_SCALE, DS_CNN_INPUT0_ZERO_POINT);
     }
-    if (ds_cnn_run(arena) != 0) {
+    if (ds_cnn_run(&arena) != 0) {
         print("no arena\n");
     }
-    const int8_t *scores = ds_cnn_output(arena, 0);
+    const int8_t *scores = ds_cnn_output(&arena, 0);
     int best = 0;
     for (int i = 1; i < DS_CNN_OUTPUT0_BYTES; i++) {
         if (scores[i] > scores[best]) {

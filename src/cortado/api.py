@@ -232,7 +232,7 @@ class Model:
         with clock.phase("plan"):
             planned = in_regions(schedules, planned, options)
         with clock.phase("emit C"):
-            bundle = emit_c(planned, options.place, selftest=options.selftest)
+            bundle = emit_c(planned, options.place, selftest=options.selftest, version=options.model_version)
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
             info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
@@ -245,7 +245,7 @@ class Model:
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
     """By the reference's values for the example."""
     known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
-    files = {**c.bundle.files, **selftest_files(c.planned, known)}
+    files = {**c.bundle.files, **selftest_files(c.planned, known, c.bundle.build)}
     return replace(c, bundle=replace(c.bundle, files=files))
 
 

@@ -110,7 +110,8 @@ class Compiled:
             files[EXPECTED] = self._recorded()
             files[CHECKS] = json.dumps(checks.as_json(self.planned, self.bundle.calls))
             for kind in self.options.package:
-                files |= package_files(kind, Content.of((prefix,), self.target, self.bundle.files))
+                ids, version = (self.report.id,), self.options.model_version
+                files |= package_files(kind, Content.of((prefix,), self.target, self.bundle.files, ids, version))
         files[EXAMPLE] = _example_file(self.report.inputs, self.example)
         files[PAGE] = build_page(self.report)
         write_folder(path, files, self.report)

@@ -1,5 +1,6 @@
 """What a user may choose beside the target."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -72,6 +73,8 @@ class Artifacts(Enum):
     BOTH = "both"
 
 
+_NUMBER = "(0|[1-9][0-9]{0,3}|[1-5][0-9]{4})"
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "selftest", "allow_float", "input_rows")
 
 
@@ -103,6 +106,7 @@ class Options:
     flash_budget: int | None = None
     chip: Chip | None = None
     memory: tuple[Region, ...] = ()  # memories that the arena lies in, the fastest first: "dtcm=64K,sram=256K"
+    model_version: str | None = None  # of the packages: "1.4.0"; None: one that changes with the model
     place: tuple[WeightPlacement, ...] = ()  # sections for the weights of layers: "features.1[0-9].*=external"
 
     @property
@@ -149,6 +153,7 @@ class Options:
             raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
         self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         self._set("place", places_of(self.place))
+        _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
 
@@ -197,6 +202,15 @@ class Options:
     def _set(self, name: str, value: object) -> None:
         """Texts, as on the command line, become what they stand for while the options are made."""
         object.__setattr__(self, name, value)
+
+
+def _check_version(value: object) -> None:
+    """Three numbers: what every package manager takes."""
+    if value is not None and (not isinstance(value, str) or _VERSION.fullmatch(value) is None):
+        raise CortadoError(
+            f"model_version={value!r} (--model-version) is no version; expected three numbers below 60,000, each "
+            "without a leading zero, such as 1.4.0"
+        )
 
 
 def _packages(value: object) -> tuple[PackageKind, ...]:

@@ -1,4 +1,4 @@
-"""Several compiled models as one program's C: the kernels once, and one arena unless each is to have its own."""
+"""Several compiled models as one program's C: the kernels once, and on request one arena for all."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +17,18 @@ from cortado.plan.lowered import run_reference
 from cortado.run import measure, runner
 
 
-def save_together(compiled: Sequence[Compiled], folder: str | Path, *, separate_arenas: bool = False) -> TogetherFacts:
-    """Writes the C of all models into one folder. They must be compiled for one target."""
+def save_together(compiled: Sequence[Compiled], folder: str | Path, *, shared_arena: bool = False) -> TogetherFacts:
+    """Writes the C of all models into one folder. They must be compiled for one target. With `shared_arena` those that
+    keep nothing between two calls use one arena: a run of one destroys inputs and outputs of the others."""
     _check(compiled)
-    program = emit_together([_member(one) for one in compiled], one_arena=not separate_arenas)
+    program = emit_together([_member(one) for one in compiled], one_arena=shared_arena)
     facts = _facts(compiled, program)
     _check_budget(facts, compiled[0].options)
     prefixes, first = [model.prefix for model in facts.models], compiled[0]
     files: dict[str, str | bytes] = dict(program.files)
     for kind in first.options.package:
-        files |= package_files(kind, Content.of(prefixes, first.target, program.files))
+        ids, version = [model.id for model in facts.models], first.options.model_version
+        files |= package_files(kind, Content.of(prefixes, first.target, program.files, ids, version))
     write_together(Path(folder), files, facts)
     return facts
 
@@ -55,12 +57,12 @@ def _member(one: Compiled) -> ProgramMember:
     assert one.planned is not None
     assert one.graph is not None
     stack = None if one.report.memory is None else one.report.memory.stack_bytes
+    version = one.options.model_version
     if not one.options.selftest:
-        return ProgramMember(one.planned, stack)
+        return ProgramMember(one.planned, stack, version=version)
     values = run_reference(one.graph, one.example)
-    return ProgramMember(
-        one.planned, stack, {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
-    )
+    known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
+    return ProgramMember(one.planned, stack, known, version)
 
 
 def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
@@ -74,6 +76,7 @@ def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:
             ModelFacts(
                 model=one.name,
                 prefix=prefix,
+                id=one.planned.program.identity,
                 arena_bytes=one.planned.plan.peak,
                 shares_arena=prefix in program.sharing,
                 weights_bytes=bundle.weights_bytes,
@@ -94,5 +97,5 @@ def _check_budget(facts: TogetherFacts, options: Options) -> None:
         if limit is not None and found > limit:
             raise CortadoError(
                 f"together the models need {found:,} bytes of {what}, expected at most {limit:,}; "
-                f"{'share one arena (without --separate-arenas), or ' if what == 'RAM' else ''}compile smaller models"
+                f"{'let them share one arena (--shared-arena), or ' if what == 'RAM' else ''}compile smaller models"
             )

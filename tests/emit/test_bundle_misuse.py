@@ -24,12 +24,16 @@ MISUSE = """#include <stddef.h>
 
 #include "tiny.h"
 
-static uint8_t memory[TINY_ARENA_BYTES + TINY_ARENA_ALIGN] __attribute__((aligned(TINY_ARENA_ALIGN)));
-static uint8_t before[sizeof memory];
+static uint8_t bytes[TINY_ARENA_BYTES + TINY_ARENA_ALIGN] __attribute__((aligned(TINY_ARENA_ALIGN)));
+static uint8_t before[sizeof bytes];
 static float values[TINY_INPUT0_BYTES + TINY_OUTPUT0_BYTES];
 
 static int first_wrong(void)
 {
+    tiny_arena_t *const memory = tiny_arena(bytes, sizeof bytes);
+    if (memory == NULL || tiny_arena(bytes, TINY_ARENA_BYTES) != memory) { return 9; }
+    if (tiny_arena(bytes, TINY_ARENA_BYTES - 1) != NULL || tiny_arena(NULL, TINY_ARENA_BYTES) != NULL) { return 10; }
+    if (tiny_arena(bytes + 1, TINY_ARENA_BYTES) != NULL) { return 11; }
     const int none[] = {-1, TINY_INPUTS, TINY_OUTPUTS, 1000, -2147483647 - 1, 2147483647};
     for (unsigned i = 0; i < sizeof none / sizeof none[0]; i++) {
         if (tiny_input(memory, none[i]) != NULL) { return 1; }
@@ -42,9 +46,9 @@ static int first_wrong(void)
     tiny_dequantize_output(NULL, 0, values);
     if (tiny_run(NULL) == 0) { return 4; }
     for (int offset = 1; offset < TINY_ARENA_ALIGN; offset++) {
-        if (tiny_run(memory + offset) == 0) { return 5; }
+        if (tiny_run((void *)(bytes + offset)) == 0) { return 5; }
     }
-    if (memcmp(memory, before, sizeof memory) != 0) { return 6; }
+    if (memcmp(bytes, before, sizeof bytes) != 0) { return 6; }
     if (tiny_input(memory, 0) == NULL || tiny_output(memory, 0) == NULL) { return 7; }
     memset(tiny_input(memory, 0), 1, TINY_INPUT0_BYTES);
     return tiny_run(memory) == 0 ? 0 : 8;
@@ -52,7 +56,7 @@ static int first_wrong(void)
 
 int main(void)
 {
-    memset(memory, 0x5A, sizeof memory);
+    memset(bytes, 0x5A, sizeof bytes);
     memset(before, 0x5A, sizeof before);
     return first_wrong();
 }

@@ -46,8 +46,9 @@ static int refused(const tiny_arena_t *arena)
 
 int main(void)
 {
-    const tiny_arena_t without_fast = {.slow = slow}, without_slow = {.fast = fast}, odd = {fast + 1, slow, NULL};
-    const tiny_arena_t own = {.fast = fast, .slow = slow}, *const arena = tiny_default_arena();
+    void *const f = fast, *const s = slow, *const f1 = fast + 1;
+    const tiny_arena_t without_fast = {.slow = s}, without_slow = {.fast = f}, odd = {f1, s, NULL};
+    const tiny_arena_t own = {.fast = f, .slow = s}, *const arena = tiny_default_arena();
     int8_t outputs[TINY_OUTPUT0_BYTES];
     if (!refused(NULL) || !refused(&without_fast) || !refused(&without_slow) || !refused(&odd)) { return 1; }
     if (TINY_ARENA_NONE_BYTES != 0 || arena->none != NULL) { return 2; }
@@ -164,8 +165,9 @@ def test_memories_that_are_too_small_say_which_and_by_how_much(tiny: Model, grap
 def test_the_self_test_runs_in_both_memories(graph: LoweredGraph, tmp_path: Path) -> None:
     found, values = in_regions(graph), run_reference(graph, [sample(0)])
     arrays = {name: value.numpy() for name, value in values.items() if isinstance(value, torch.Tensor)}
-    own = selftest_files(found, arrays)
-    write_files(tmp_path, {**emit_c(found, selftest=True).files, **own})
+    bundle = emit_c(found, selftest=True)
+    own = selftest_files(found, arrays, bundle.build)
+    write_files(tmp_path, {**bundle.files, **own})
     right = own["tiny_selftest.c"]
     (tmp_path / "main.c").write_text(
         '#include "tiny.h"\nint main(void) { return tiny_selftest(tiny_default_arena()) + tiny_selftest(0) + 1; }\n'

@@ -20,6 +20,7 @@ from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
 from cortado.run import runner, toolchain
 from cortado.run.elf import load_image
+from cortado.run.measure import PLAIN_NAMES
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.networks import TARGETS, graph_of, networks, planned, run_bundle
 
@@ -203,7 +204,7 @@ def test_two_models_in_one_firmware_and_only_what_is_used(tmp_path: Path) -> Non
         "-DCMAKE_SYSTEM_NAME=Generic",
         "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY",
         f"-DCMAKE_C_COMPILER={toolchain.require(toolchain.Tool.ARM_GCC)}",
-        f"-DCMAKE_C_FLAGS={flags}",
+        f"-DCMAKE_C_FLAGS={flags} {PLAIN_NAMES}",
         f"-DCMAKE_ASM_FLAGS={flags}",
         "-DCMAKE_EXE_LINKER_FLAGS=--specs=nosys.specs -Wl,--gc-sections",
     )

@@ -39,5 +39,5 @@ def test_a_keyword_spotter_on_a_small_chip(project: str, target: str, tmp_path: 
 
 def test_two_models_and_a_timer_interrupt(tmp_path: Path) -> None:
     both = [prepared(name).compile("cortex-m55", SELFTEST) for name in ("ds_cnn", "deep_autoencoder")]
-    cortado.save_together(both, tmp_path / "bundle", separate_arenas=True)
+    cortado.save_together(both, tmp_path / "bundle")
     assert run("mps3", tmp_path / "bundle", tmp_path / "build") == promised("mps3")

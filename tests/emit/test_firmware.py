@@ -19,6 +19,7 @@ from cortado.plan.lowered import run_reference
 from cortado.run import toolchain
 from cortado.run.board import find_board
 from cortado.run.firmware import build_firmware
+from cortado.run.measure import PLAIN_NAMES
 from cortado.run.qemu import run_elf
 from cortado.run.runner import HOST, RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.networks import prepared
@@ -114,14 +115,13 @@ INTERRUPTED = """#include <string.h>
 
 static const int8_t input[] = {INPUT};
 static const int8_t expected[] = {EXPECTED};
-static uint8_t first[MIXED_ARENA_BYTES] __attribute__((aligned(MIXED_ARENA_ALIGN)));
-static uint8_t second[MIXED_ARENA_BYTES] __attribute__((aligned(MIXED_ARENA_ALIGN)));
+static mixed_arena_t first, second;
 static volatile uint32_t ticks, inside, misaligned, wrong_inside;
 static uint32_t vectors[256] __attribute__((aligned(1024)));
 static uint64_t handlers_stack[1024]; /* the board's own is for fault handlers */
 uint32_t kept[8], seen[8];
 
-static int right(uint8_t *arena)
+static int right(mixed_arena_t *arena)
 {
     memcpy(mixed_input(arena, 0), input, sizeof input);
     if (mixed_run(arena) != 0) {
@@ -141,7 +141,7 @@ void tick(uint32_t stack)
     misaligned |= stack & 7u;
     if (ticks % 16u == 0) {
         inside++;
-        wrong_inside += right(second) ? 0u : 1u;
+        wrong_inside += right(&second) ? 0u : 1u;
     }
 }
 
@@ -186,8 +186,8 @@ void handler(void)
 }
 
 /* Whether what a function must leave as it was is as it was after mixed_run. */
-void preserved(uint8_t *arena) __attribute__((naked));
-void preserved(uint8_t *arena)
+void preserved(mixed_arena_t *arena) __attribute__((naked));
+void preserved(mixed_arena_t *arena)
 {
     (void)arena;
     __asm__ volatile(
@@ -210,17 +210,17 @@ int main(void)
     vectors[15] = (uint32_t)(uintptr_t)handler;
     REGISTER(0xE000ED08u) = (uint32_t)(uintptr_t)vectors;
     __asm__ volatile("msr msp, %0" ::"r"(handlers_stack + 1024) : "memory");
-    if (!right(first)) { return 1; }
+    if (!right(&first)) { return 1; }
     REGISTER(0xE000E014u) = 2500u; /* SysTick: reload, value, control */
     REGISTER(0xE000E018u) = 0;
     REGISTER(0xE000E010u) = 7u;
     uint32_t runs = 0;
     while (ticks < TICKS) {
-        if (!right(first)) { return 2; }
+        if (!right(&first)) { return 2; }
         runs++;
     }
     for (uint32_t i = 0; i < 8; i++) { kept[i] = 0x11111111u * (i + 1u); }
-    preserved(first);
+    preserved(&first);
     REGISTER(0xE000E010u) = 0;
     if (memcmp(kept, seen, 8 * sizeof kept[0]) != 0) { return 3; }
     if (wrong_inside != 0) { return 4; }
@@ -244,7 +244,7 @@ def test_a_timer_that_dirties_every_register_and_runs_the_network_too_changes_no
     main = tmp_path / "main.c"
     main.write_text(INTERRUPTED.replace("INPUT}", f"{texts[0]}}}").replace("EXPECTED}", f"{texts[1]}}}"))
     config = from_target_string(target)
-    board, flags = find_board(config.machine), [*config.compiler_flags(), "-std=c99", *BUNDLE_FLAGS]
+    board, flags = find_board(config.machine), [*config.compiler_flags(), "-std=c99", *BUNDLE_FLAGS, PLAIN_NAMES]
     sources = [*bundle_sources(folder), main]
     elf = build_firmware(board, sources, bundle_includes(folder), flags, "interrupted", harness=False)
     assert run_elf(elf, board, b"", check=False).said.exit_code == 0

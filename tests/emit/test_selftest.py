@@ -45,7 +45,7 @@ void net_profile(uint32_t step) { (void)step; }
 
 int main(void)
 {
-    if (net_selftest((void *)0) != -1 || net_selftest((char *)net_default_arena() + 1) != -1) { return 99; }
+    if (net_selftest((void *)0) != -1 || net_selftest((void *)((char *)net_default_arena() + 1)) != -1) { return 99; }
     return net_selftest(net_default_arena());
 }
 """
@@ -119,7 +119,7 @@ def portable(found: Compiled) -> tuple[Planned, Bundle]:
     planned = schedule(program, Optimize.RAM)
     bundle = emit_c(planned, selftest=True)
     values = {name: value.numpy() for name, value in run_reference(found.graph, found.example).items()}
-    return planned, replace(bundle, files={**bundle.files, **selftest_files(planned, values)})
+    return planned, replace(bundle, files={**bundle.files, **selftest_files(planned, values, bundle.build)})
 
 
 def run_here(folder: Path, bundle: Bundle, flags: Sequence[str] = ()) -> int:

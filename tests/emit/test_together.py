@@ -26,6 +26,7 @@ from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.board import find_board
 from cortado.run.firmware import build_firmware
+from cortado.run.measure import PLAIN_NAMES
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cli import TINY, Run
@@ -41,7 +42,7 @@ static const int8_t expected[] = {EXPECTED};
 
 int main(void)
 {
-    if ((tiny_default_arena() == other_default_arena()) != SHARED) { return 1; }
+    if (((void *)tiny_default_arena() == (void *)other_default_arena()) != SHARED) { return 1; }
     memcpy(tiny_input(tiny_default_arena(), 0), input, sizeof input);
     tiny_run(tiny_default_arena());
     memcpy(first, tiny_output(tiny_default_arena(), 0), sizeof first);
@@ -122,7 +123,7 @@ def test_an_arena_in_which_something_lasts_is_not_shared(tiny: Model, tmp_path: 
     counts = prepare(Counts(), batches[0], batches, name="counts").compile("cortex-m4")
     rows = tiny.compile("cortex-m4", Options(input_rows=True))
     second = prepare(nn.Linear(4, 2).eval(), batches[0], batches, name="second").compile("cortex-m4")
-    facts = cortado.save_together([counts, rows, second], tmp_path / "all")
+    facts = cortado.save_together([counts, rows, second], tmp_path / "all", shared_arena=True)
     assert [one.shares_arena for one in facts.models] == [False, False, True]
     assert facts.arena_bytes == sum(one.arena_bytes for one in facts.models)
     assert "Of `counts`, `tiny` something lasts" in (tmp_path / "all" / "README.md").read_text()
@@ -147,7 +148,7 @@ def build(folder: Path, sources: Sequence[Path], includes: Sequence[Path]) -> st
     objects = []
     for number, source in enumerate(sources):
         objects.append(folder / f"{number}.o")
-        flags = [*BUNDLE_FLAGS, *(f"-I{include}" for include in includes)]
+        flags = [*BUNDLE_FLAGS, PLAIN_NAMES, *(f"-I{include}" for include in includes)]
         done = subprocess.run(["cc", *flags, "-c", source, "-o", objects[-1]], capture_output=True, text=True)
         if done.returncode != 0:
             return done.stderr
@@ -160,7 +161,7 @@ def archived(folder: Path, name: str) -> Path:
     for source in bundle_sources(folder / name, "c"):
         objects.append(folder / name / f"{source.stem}.o")
         includes = [f"-I{include}" for include in bundle_includes(folder / name)]
-        subprocess.run(["cc", *BUNDLE_FLAGS, *includes, "-c", source, "-o", objects[-1]], check=True)
+        subprocess.run(["cc", *BUNDLE_FLAGS, PLAIN_NAMES, *includes, "-c", source, "-o", objects[-1]], check=True)
     subprocess.run(["ar", "rcs", folder / f"lib{name}.a", *objects], check=True)
     return folder / f"lib{name}.a"
 
@@ -223,8 +224,12 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
 @pytest.mark.parametrize(
     ("defined", "of", "missing"),
     [
-        ("CORTADO_ENABLE_RUNTIME_CHECKS", {"tiny.c", "kernels"}, "`tiny_run'"),  # and not main: its arena is too small
-        ("CORTADO_ENABLE_RUNTIME_CHECKS", {"main.c"}, "`tiny_run_with_runtime_checks'"),
+        (
+            "CORTADO_ENABLE_RUNTIME_CHECKS",
+            {"tiny.c", "kernels"},
+            "`tiny_run_BUILD'",
+        ),  # and not main: its arena is too small
+        ("CORTADO_ENABLE_RUNTIME_CHECKS", {"main.c"}, "`tiny_run_BUILD_with_runtime_checks'"),
         (
             "CORTADO_ENABLE_RUNTIME_CHECKS",
             {"main.c", "tiny.c"},
@@ -242,8 +247,7 @@ def test_sources_with_different_settings_do_not_link(
     main, folder = bundles / "main.c", bundles / "tiny"
     main.write_text(
         '#include "tiny.h"\n#ifdef CORTADO_PROFILE\nvoid tiny_profile(uint32_t step) { (void)step; }\n#endif\n'
-        "static uint8_t arena[TINY_ARENA_BYTES] __attribute__((aligned(TINY_ARENA_ALIGN)));\n"
-        "int main(void) { return tiny_run(arena); }\n"
+        "static tiny_arena_t arena;\nint main(void) { return tiny_run(&arena); }\n"
     )
     objects = []
     for source in (main, *bundle_sources(folder, "c")):
@@ -256,7 +260,8 @@ def test_sources_with_different_settings_do_not_link(
         ]
         subprocess.run(["cc", *flags, "-c", source, "-o", objects[-1]], check=True)
     done = subprocess.run(["cc", *objects, "-o", bundles / "x"], capture_output=True, text=True)
-    assert missing in done.stderr if missing is not None else done.returncode == 0, done.stderr
+    said = re.sub(r"tiny_run_[0-9a-f]{8}", "tiny_run_BUILD", done.stderr)
+    assert missing in said if missing is not None else done.returncode == 0, done.stderr
 
 
 @pytest.mark.host
@@ -280,7 +285,7 @@ def test_the_kernels_are_of_this_version() -> None:
 def test_the_command_line_writes_one_program(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "both"
     given = ("compile", TINY, f"other={TINY}", "--calibration", f"{TINY},{TINY}", "--target", "cortex-m4", "--selftest")
-    for more, shared in (((), 1), (("--separate-arenas",), 2)):  # and in place of the first
+    for more, shared in (((), 2), (("--shared-arena",), 1)):  # and in place of the first
         done = run(*given, "--together", folder, *more, "--json")
         assert done.code == 0, done.err
         facts = json.loads(done.out)
@@ -307,9 +312,9 @@ def test_the_command_line_writes_one_program(run: Run, tmp_path: Path) -> None:
         ((f"a={TINY}", "--together", "DIR", "--artifacts", "pte"), "--together writes the C of several, and no .pte"),
         ((f"a={TINY}", "--together", "DIR", "--target", "cortex-m4,cortex-m0"), "one program, for one target; 2 were"),
         ((f"a={TINY}", "--together", "DIR", "--calibration", f"{TINY},,"), "names 3 data sets for 2 models"),
-        ((f"a={TINY}", "--together", "DIR", "--ram-budget", "300", "--separate-arenas"), "together the models need"),
+        ((f"a={TINY}", "--together", "DIR", "--ram-budget", "300"), "together the models need"),
         ((f"a={TINY}",), "name one, or say where their program goes with --together DIR"),
-        (("--separate-arenas",), "--separate-arenas is for models that are compiled with --together DIR"),
+        (("--shared-arena",), "--shared-arena is for models that are compiled with --together DIR"),
     ],
 )
 def test_what_can_not_be_is_refused(run: Run, tmp_path: Path, more: tuple[str, ...], message: str) -> None:

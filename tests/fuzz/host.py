@@ -108,14 +108,15 @@ def build_host(cases: Sequence[HostCase], folder: Path, checked: bool) -> HostPr
 def main_source(cases: Sequence[HostCase]) -> str:
     """Arenas come from malloc, with the exact size: one byte further is an error."""
     table = "\n".join(
-        f"    {{{c.name.upper()}_ARENA_BYTES, {c.name.upper()}_ARENA_ALIGN, in_{c.name}, out_{c.name}, {c.name}_run,"
+        f"    {{{c.name.upper()}_ARENA_BYTES, {c.name.upper()}_ARENA_ALIGN, in_{c.name}, out_{c.name}, run_{c.name},"
         f" {{{', '.join(map(str, c.input_bytes))}, 0}}, {{{', '.join(map(str, c.output_bytes))}, 0}},"
         f" {len(c.input_bytes)}, {len(c.output_bytes)}}},"
         for c in cases
     )
     wrappers = "\n".join(
         f"static void *in_{c.name}(void *a, int i) {{ return {c.name}_input(a, i); }}\n"
-        f"static const void *out_{c.name}(const void *a, int i) {{ return {c.name}_output(a, i); }}"
+        f"static const void *out_{c.name}(const void *a, int i) {{ return {c.name}_output(a, i); }}\n"
+        f"static int run_{c.name}(void *a) {{ return {c.name}_run(a); }}"
         for c in cases
     )
     includes = "\n".join(f'#include "{case.name}.h"' for case in cases)

@@ -176,6 +176,7 @@ int below_run(void *arena)
 BELOW_HEADER = """#include <stdint.h>
 #define BELOW_ARENA_BYTES 16
 #define BELOW_ARENA_ALIGN 16
+typedef uint8_t below_arena_t[BELOW_ARENA_BYTES] __attribute__((aligned(BELOW_ARENA_ALIGN)));
 void *below_input(void *arena, int i);
 const void *below_output(const void *arena, int i);
 int below_run(void *arena);

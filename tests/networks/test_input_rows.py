@@ -154,22 +154,22 @@ FIRMWARE = """#include <stddef.h>
 
 #include "tiny.h"
 
-static uint8_t memory[TINY_ARENA_BYTES + TINY_ARENA_ALIGN] __attribute__((aligned(TINY_ARENA_ALIGN)));
-static uint8_t before[sizeof memory];
+static uint8_t bytes[TINY_ARENA_BYTES + TINY_ARENA_ALIGN] __attribute__((aligned(TINY_ARENA_ALIGN)));
+static uint8_t before[sizeof bytes];
 static int8_t first[TINY_OUTPUT0_BYTES];
 
 static int image(int8_t value)
 {
-    tiny_reset(memory);
+    tiny_reset((void *)bytes);
     for (int row = 1; row <= TINY_ROWS; row++) {
         float reals[TINY_ROW_BYTES];
         for (int i = 0; i < TINY_ROW_BYTES; i++) {
             reals[i] = TINY_INPUT0_SCALE * (float)(value + i + row - TINY_INPUT0_ZERO_POINT);
         }
-        memset(tiny_row(memory), 77, TINY_ROW_BYTES);
-        tiny_quantize_row(memory, reals);
-        if (tiny_row(memory)[1] != value + 1 + row) { return 1; }
-        if (tiny_push(memory) != (row == TINY_ROWS)) { return 2; }
+        memset(tiny_row((void *)bytes), 77, TINY_ROW_BYTES);
+        tiny_quantize_row((void *)bytes, reals);
+        if (tiny_row((void *)bytes)[1] != value + 1 + row) { return 1; }
+        if (tiny_push((void *)bytes) != (row == TINY_ROWS)) { return 2; }
     }
     return 0;
 }
@@ -177,28 +177,28 @@ static int image(int8_t value)
 int main(void)
 {
     float reals[TINY_ROW_BYTES] = {0};
-    memset(memory, 0x5A, sizeof memory);
+    memset(bytes, 0x5A, sizeof bytes);
     memset(before, 0x5A, sizeof before);
     if (tiny_row(NULL) != NULL || tiny_push(NULL) != -1) { return 3; }
     tiny_reset(NULL);
     tiny_quantize_row(NULL, reals);
     for (int offset = 1; offset < TINY_ARENA_ALIGN; offset++) {
-        tiny_reset(memory + offset);
-        if (tiny_row(memory + offset) != NULL || tiny_push(memory + offset) != -1) { return 4; }
+        tiny_reset((void *)(bytes + offset));
+        if (tiny_row((void *)(bytes + offset)) != NULL || tiny_push((void *)(bytes + offset)) != -1) { return 4; }
     }
-    if (memcmp(memory, before, sizeof memory) != 0) { return 5; }
+    if (memcmp(bytes, before, sizeof bytes) != 0) { return 5; }
     if (image(-100) != 0) { return 6; }
-    memcpy(first, tiny_output(memory, 0), sizeof first);
+    memcpy(first, tiny_output((void *)bytes, 0), sizeof first);
     for (int more = 0; more < 3; more++) { /* one row too many changes nothing */
-        tiny_quantize_row(memory, reals);
-        if (tiny_row(memory) != NULL || tiny_push(memory) != -1) { return 7; }
-        if (memcmp(first, tiny_output(memory, 0), sizeof first) != 0) { return 8; }
+        tiny_quantize_row((void *)bytes, reals);
+        if (tiny_row((void *)bytes) != NULL || tiny_push((void *)bytes) != -1) { return 7; }
+        if (memcmp(first, tiny_output((void *)bytes, 0), sizeof first) != 0) { return 8; }
     }
-    if (image(90) != 0 || memcmp(first, tiny_output(memory, 0), sizeof first) == 0) { return 9; }
-    tiny_reset(memory); /* an image that is given up leaves nothing behind */
-    memset(tiny_row(memory), 55, TINY_ROW_BYTES);
-    if (tiny_push(memory) != 0 || image(-100) != 0) { return 10; }
-    return memcmp(first, tiny_output(memory, 0), sizeof first) == 0 ? 0 : 11;
+    if (image(90) != 0 || memcmp(first, tiny_output((void *)bytes, 0), sizeof first) == 0) { return 9; }
+    tiny_reset((void *)bytes); /* an image that is given up leaves nothing behind */
+    memset(tiny_row((void *)bytes), 55, TINY_ROW_BYTES);
+    if (tiny_push((void *)bytes) != 0 || image(-100) != 0) { return 10; }
+    return memcmp(first, tiny_output((void *)bytes, 0), sizeof first) == 0 ? 0 : 11;
 }
 """
 

@@ -18,6 +18,7 @@ from cortado.options import Optimize
 from cortado.plan.checks import as_json
 from cortado.run import runner
 from cortado.run.elf import load_image
+from cortado.run.measure import PLAIN_NAMES
 from cortado.run.watch import StrayStoreError
 from helpers.values import present
 
@@ -121,7 +122,7 @@ def test_a_scratch_one_byte_short_is_caught(compiled: api.Compiled, artifact: Ar
 def test_functions_and_constants_are_those_of_the_program(compiled: api.Compiled, artifact: Artifact) -> None:
     """The ones that checks.json and the size of the code go by."""
     assert compiled.bundle is not None
-    image = load_image(runner.build(artifact.folder, artifact.info, M4.machine))
+    image = load_image(runner.build(artifact.folder, artifact.info, M4.machine, [PLAIN_NAMES]))
     assert artifact.store_rules().functions == compiled.bundle.calls
     assert len(compiled.bundle.calls) == 4
     assert all(image.require(name).is_function for name in compiled.bundle.calls)

@@ -1,7 +1,7 @@
 /* Reads one digit. A product would get its picture from a camera and tell somebody. */
 #include "digits.h"
 
-static uint8_t arena[DIGITS_ARENA_BYTES] __attribute__((aligned(DIGITS_ARENA_ALIGN)));
+static digits_arena_t arena;
 /* A bright "7": 8x8 pixels, 0 to 1. */
 static const float picture[8 * 8] = {
     0, 0, 0, 0, 0, 0, 0, 0, /**/ 0, 0, 1, 1, 1, 0, 0, 0, /**/ 0, 0, 0, 0, 1, 0, 0, 0, /**/ 0, 0, 0, 1, 0, 0, 0, 0,
@@ -12,9 +12,9 @@ volatile int digit;
 
 int main(void)
 {
-    digits_quantize_input(arena, 0, picture);
-    digits_run(arena);
-    const int8_t *scores = digits_output(arena, 0);
+    digits_quantize_input(&arena, 0, picture);
+    digits_run(&arena);
+    const int8_t *scores = digits_output(&arena, 0);
     int best = 0;
     for (int i = 1; i < DIGITS_OUTPUT0_BYTES; i++) {
         if (scores[i] > scores[best]) {

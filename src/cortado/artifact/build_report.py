@@ -41,6 +41,7 @@ from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
 from cortado.options import Optimize, Options
+from cortado.plan.identity import model_id, version_of
 from cortado.plan.lowered import LoweredGraph, State, Value
 from cortado.plan.over_regions import heat
 from cortado.plan.planned import Alternative, Planned
@@ -106,6 +107,9 @@ def build_report(
         labels=None if labels is None else tuple(labels),
         compile_seconds=rounded(seconds),
         prefix=c_identifier(name),
+        id=model_id(graph),
+        model_version=options.model_version or version_of(model_id(graph)),
+        build="" if c is None else c.bundle.build,
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )

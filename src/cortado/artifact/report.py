@@ -392,6 +392,9 @@ class Report:
         "CPU seconds of each phase, imports and compilers included; all else is the same in every compile"
     )
     prefix: str = key("the model's name in files and C symbols")
+    id: str = key("a hash of what the model computes: MODEL_ID", default="")
+    model_version: str = key("the model's version: --model-version, or one that changes with the model", default="")
+    build: str = key("by which the C files of one compile know one another; empty without a C bundle", default="")
     calibration: CalibrationReport | None = key(
         "the calibration data; null if compiled in Python, or if the model came quantized", default=None
     )

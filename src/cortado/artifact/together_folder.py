@@ -22,6 +22,7 @@ class ModelFacts:
 
     model: str
     prefix: str  # of its symbols and files
+    id: str  # of what it computes
     arena_bytes: int
     shares_arena: bool
     weights_bytes: int

@@ -76,7 +76,10 @@ def compile_arguments(commands: Any) -> None:
         "data for each, with commas between them",
     )
     parser.add_argument(
-        "--separate-arenas", action="store_true", help="with --together: an arena for each model, so that both may run"
+        "--shared-arena",
+        action="store_true",
+        help="with --together: one arena for all models, the largest; a run of one destroys inputs and outputs of the "
+        "others (default: an arena for each)",
     )
     parser.add_argument(
         "--labels",
@@ -178,6 +181,11 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         default=(),
         help="also write the bundle as a package, with an example that runs the self-test: zephyr, arduino, "
         "cmsis-pack, platformio, pico or cmake, several with commas between them (docs/packages.md)",
+    )
+    parser.add_argument(
+        "--model-version",
+        metavar="1.4.0",
+        help="the model's version: that of its packages and of MODEL_info (default: one that changes with the model)",
     )
     parser.add_argument(
         "--allow-float",

@@ -110,8 +110,8 @@ def _one_model(arguments: argparse.Namespace, specs: list[str]) -> str:
             f"{'two' if len(specs) == 2 else len(specs)} models, {' and '.join(specs)}: name one, or say where their "
             "program goes with --together DIR"
         )
-    if arguments.separate_arenas:
-        raise CortadoError("--separate-arenas is for models that are compiled with --together DIR; leave it out")
+    if arguments.shared_arena:
+        raise CortadoError("--shared-arena is for models that are compiled with --together DIR; leave it out")
     return specs[0]
 
 

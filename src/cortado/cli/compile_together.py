@@ -64,7 +64,7 @@ def _write(
     options, data = _only_c(options_of(arguments)), _calibrations(arguments.calibration, specs)
     compiled = [_compiled(spec, given, target, options, progress) for spec, given in zip(specs, data, strict=True)]
     progress("write")
-    facts = save_together(compiled, arguments.together, separate_arenas=arguments.separate_arenas)
+    facts = save_together(compiled, arguments.together, shared_arena=arguments.shared_arena)
     return facts, [f"{one.name}: {finding.text}" for one in compiled for finding in one.report.warnings]
 
 

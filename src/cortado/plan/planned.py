@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cortado.memory.problem import Buffer, Overlay, Plan, Problem, SearchEffort
-from cortado.plan.program import Program, StateTensor
+from cortado.plan.program import MARK_BYTES, STATE_MARK, Program, StateTensor
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
 
@@ -140,4 +140,6 @@ def memory_problem(
             start, end = (stage_of(made), 0), (stage_of(uses.last[name]) + 1, 0)
             size = program.buffers[name].size
             buffers.append(Buffer(name, size, start, end, ALIGNMENT, persists=name in lasting))
+    if lasting:
+        buffers.append(Buffer(STATE_MARK, MARK_BYTES, (0, 0), (len(program.stages), 0), MARK_BYTES, persists=True))
     return Problem(tuple(buffers), tuple(overlay for overlay in overlays if overlay.out not in in_place))

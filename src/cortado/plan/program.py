@@ -17,9 +17,12 @@ from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.options import Border
+from cortado.plan.identity import model_id
 from cortado.plan.lowered import LoweredCall, LoweredGraph, State
 
 PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
+STATE_MARK = "state.mark"  # a buffer: what MODEL_reset leaves beside state
+MARK_BYTES = 4
 
 
 class Walk(Enum):
@@ -205,6 +208,7 @@ class Program:
     outputs: tuple[Tensor, ...]
     state: tuple[StateTensor, ...] = ()  # in an order in which no source is overwritten before it is read
     stream: Stream | None = None
+    identity: str = ""  # of what it computes: plan/identity.py
 
     @property
     def entering(self) -> tuple[str, ...]:
@@ -278,6 +282,7 @@ class _Builder:
             inputs=tuple(inputs),
             outputs=tuple(results),
             state=_in_order([self._kept(state) for state in self.graph.state]),
+            identity=model_id(self.graph),
         )
 
     def _kept(self, state: State) -> StateTensor:

@@ -13,12 +13,23 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.options import Border
 from cortado.plan.lowered import LoweredGraph
-from cortado.plan.program import PUSHED_ROWS, ArenaBuffer, Program, Stage, Step, Tensor, Walk, build_program, place_of
+from cortado.plan.program import (
+    MARK_BYTES,
+    PUSHED_ROWS,
+    ArenaBuffer,
+    Program,
+    Stage,
+    Step,
+    Tensor,
+    Walk,
+    build_program,
+    place_of,
+)
 from cortado.plan.stream import streamed
 
 OPERATOR = "cortado::input_row"
 NO_LINES: Mapping[str, str] = MappingProxyType({})
-_ROWS_BYTES = 4  # of the count of rows
+_ROWS_BYTES = 4 + MARK_BYTES  # of the count of rows, behind the mark of a reset
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from cortado.run.stack import stack_bytes
 if TYPE_CHECKING:
     from cortado.emit.c.bundle import Bundle
 
+PLAIN_NAMES = "-DCORTADO_PLAIN_NAMES"  # of functions and constants: without the build
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -73,7 +75,7 @@ def _linked(
         return toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
-            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS],
+            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS, PLAIN_NAMES],
             [_code_script(infos, [constant.name for bundle in bundles for constant in bundle.constants])],
             infos[0].name,
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,

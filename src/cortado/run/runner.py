@@ -255,22 +255,19 @@ def bundle_includes(folder: Path) -> list[Path]:
 def harness_source(info: BundleInfo) -> str:
     """The glue between a bundle and the harness that feeds it files."""
     name = info.name
-    arena = "&regions" if info.regions else "arena"
-    reset = f"{name}_reset" if info.state else "NULL"
+    arena = "&regions" if info.regions else "&arena"
+
+    reset, push = _untyped("void ", f"{name}_reset"), _untyped("int ", f"{name}_push")
 
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
 
     if info.row_bytes:
         accessor = ""
-        run = f"NULL, output, NULL, {name}_reset, {name}_row, {name}_push, {info.row_bytes}"
+        run = f"NULL, output, NULL, {reset}, {_untyped('int8_t *', f'{name}_row')}, {push}, {info.row_bytes}"
     else:
         accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
-        run = f"input, output, {name}_run, {reset}, NULL, NULL, 0"
-        if info.regions:  # functions of another type: theirs is no void *
-            accessor += f"static int run(void *a) {{ return {name}_run(a); }}\n"
-            accessor += f"static void reset(void *a) {{ {name}_reset(a); }}\n" if info.state else ""
-            run = f"input, output, run, {'reset' if info.state else 'NULL'}, NULL, NULL, 0"
+        run = f"input, output, {_untyped('int ', f'{name}_run')}, {reset if info.state else 'NULL'}, NULL, NULL, 0"
     return f"""#include "harness.h"
 #include "{name}.h"
 
@@ -309,17 +306,22 @@ void cortado_traced(const void *row, uint32_t bytes)
 """
 
 
+def _untyped(result: str, function: str) -> str:
+    """The function as one of void *: a call of its own around it would take stack that is measured."""
+    return f"({result}(*)(void *))(void (*)(void)){function}"
+
+
 def _harness_arena(info: BundleInfo) -> str:
     """In one piece, or the first region in the usual RAM and the others in the large one: boards have two memories."""
     upper = info.name.upper()
     if not info.regions:
-        return f"static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));\n"
+        return f"static {info.name}_arena_t arena;\n"
     pieces = [
         f"static uint8_t {arena_symbol(name)}[{upper}_ARENA_{name.upper()}_BYTES]\n"
         f"    __attribute__((aligned({upper}_ARENA_ALIGN))){' BIG' if number else ''};\n"
         for number, name in enumerate(info.regions)
     ]
-    members = ", ".join(arena_symbol(name) for name in info.regions)
+    members = ", ".join(f"(void *){arena_symbol(name)}" for name in info.regions)
     return f"""#ifdef __arm__
 #define BIG __attribute__((section(".bigram")))
 #else

@@ -10,7 +10,7 @@ from cortado.plan.segments import ALIGNMENT
 
 def arena_parameter(planned: Planned, const: str = "") -> str:
     """What the functions of MODEL.h take first; `const`: for those that only read the arena."""
-    return f"const {_type(planned.program)} *arena" if planned.regions else f"{const}void *arena"
+    return f"{'const ' if planned.regions else const}{_type(planned.program)} *arena"
 
 
 def _type(program: Program) -> str:
@@ -94,36 +94,86 @@ def arena_facts(planned: Planned) -> str:
     checked = [f"#define {region_macro(planned, one)} {one.checked_bytes}" for one in regions]
     release.append(f"#define {upper}_ARENA_BYTES {max(planned.plan.peak, 1)}")
     checked.append(f"#define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}")
-    checked.append(_renamed(planned.program))
     text = "\n".join(["#ifdef CORTADO_ENABLE_RUNTIME_CHECKS", *checked, "#else", *release, "#endif"])
     return f"{text}\n#define {upper}_ARENA_ALIGN {ALIGNMENT}"
 
 
-def _renamed(program: Program) -> str:
-    """A program that brings the smaller arena of a build without checks must not link with one that has them."""
-    function = f"{c_identifier(program.name)}_{'run' if program.pushed is None else 'push'}"
-    return f"#define {function} {function}_with_runtime_checks /* all sources have them, or none */"
-
-
 def arena_structure(planned: Planned) -> str:
-    """The type of an arena in regions."""
+    """The type of the arena: of one piece its bytes, else a pointer to a piece in each memory."""
     if not planned.regions:
-        return ""
-    members = "\n".join(f"    void *{one.name}; /* {region_macro(planned, one)} bytes */" for one in planned.regions)
+        about = comment(
+            "The arena: a variable of this type has its size and alignment. A pointer to anything else is an error to "
+            f"the compiler (to some a warning: -Wincompatible-pointer-types); {_type_function(planned)} takes other "
+            "memory."
+        )
+        return f"{about}\n{_union(_type(planned.program), f'{_upper(planned)}_ARENA_BYTES')}\n"
+    used = used_regions(planned)
+    pieces = [_union(piece_type(planned, one), region_macro(planned, one)) for one in used]
+    members = "\n".join(
+        f"    {piece_type(planned, one) if one in used else 'void'} *{one.name};" for one in planned.regions
+    )
     about = comment(
         f"The arena lies in several memories: a pointer to a piece of each, aligned to {_upper(planned)}_ARENA_ALIGN "
         f"bytes; one of 0 bytes may be NULL. {_upper(planned)}_ARENA_BYTES is the sum."
     )
     return f"""{about}
-typedef struct {{
+{"".join(pieces)}typedef struct {{
 {members}
 }} {_type(planned.program)};
 
 """
 
 
+def _union(name: str, size: str) -> str:
+    return f"""typedef union {{
+    uint8_t bytes[{size}];
+    uint64_t align;
+}} __attribute__((aligned({ALIGNMENT}))) {name};
+"""
+
+
+def piece_type(planned: Planned, region: RegionPlan) -> str:
+    return f"{c_identifier(planned.program.name)}_arena_{region.name}_t"
+
+
+def _type_function(planned: Planned) -> str:
+    return f"{c_identifier(planned.program.name)}_arena"
+
+
+def arena_function(planned: Planned) -> str:
+    """The declaration of what makes an arena of any memory; pieces in several memories are variables."""
+    if planned.regions:
+        return ""
+    upper = _upper(planned)
+    about = comment(
+        f"Memory of another kind as an arena: NULL, which every function refuses, unless it has {upper}_ARENA_BYTES "
+        f"bytes or more and is aligned to {upper}_ARENA_ALIGN."
+    )
+    return f"{about}\n{_head(planned)};\n\n"
+
+
+def _head(planned: Planned) -> str:
+    return f"{_type(planned.program)} *{_type_function(planned)}(void *memory, size_t bytes)"
+
+
+def arena_function_text(planned: Planned) -> str:
+    """Its definition."""
+    if planned.regions:
+        return ""
+    upper, kind = _upper(planned), _type(planned.program)
+    return f"""{_head(planned)}
+{{
+    if (bytes < {upper}_ARENA_BYTES || (uintptr_t)memory % {upper}_ARENA_ALIGN != 0) {{
+        return NULL;
+    }}
+    return ({kind} *)memory;
+}}
+
+"""
+
+
 def default_arena_type(planned: Planned) -> str:
-    return f"const {_type(planned.program)} *" if planned.regions else "void *"
+    return f"{'const ' if planned.regions else ''}{_type(planned.program)} *"
 
 
 def default_arena(planned: Planned) -> str:
@@ -131,20 +181,12 @@ def default_arena(planned: Planned) -> str:
     name = c_identifier(planned.program.name)
     head = f"{default_arena_type(planned)}{name}_default_arena(void)\n{{\n"
     if not planned.regions:
-        return f"{head}{_static('arena', f'{_upper(planned)}_ARENA_BYTES', 'CORTADO_ARENA')}    return &arena;\n}}\n"
+        return f"{head}    static {_type(planned.program)} arena CORTADO_ARENA;\n    return &arena;\n}}\n"
     used = used_regions(planned)
-    pieces = [_static(one.name, region_macro(planned, one), f"CORTADO_ARENA_{one.name.upper()}") for one in used]
+    pieces = [f"    static {piece_type(planned, one)} {one.name} CORTADO_ARENA_{one.name.upper()};\n" for one in used]
     members = ", ".join(f"&{one.name}" if one in used else "NULL" for one in planned.regions)
     table = f"    static const {_type(planned.program)} arena = {{{members}}};\n"
     return f"{head}{''.join(pieces)}{table}    return &arena;\n}}\n"
-
-
-def _static(name: str, size: str, attribute: str) -> str:
-    return f"""    static union {{
-        uint8_t bytes[{size}];
-        uint64_t align;
-    }} {name} __attribute__((aligned({ALIGNMENT}))) {attribute};
-"""
 
 
 def placing_macros(planned: Planned, sections: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ from cortado.base.regions import WeightPlacement
 from cortado.emit.c.arena import placing_macros
 from cortado.emit.c.data import DataArray
 from cortado.emit.c.header import header_text, stack_fact
+from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
 from cortado.emit.c.kernels import Kernels
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
@@ -31,6 +32,7 @@ class Bundle:
     weights_bytes: int  # what one core's build holds of them; of several, the most
     sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
     section_bytes: Mapping[str, int]  # of the constants, what is in each section that the user named
+    build: str  # by which its own files know one another
 
     def __repr__(self) -> str:
         return f"<Bundle of {len(self.files)} files, {self.weights_bytes:,} bytes of constants>"
@@ -48,10 +50,16 @@ def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bun
 
 
 def emit_c(
-    planned: Planned, places: Sequence[WeightPlacement] = (), *, selftest: bool = False, kernels: Kernels | None = None
+    planned: Planned,
+    places: Sequence[WeightPlacement] = (),
+    *,
+    selftest: bool = False,
+    kernels: Kernels | None = None,
+    version: str | None = None,
 ) -> Bundle:
     """All files of the bundle; with `selftest` but for MODEL_selftest.c, which knows the values of an input. `places`:
-    sections for the constants of some layers. `kernels`: those that it shares with others; None for its own."""
+    sections for the constants of some layers. `kernels`: those that it shares with others; None for its own.
+    `version`: the model's; None for one that changes with the model."""
     name = c_identifier(planned.program.name)
     kernels = kernels or Kernels((name,))
     layers = Layers(name, frozenset(planned.program.cores), _sections(planned.program, places))
@@ -62,11 +70,15 @@ def emit_c(
     sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *tested})
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
-    files = {
-        f"{name}.h": header_text(planned, kernels, weights, selftest_declaration(planned) if selftest else ""),
+    own = {
+        f"{name}.h": header_text(planned, kernels, version, weights, selftest_declaration(planned) if selftest else ""),
         f"{name}.c": ModelSource(planned, layers, tables, state, kernels, selftest).text(),
-        f"{name}_data.h": arrays.header(placing_macros(planned, tuple(sections))),
+        f"{name}_data.h": arrays.header(placing_macros(planned, tuple(sections)), renamed_arrays(arrays.marked)),
         f"{name}_data.c": arrays.source(),
+    }
+    build = build_of(own)
+    files = {
+        **{file: text.replace(BUILD, build) for file, text in own.items()},
         "CMakeLists.txt": cmake_text(name, [(name, own_sources(name, selftest))], sources),
         "README.md": readme_text(planned, arrays.total_bytes, sections),
         LICENSE: license_text(),
@@ -80,6 +92,7 @@ def emit_c(
         weights_bytes=arrays.total_bytes,
         sources=tuple(sources),
         section_bytes=sections,
+        build=build,
     )
 
 

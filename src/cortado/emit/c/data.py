@@ -123,8 +123,14 @@ class Arrays:
         named = sorted({stored.section for stored in self.seen.values() if stored.section})
         return {name: self._most([s for s in self.seen.values() if s.section == name]) for name in named}
 
-    def header(self, placing: str = "") -> str:
-        """`placing`: the macros of further sections."""
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """Arrays by which every core's build knows which compile its data is of: the first that each has."""
+        firsts = [next((s.name for s in self.seen.values() if core in s.cores), None) for core in sorted(self.every)]
+        return tuple(dict.fromkeys(name for name in firsts if name is not None))
+
+    def header(self, placing: str = "", renamed: str = "") -> str:
+        """`placing`: the macros of further sections; `renamed`: those of names."""
         guard = f"{self.prefix.upper()}_DATA_H"
         pieces = [Piece(f"extern {stored.declaration};", stored.cores) for stored in self.seen.values()]
         return f"""/* SPDX-License-Identifier: Apache-2.0
@@ -145,7 +151,7 @@ class Arrays:
 #ifndef CORTADO_ARENA
 #define CORTADO_ARENA
 #endif
-{placing}
+{placing}{renamed}
 {_core_macros() if len(self.every) > 1 else ""}{guarded(pieces, self.every)}
 
 #endif /* {guard} */

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from cortado import __version__
 from cortado.base.names import c_identifier, plain
-from cortado.emit.c.arena import arena_facts, arena_parameter, arena_structure, default_arena_type
+from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import float_text
+from cortado.emit.c.identity import INFO_TYPES, identity_facts, info_declaration
 from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
@@ -55,7 +56,7 @@ def order(tensor: Tensor) -> str:
     return f"{model} in the model, here {named}: {list(tensor.shape)}"
 
 
-def header_text(planned: Planned, kernels: Kernels, weights: str = "", more: str = "") -> str:
+def header_text(planned: Planned, kernels: Kernels, version: str | None, weights: str = "", more: str = "") -> str:
     """MODEL.h: sizes, shapes, scales, and the functions of the bundle, with `more` of them at the end. `weights`:
     macros of the sections of constants."""
     upper = c_identifier(planned.program.name).upper()
@@ -63,6 +64,7 @@ def header_text(planned: Planned, kernels: Kernels, weights: str = "", more: str
 #ifndef {upper}_H
 #define {upper}_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -71,7 +73,7 @@ def header_text(planned: Planned, kernels: Kernels, weights: str = "", more: str
 extern "C" {{
 #endif
 
-{_facts(planned, upper, weights)}
+{_facts(planned, upper, version, weights)}
 {state_functions(planned)}{_functions(planned)}{more}
 #ifdef __cplusplus
 }}
@@ -81,7 +83,7 @@ extern "C" {{
 """
 
 
-def _facts(planned: Planned, upper: str, weights: str) -> str:
+def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> str:
     """The macros: version, target, arena, and every input and output."""
     program = planned.program
     tensors = "\n\n".join(
@@ -94,15 +96,18 @@ def _facts(planned: Planned, upper: str, weights: str) -> str:
 #define {upper}_VERSION_NUMBER {version_number(__version__)}
 #define {upper}_TARGET "{program.target.target_string}"
 
+{identity_facts(program, version)}
 {arena_facts(planned)}
 {stack_fact(program, None)}
 {weights}#define {upper}_INPUTS {len(program.inputs)}
 #define {upper}_OUTPUTS {len(program.outputs)}
 
-{arena_structure(planned)}{rows_facts(planned)}{state_facts(planned)}{_MEANING}
+{arena_structure(planned)}
+{rows_facts(planned)}{state_facts(planned)}{_MEANING}
 
 {tensors}
-"""
+
+{INFO_TYPES}"""
 
 
 def stack_fact(program: Program, stack_bytes: int | None) -> str:
@@ -122,9 +127,10 @@ def _run_functions(planned: Planned) -> str:
     name = c_identifier(program.name)
     aligned = f"aligned to {name.upper()}_ARENA_ALIGN bytes"
     piece = "a piece of the arena" if planned.regions else "the arena"
+    unset = f"; or 2, if the arena was never given to {name}_reset" if program.state else ""
     run = comment(
         "Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if "
-        f"{piece} is NULL or not {aligned}."
+        f"{piece} is NULL or not {aligned}{unset}."
     )
     before = comment(f"Where input i is written to, before {name}_run. NULL if there is no such input, or no arena.")
     return f"""{before}
@@ -146,7 +152,7 @@ def _functions(planned: Planned) -> str:
         f"{name.upper()}_STEPS at the end. Read a cycle counter there."
     )
     convert = (
-        f"void {name}_quantize_row(void *arena, const float *values); /* to where {name}_row says */"
+        f"void {name}_quantize_row({arena}, const float *values); /* to where {name}_row says */"
         if pushed
         else f"void {name}_quantize_input({arena}, int i, const float *values);"
     )
@@ -155,7 +161,8 @@ def _functions(planned: Planned) -> str:
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go."
     )
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
-    return f"""{rows_functions(program) if pushed else _run_functions(planned)}
+    return f"""{info_declaration(program)}
+{arena_function(planned)}{rows_functions(program) if pushed else _run_functions(planned)}
 {after}
 const {pointer_type(program.outputs)}{name}_output({read}, int i);
 

@@ -128,8 +128,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             "threads and interrupt handlers at the same time, each with an arena of its own; one arena is for one of "
             f"them at a time. `{upper}_STACK_BYTES` is the most stack that a call takes, interrupts not counted, as "
             f"arm-none-eabi-gcc compiles it; `{upper}_VERSION_NUMBER` and `{upper}_TARGET` say what wrote it, and for "
-            "which core. `CORTADO_WEIGHTS` and `CORTADO_ARENA` are attributes of the constants and of the default "
-            "arena, to put them into sections of your own."
+            f"which core. `{self.name}_info` says on the device which model this is: its name, its id "
+            f"(`{upper}_ID`: {self.program.identity}), its version, shapes and scales. `CORTADO_WEIGHTS` and "
+            "`CORTADO_ARENA` are attributes of the constants and of the default arena, to put them into sections of "
+            "your own."
         )
 
     def _running_stream(self, stream: Stream) -> str:
@@ -137,10 +139,11 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return _paragraph(
             f"Rows of `{upper}_ROW_BYTES` bytes come without end: `{name}_reset` once, then `{name}_row` says where "
             f"the next row goes, and `{name}_push` takes it. It returns 1 when there is a new output: first after "
-            f"{stream.first} rows, then after every {stream.hop}; 0 when there is none, and -1 if the arena is NULL or "
-            f"not aligned to `{upper}_ARENA_ALIGN` bytes. An output is the same as for a window of the last "
-            f"{stream.window} rows alone. All that is kept from row to row is in the arena: a second arena is a second "
-            "stream. Nothing is allocated, and no C library is needed but memcpy, memset and memmove."
+            f"{stream.first} rows, then after every {stream.hop}; 0 when there is none, -1 if the arena is NULL or "
+            f"not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 if it was never reset. An output is the same as for a "
+            f"window of the last {stream.window} rows alone. All that is kept from row to row is in the arena: a "
+            "second arena is a second stream. Nothing is allocated, and no C library is needed but memcpy, memset and "
+            "memmove."
         )
 
     def _running_rows(self) -> str:
@@ -151,10 +154,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         return _paragraph(
             f"The input comes row by row, `{upper}_ROWS` ({step.rows}) times `{upper}_ROW_BYTES` ({step.row_bytes}) "
             f"bytes, and never lies whole in memory: the arena holds {ring} of its rows. `{name}_row` says where the "
-            f"next row goes, `{name}_push` takes it: it returns 0, after the last row 1, and -1 if no row was expected "
-            f"or the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes. `{name}_reset` starts the next "
-            f"input. The last `{name}_push` takes the longest: it runs what needs all rows. Nothing is allocated, and "
-            "no C library is needed but memcpy, memset and memmove."
+            f"next row goes, `{name}_push` takes it: it returns 0, after the last row 1, -1 if no row was expected or "
+            f"the arena is NULL or not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 without a reset. `{name}_reset` "
+            f"starts the next input. The last `{name}_push` takes the longest: it runs what needs all rows. Nothing is "
+            "allocated, and no C library is needed but memcpy, memset and memmove."
         )
 
     def _state(self) -> str:
@@ -164,7 +167,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         text = _paragraph(
             f"This network has state ({buffers}) in the first `{self.upper}_STATE_BYTES` bytes of "
             f"{state_place(self.planned)}, which have to last from run to run. Call `{self.name}_reset(arena)` before "
-            f"the first `{self.name}_run`, and wherever a new sequence begins."
+            f"the first `{self.name}_run`, which returns 2 without it, and wherever a new sequence begins."
         )
         return f"{text}\n\n"
 
@@ -188,6 +191,11 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"network alike. The numbers in `{self.name}_data.c` are the model's own: Cortado claims nothing of them."
         )
 
+    @property
+    def _arena(self) -> str:
+        """As the example names it to functions."""
+        return "arena" if self.planned.regions else "&arena"
+
     def _example(self) -> str:
         """A function around the network: the best class of a classifier, all outputs of anything else."""
         name, upper, outputs = self.name, self.upper, self.program.outputs
@@ -198,9 +206,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             head = "void infer"
             parameters += [f"{t.element.c_type} *output{i}" for i, t in enumerate(outputs)]
             rest = [
-                f"memcpy(output{i}, {name}_output(arena, {i}), {upper}_OUTPUT{i}_BYTES);" for i, _ in enumerate(outputs)
+                f"memcpy(output{i}, {name}_output({self._arena}, {i}), {upper}_OUTPUT{i}_BYTES);"
+                for i, _ in enumerate(outputs)
             ]
-        static = f"static uint8_t arena[{upper}_ARENA_BYTES] __attribute__((aligned({upper}_ARENA_ALIGN)));\n\n"
+        static = f"static {name}_arena_t arena;\n\n"
         own: list[str] = []
         if self.planned.regions:
             static, own = "", [f"const {name}_arena_t *arena = {name}_default_arena();"]
@@ -222,21 +231,21 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         """The parameters of the example for its inputs, and the lines that run the network on them."""
         name, upper = self.name, self.upper
         if self.program.pushed is not None:
-            loop = ["do {", f"    read_row({name}_row(arena));", f"}} while ({name}_push(arena) == 0);"]
-            first = [f"{name}_reset(arena);"] if self.program.stream is None else []
+            loop = ["do {", f"    read_row({name}_row({self._arena}));", f"}} while ({name}_push({self._arena}) == 0);"]
+            first = [f"{name}_reset({self._arena});"] if self.program.stream is None else []
             return ["void (*read_row)(int8_t *row)"], [*first, *loop]
         fill = [
-            f"memcpy({name}_input(arena, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
+            f"memcpy({name}_input({self._arena}, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
             for i, _ in enumerate(self.program.inputs)
         ]
         parameters = [f"const {t.element.c_type} *input{i}" for i, t in enumerate(self.program.inputs)]
-        return parameters, [*fill, f"{name}_run(arena);"]
+        return parameters, [*fill, f"{name}_run({self._arena});"]
 
     def _best_class(self, scores: Tensor) -> list[str]:
         size = scores.element.bytes
         count = f"{self.upper}_OUTPUT0_BYTES" + (f" / {size}" if size > 1 else "")
         return [
-            f"const {scores.element.c_type} *scores = {self.name}_output(arena, 0);",
+            f"const {scores.element.c_type} *scores = {self.name}_output({self._arena}, 0);",
             "int best = 0;",
             f"for (int i = 1; i < {count}; i++) {{",
             "    if (scores[i] > scores[best]) { best = i; }",

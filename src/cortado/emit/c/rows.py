@@ -27,6 +27,10 @@ def rows_text(planned: Planned) -> str:
 @dataclass(frozen=True)
 class _Rows(OfPlan):
     @property
+    def arena(self) -> str:
+        return arena_parameter(self.planned)
+
+    @property
     def state(self) -> str:
         """The type of a step's counters."""
         return "cortado_state_t" if self.program.stream is None else "cortado_stream_state_t"
@@ -45,9 +49,14 @@ static {self.state} *counters(void *arena)
     return ({self.state} *)(void *)((uint8_t *)arena + {at(self.planned, counters_name(pushed_step(self.program)))});
 }}
 
-static int wrong(const void *arena)
+{self._noted()}
+/* 0; -1 for what is no arena, -2 for one that was never reset. */
+static int wrong(void *arena)
 {{
-    return {bad_arena(self.upper)};
+    if ({bad_arena(self.upper)}) {{
+        return -1;
+    }}
+    return *reset_mark(arena) == {self.upper}_BUILD ? 0 : -2;
 }}
 
 {self._once() if self.program.stream is None else self._endless(self.program.stream)}"""
@@ -63,6 +72,23 @@ static int wrong(const void *arena)
         offset = at(self.planned, pushed_step(self.program).output)
         return f"(int8_t *)arena + {offset} + counters(arena)->out_slot * {self.upper}_ROW_BYTES"
 
+    def _noted(self) -> str:
+        """Where MODEL_reset leaves its mark, and where rows are counted."""
+        if self.program.stream is None:
+            return f"""/* What {self.name}_reset leaves behind; then how many rows came. */
+static uint32_t *reset_mark(void *arena)
+{{
+    return (uint32_t *)(void *)((uint8_t *)arena + {at(self.planned, PUSHED_ROWS)});
+}}
+"""
+        return f"""/* What {self.name}_reset leaves behind, after the counters. */
+typedef char mark_fits[sizeof({self.state}) + sizeof(uint32_t) <= {COUNTER_BYTES} ? 1 : -1];
+static uint32_t *reset_mark(void *arena)
+{{
+    return (uint32_t *)(void *)((uint8_t *)counters(arena) + PUSHED * {COUNTER_BYTES}u - sizeof(uint32_t));
+}}
+"""
+
     def _done(self) -> str:
         return f"""#ifdef CORTADO_PROFILE
     {self.name}_profile({self.upper}_STEPS);
@@ -70,33 +96,35 @@ static int wrong(const void *arena)
 
     def _once(self) -> str:
         name, upper = self.name, self.upper
-        return f"""/* How many rows came. */
-static uint32_t *count(void *arena)
+        return f"""static uint32_t *count(void *arena)
 {{
-    return (uint32_t *)(void *)((uint8_t *)arena + {at(self.planned, PUSHED_ROWS)});
+    return reset_mark(arena) + 1;
 }}
 
-void {name}_reset(void *arena)
+void {name}_reset({self.arena})
 {{
-    if (!wrong(arena)) {{
-        *count(arena) = 0;
-        cortado_reset_stage(&program, stages, 0, (uint8_t *)arena, counters(arena));
+    if ({bad_arena(upper)}) {{
+        return;
     }}
+    *reset_mark(arena) = {upper}_BUILD;
+    *count(arena) = 0;
+    cortado_reset_stage(&program, stages, 0, (uint8_t *)arena, counters(arena));
 }}
 
-int8_t *{name}_row(void *arena)
+int8_t *{name}_row({self.arena})
 {{
-    if (wrong(arena) || *count(arena) >= {upper}_ROWS) {{
+    if (wrong(arena) != 0 || *count(arena) >= {upper}_ROWS) {{
         return NULL;
     }}
     return {self._place()};
 }}
 
-int {name}_push(void *arena)
+int {name}_push({self.arena})
 {{
 {self._arrays()}
-    if (wrong(arena) || *count(arena) >= {upper}_ROWS) {{
-        return -1;
+    const int problem = wrong(arena);
+    if (problem != 0 || *count(arena) >= {upper}_ROWS) {{
+        return problem != 0 ? problem : -1;
     }}
     const uint32_t come = ++*count(arena);
     memcpy(state, counters(arena), PUSHED * sizeof state[0]);
@@ -114,25 +142,28 @@ int {name}_push(void *arena)
 """
 
     def _endless(self, stream: Stream) -> str:
-        name = self.name
+        name, upper = self.name, self.upper
         valid = f"state[PUSHED - 1].made > {stream.warm_up}u" if stream.warm_up else "1"
-        return f"""void {name}_reset(void *arena)
+        return f"""void {name}_reset({self.arena})
 {{
-    if (!wrong(arena)) {{
-        cortado_reset_stream(&program, stages, (uint8_t *)arena, counters(arena));
+    if ({bad_arena(upper)}) {{
+        return;
     }}
+    *reset_mark(arena) = {upper}_BUILD;
+    cortado_reset_stream(&program, stages, (uint8_t *)arena, counters(arena));
 }}
 
-int8_t *{name}_row(void *arena)
+int8_t *{name}_row({self.arena})
 {{
-    return wrong(arena) ? NULL : {self._place()};
+    return wrong(arena) != 0 ? NULL : {self._place()};
 }}
 
-int {name}_push(void *arena)
+int {name}_push({self.arena})
 {{
 {self._arrays()}
-    if (wrong(arena)) {{
-        return -1;
+    const int problem = wrong(arena);
+    if (problem != 0) {{
+        return problem;
     }}
     memcpy(state, counters(arena), sizeof state);
     const int made = cortado_push_stream(&program, stages, (uint8_t *)arena, state, rows);
@@ -159,7 +190,7 @@ def quantize_row_text(planned: Planned) -> str:
         q = qparams_text(qparams)
         body = f"cortado_quantize_f32_s8(values, row, {name.upper()}_ROW_BYTES, {q});"
         bytes_body = f"cortado_quantize_u8_s8(values, row, {name.upper()}_ROW_BYTES, channels, gain, offset, {q});"
-    return f"""void {name}_quantize_row(void *arena, const float *values)
+    return f"""void {name}_quantize_row({arena_parameter(planned)}, const float *values)
 {{
     int8_t *row = {name}_row(arena);
     if (row != NULL) {{
@@ -201,15 +232,16 @@ def rows_facts(planned: Planned) -> str:
 def rows_functions(program: Program) -> str:
     """The declarations of MODEL.h."""
     name = c_identifier(program.name)
+    arena = f"{name}_arena_t *arena"
     reset, row, push = (comment(text) for text in (_texts if program.stream is None else _stream_texts)(name))
     return f"""{reset}
-void {name}_reset(void *arena);
+void {name}_reset({arena});
 
 {row}
-int8_t *{name}_row(void *arena);
+int8_t *{name}_row({arena});
 
 {push}
-int {name}_push(void *arena);
+int {name}_push({arena});
 """
 
 
@@ -221,11 +253,11 @@ def _texts(name: str) -> tuple[str, str, str]:
         "Before the first row of each input: forgets rows and outputs. It does nothing if the arena is NULL or not "
         f"{aligned}.",
         f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL if "
-        f"all {upper}_ROWS rows came since {name}_reset, or without an arena. Ask again for each row: it is not the "
-        "same place.",
+        f"all {upper}_ROWS rows came since {name}_reset, without {name}_reset, or without an arena. Ask again for "
+        "each row: it is not the same place.",
         "Takes the row that was written there, and makes of it what can be made. Returns 0; after the last row 1: the "
         f"outputs are there, until {name}_reset; or -1, having done nothing, if all rows came before, or the arena is "
-        f"NULL or not {aligned}.",
+        f"NULL or not {aligned}; or -2, if it was never given to {name}_reset.",
     )
 
 
@@ -236,9 +268,10 @@ def _stream_texts(name: str) -> tuple[str, str, str]:
         "Once, before the first row, and whenever what came before is to be forgotten. It does nothing if the arena "
         f"is NULL or not {aligned}.",
         f"Where the next row is written to: {upper}_ROW_BYTES values, in the order of the input said above. NULL "
-        "without an arena. Ask again for each row: it is not the same place.",
+        f"without an arena, or without {name}_reset. Ask again for each row: it is not the same place.",
         "Takes the row that was written there, and makes of it what can be made. Returns 1 if there is a new output: "
         f"first after {upper}_FIRST_ROWS rows, then after each {upper}_HOP_ROWS, the same as for a window of the last "
         f"{upper}_WINDOW_ROWS rows alone; 0 if there is none; or -1, having done nothing, if the arena is NULL or not "
-        f"{aligned}. Rows may come for ever; between two of them all that counts is in the arena.",
+        f"{aligned}; or -2, if it was never given to {name}_reset. Rows may come for ever; between two of them all "
+        "that counts is in the arena.",
     )

@@ -15,6 +15,7 @@ from cortado.base.names import c_identifier, c_string
 from cortado.emit.c.arena import arena_parameter, region_table, wrong_arena, wrong_function
 from cortado.emit.c.data import numbers_text
 from cortado.emit.c.header import banner
+from cortado.emit.c.identity import BUILD, same_build
 from cortado.emit.c.text import OfPlan, comment, title
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program, Step, Tensor, Walk
@@ -54,10 +55,11 @@ const cortado_network_t {c_identifier(program.name)}__network = {{
 """
 
 
-def selftest_files(planned: Planned, values: Mapping[str, ArrayType]) -> dict[str, str]:
-    """The file, by `values`: those of the reference for one input, by their names in the lowered graph."""
+def selftest_files(planned: Planned, values: Mapping[str, ArrayType], build: str) -> dict[str, str]:
+    """The file, by `values`: those of the reference for one input, by their names in the lowered graph. `build`: of
+    the bundle that it is part of."""
     name = c_identifier(planned.program.name)
-    return {f"{name}_selftest.c": _Selftest(planned, values).text()}
+    return {f"{name}_selftest.c": _Selftest(planned, values).text().replace(BUILD, build)}
 
 
 def digests(planned: Planned, values: Mapping[str, ArrayType]) -> list[tuple[int, int]]:
@@ -102,7 +104,8 @@ class _Selftest(OfPlan):
 
 #include "cortado_selftest.h"
 {'#include "cortado_stream.h"' + chr(10) if stream else ""}#include "{self.name}_data.h"
-{self._regions()}
+
+{same_build(self.name)}{self._regions()}
 extern const cortado_network_t {self.name}__network;
 
 {self._arrays()}
@@ -116,7 +119,7 @@ const char *const {self.name}_selftest_names[{self.upper}_LAYERS + 1] = {{
 }};
 
 /* Every layer, watched. */
-static int first_wrong_layer({arena_parameter(self.planned) if self.planned.regions else "uint8_t *arena"})
+static int first_wrong_layer({arena_parameter(self.planned)})
 {{
     static {"cortado_stream_state_t" if stream else "cortado_state_t"} state[{longest}]; /* of the longest stage */
     static const int8_t *rows[{max(widest, 1)}]; /* of the widest step */
@@ -202,15 +205,15 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         return self._fill("    ")
 
     def _run_stage(self) -> str:
-        loop, arena = "cortado_run_stage", "arena"
+        loop, arena = "cortado_run_stage", "arena->bytes"
         if self.planned.regions:
             loop, arena = "cortado_run_stage_regions", "regions"
         whole = f"        {loop}(&test.program, &test.stage, i, {arena}, state, rows);"
         if self.program.pushed is None:
             return whole
         if self.program.stream is not None:
-            return self._pushed("cortado_reset_stream", "cortado_push_stream", ", arena, state", "        ")
-        first = self._pushed("cortado_reset_stage", "cortado_push_row", ", 0, arena, state", "            ")
+            return self._pushed("cortado_reset_stream", "cortado_push_stream", ", arena->bytes, state", "        ")
+        first = self._pushed("cortado_reset_stage", "cortado_push_row", ", 0, arena->bytes, state", "            ")
         return f"""        if (i == 0) {{
 {first}
         }} else {{
@@ -224,7 +227,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
             for line in (
                 f"{reset}(&test.program, &test.stage{arguments});",
                 f"for (uint32_t r = 0; r < sizeof input0 / {self.upper}_ROW_BYTES; r++) {{",
-                f"    memcpy(arena + steps[0].out_offset + state[0].out_slot * {self.upper}_ROW_BYTES,",
+                f"    memcpy(arena->bytes + steps[0].out_offset + state[0].out_slot * {self.upper}_ROW_BYTES,",
                 f"           input0 + r * {self.upper}_ROW_BYTES, {self.upper}_ROW_BYTES);",
                 f"    (void){push}(&test.program, &test.stage{arguments}, rows);",
                 "}",

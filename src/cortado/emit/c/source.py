@@ -9,9 +9,19 @@ from cortado.base.element import INT8, INT16, Element
 from cortado.base.names import c_string
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexM
-from cortado.emit.c.arena import arena_parameter, default_arena, place, region_table, wrong_arena, wrong_function
+from cortado.emit.c.arena import (
+    arena_function_text,
+    arena_parameter,
+    default_arena,
+    default_arena_type,
+    place,
+    region_table,
+    wrong_arena,
+    wrong_function,
+)
 from cortado.emit.c.data import qparams_text
 from cortado.emit.c.header import banner, pointer_type
+from cortado.emit.c.identity import info_text, same_build
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
@@ -52,6 +62,7 @@ class ModelSource(OfPlan):
 #include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
 {'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
 
+{same_build(self.name)}
 {_isa_guard(self.program)}
 {kernels_check(self.kernels)}
 /* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
@@ -143,7 +154,7 @@ int {self.name}_run({arena_parameter(self.planned)})
     if ({wrong_arena(self.planned)}) {{
         return 1;
     }}
-{region_table(self.planned)}    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
+{self.state.check}{region_table(self.planned)}    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         {loop}(&program, &stages[i], i, {"regions" if regions else "(uint8_t *)arena"}, state, rows);
     }}
 {self.state.keep}#ifdef CORTADO_PROFILE
@@ -156,15 +167,16 @@ int {self.name}_run({arena_parameter(self.planned)})
 
     def _results(self) -> str:
         return f"""{self._accessor("output", self.program.outputs, const="const ")}
-{self._default_arena()}"""
+{arena_function_text(self.planned)}{self._default_arena()}
+{info_text(self.planned)}"""
 
     def _default_arena(self) -> str:
         if self.kernels.shares_arena(self.program):
             return f"""void *{SHARED_ARENA}(void); /* of cortado_together.h */
 
-void *{self.name}_default_arena(void)
+{default_arena_type(self.planned)}{self.name}_default_arena(void)
 {{
-    return {SHARED_ARENA}();
+    return ({default_arena_type(self.planned)}){SHARED_ARENA}();
 }}
 """
         return default_arena(self.planned)
@@ -176,7 +188,7 @@ void *{self.name}_default_arena(void)
         head = "    static const uint32_t offsets[] = {"
         offsets = listed((at(self.planned, tensor.buffer) for tensor in tensors), indent=len(head))
         pointer = pointer_type(tensors)
-        return f"""{const}{pointer}{self.name}_{verb}({const}void *arena, int i)
+        return f"""{const}{pointer}{self.name}_{verb}({arena_parameter(self.planned, const)}, int i)
 {{
 {head}{offsets}}};
     if (arena == NULL || (unsigned)i >= {self.upper}_{verb.upper()}S) {{
@@ -287,6 +299,11 @@ def _isa_guard(program: Program) -> str:
     advice = f"{planned}; compile it for that core, or run cortado for this one"
     if program.cores == (Core.MVE,):
         advice = f"{planned}: compile it for that core's vector instructions (not -mfloat-abi=soft)"
+    if program.cores == (Core.DSP,) and program.target.cpu in (CortexM.M33, CortexM.M35P):
+        advice = (
+            f"{planned} with the DSP extension: for a core without it run cortado with --target "
+            f"{program.target.cpu.value}+nodsp, for one with it compile with -march=armv8-m.main+dsp"
+        )
     if program.target.cpu is CortexM.ANY:
         advice = "compile it for a Cortex-M core; `cortado run --on host` runs it on this machine"
     return f"""#if !({" && ".join(wanted)})

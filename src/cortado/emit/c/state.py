@@ -12,7 +12,7 @@ from cortado.emit.c.data import Arrays, Reader
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import LONGEST_TITLE, comment
 from cortado.plan.planned import GUARD_BYTES, Planned, moved
-from cortado.plan.program import StateTensor
+from cortado.plan.program import MARK_BYTES, STATE_MARK, StateTensor
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class StateInC:
 
     include: str = ""
     functions: str = ""
+    check: str = ""  # the lines of MODEL_run that refuse state without a reset
     keep: str = ""  # the line of MODEL_run
 
 
@@ -42,15 +43,23 @@ static void keep_state({"uint8_t *base" if not planned.regions else arena_parame
         include="\n#include <string.h>\n",
         functions=f"""/* ---- state: what lasts from run to run ---- */
 
+/* What {name}_reset leaves behind. */
+static uint32_t *reset_mark({arena_parameter(planned)})
+{{
+    return (uint32_t *)(void *)({place(planned, STATE_MARK, "uint8_t")});
+}}
+
 void {name}_reset({arena_parameter(planned)})
 {{
 {"" if planned.regions else "    uint8_t *base = (uint8_t *)arena;" + chr(10)}    if ({wrong_arena(planned)}) {{
         return;
     }}
+    *reset_mark(arena) = {name.upper()}_BUILD;
 {_lines(resets)}
 }}
 
 {keep if moves else ""}""",
+        check=f"    if (*reset_mark(arena) != {name.upper()}_BUILD) {{\n        return 2;\n    }}\n",
         keep=f"    keep_state({'arena' if planned.regions else '(uint8_t *)arena'});\n" if moves else "",
     )
 
@@ -103,7 +112,8 @@ def state_facts(planned: Planned) -> str:
 
 
 def _top(planned: Planned, guard: int) -> int:
-    return max(local(planned, one.tensor.buffer, guard) + one.initial.data.nbytes for one in planned.program.state)
+    tops = [local(planned, one.tensor.buffer, guard) + one.initial.data.nbytes for one in planned.program.state]
+    return max(*tops, local(planned, STATE_MARK, guard) + MARK_BYTES)
 
 
 def state_place(planned: Planned) -> str:

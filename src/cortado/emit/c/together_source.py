@@ -26,6 +26,7 @@ class ProgramMember:
     planned: Planned
     stack_bytes: int | None = None
     tested: Mapping[str, ArrayType] | None = None
+    version: str | None = None
 
     @property
     def name(self) -> str:
@@ -49,9 +50,9 @@ def emit_together(members: Sequence[ProgramMember], *, one_arena: bool) -> Joine
     files: dict[str, str] = {}
     bundles = []
     for member in members:
-        bundle = emit_c(member.planned, selftest=member.tested is not None, kernels=kernels)
+        bundle = emit_c(member.planned, selftest=member.tested is not None, kernels=kernels, version=member.version)
         bundle = with_stack(bundle, member.planned, member.stack_bytes)
-        tested = {} if member.tested is None else selftest_files(member.planned, member.tested)
+        tested = {} if member.tested is None else selftest_files(member.planned, member.tested, bundle.build)
         own = {name: text for name, text in bundle.files.items() if name not in _OF_EACH}
         _add(files, {**own, **tested, f"{member.name}.md": bundle.files["README.md"]}, member)
         bundles.append(bundle)

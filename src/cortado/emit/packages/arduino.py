@@ -39,7 +39,8 @@ def sketch(content: Content) -> str:
     """The self-test as a sketch."""
     includes = "\n".join(f"#include <{header}>" for header in content.headers)
     calls = lines(
-        (f'report("{model}", {model}_selftest(&arena), {model}_selftest_names);' for model in content.models), "  "
+        (f'report("{model}", {model}_selftest(&arena.{model}), {model}_selftest_names);' for model in content.models),
+        "  ",
     )
     return f"""// Runs every model on an input of its own and compares every layer, bit for bit.
 #include <Arduino.h>

@@ -2,11 +2,12 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from cortado.base.target import Isa
 from cortado.emit.packages.content import Content, below, example, readme
 
 VENDOR = "Cortado"
@@ -59,14 +60,22 @@ def _description(content: Content) -> str:
     ):
         SubElement(root, name).text = text
     release = SubElement(SubElement(root, "releases"), "release", {"version": content.version})
-    release.text = "Compiled models."
+    release.text = f"Compiled models, id {content.identity}."
     condition = SubElement(SubElement(root, "conditions"), "condition", {"id": "core"})
     SubElement(condition, "description").text = f"a core that the models were compiled for: {content.target}"
     for core in content.cores:
-        SubElement(condition, "accept", {"Dcore": core})
+        for needed in _needed(content.isa):
+            SubElement(condition, "accept", {"Dcore": core, **needed})
     _component(SubElement(root, "components"), content)
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _needed(isa: Isa | None) -> Sequence[Mapping[str, str]]:
+    """What a device must have beside its core, one of these: cores come with and without these extensions."""
+    if isa is Isa.MVE:
+        return ({"Dmve": "MVE"}, {"Dmve": "FP_MVE"})
+    return ({"Ddsp": "DSP"},) if isa is Isa.DSP else ({},)
 
 
 def _component(components: Element, content: Content) -> None:

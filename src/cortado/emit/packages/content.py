@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from cortado import __version__
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa
+from cortado.plan.identity import joined_id, version_of
 
 LICENSE = "LICENSE"
 SPDX = "Apache-2.0"
@@ -24,10 +25,20 @@ class Content:
     flags: tuple[str, ...]  # of the core, for gcc
     vectors: bool  # whether kernels use vector instructions, which need the registers of the FPU
     bundle: Mapping[str, str]  # the bundle's files; what isn't C is left out
+    identity: str  # of what the models compute
+    version: str  # three numbers
+    isa: Isa | None = None  # that the kernels need; None: they are for any core
 
     @classmethod
-    def of(cls, models: Sequence[str], target: CortexMTargetConfig, bundle: Mapping[str, str]) -> "Content":
-        """A package with the model's name, or with the names of all."""
+    def of(
+        cls,
+        models: Sequence[str],
+        target: CortexMTargetConfig,
+        bundle: Mapping[str, str],
+        ids: Sequence[str],
+        version: str | None,
+    ) -> "Content":
+        """A package with the model's name, or with the names of all. Without a version, one that changes with them."""
         cores = [core for core in CortexM if target.cpu in (core, CortexM.ANY) and core is not CortexM.ANY]
         return cls(
             name=_package_name(models),
@@ -37,12 +48,10 @@ class Content:
             flags=() if target.cpu is CortexM.ANY else target.compiler_flags(),
             vectors=target.cpu is not CortexM.ANY and target.isa is Isa.MVE,
             bundle=bundle,
+            identity=joined_id(ids),
+            version=version or version_of(joined_id(ids)),
+            isa=target.isa,
         )
-
-    @property
-    def version(self) -> str:
-        """Three numbers: no package manager takes a development version of Python's."""
-        return ".".join(__version__.split(".")[:3])
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -106,16 +115,16 @@ def lines(texts: Iterable[str], indent: str = "  ") -> str:
 
 def arena(content: Content) -> str:
     """One arena, as large as the largest model's: they run one after the other."""
-    members = lines((f"uint8_t {model}[{model.upper()}_ARENA_BYTES];" for model in content.models), "    ")
-    aligned = f"__attribute__((aligned({content.models[0].upper()}_ARENA_ALIGN)))"
-    return f"/* One after the other, the models share it. */\nstatic union {{\n{members}\n}} {aligned} arena;"
+    members = lines((f"{model}_arena_t {model};" for model in content.models), "    ")
+    return f"/* One after the other, the models share it. */\nstatic union {{\n{members}\n}} arena;"
 
 
 def example(content: Content, include: str, start: str, say: str, end: str) -> str:
     """A C program that runs the self-test of every model; `say` prints as printf does."""
     includes = "\n".join(f'#include "{header}"' for header in content.headers)
     calls = "\n".join(
-        f'    wrong += report("{model}", {model}_selftest(&arena), {model}_selftest_names);' for model in content.models
+        f'    wrong += report("{model}", {model}_selftest(&arena.{model}), {model}_selftest_names);'
+        for model in content.models
     )
     return f"""/* Runs every model on an input of its own and compares every layer, bit for bit.
  * Then give them inputs of yours: {content.headers[0]} says how. */
@@ -155,7 +164,9 @@ def readme(content: Content, title: str, use: str) -> str:
     functions = ", ".join(f"`{model}_run`" for model in content.models)
     return f"""# {content.name} for {title}
 
-{content.about[0].upper() + content.about[1:]} {content.version}.
+{content.about[0].upper() + content.about[1:]} {__version__}.
+
+Version {content.version} of the model, id {content.identity}.
 
 {use.strip()}
 

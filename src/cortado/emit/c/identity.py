@@ -1,0 +1,154 @@
+"""Which model a bundle is, for people, for programs and for linkers: MODEL_ID, MODEL_info, and the build.
+
+A build is a hash of the three files that are written for a network. MODEL_run's and some constants' names end in it, so
+that objects of different compiles don't link; nothing of it is in the program.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from cortado import __version__
+from cortado.base.names import c_identifier, c_string
+from cortado.emit.c.data import float_text
+from cortado.emit.c.text import comment, listed
+from cortado.plan.identity import version_of
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program, Tensor
+
+BUILD = "@BUILD@"  # in texts that are not finished, in place of the eight digits
+PLAIN_NAMES = "CORTADO_PLAIN_NAMES"
+
+
+def build_of(files: Mapping[str, str]) -> str:
+    """Eight hexadecimal digits that follow from the files, in which the build stands as BUILD."""
+    found = hashlib.sha256()
+    for name, text in sorted(files.items()):
+        found.update(f"{name}\n{len(text)}\n{text}".encode())
+    return found.hexdigest()[:8]
+
+
+def model_version(program: Program, given: str | None) -> str:
+    return given or version_of(program.identity)
+
+
+def identity_facts(program: Program, version: str | None) -> str:
+    """The macros of MODEL.h."""
+    name = c_identifier(program.name)
+    entry = f"{name}_{'run' if program.pushed is None else 'push'}"
+    about = comment(
+        "Which model this is: a hash of what it computes, the version it was given (or one that changes with it), and "
+        "the compile that wrote this file."
+    )
+    linked = comment(
+        "The name carries the build: a header, a source and data of different compiles don't link. Define "
+        f"{PLAIN_NAMES} for all sources where a program binds functions by their names."
+    )
+    return f"""{about}
+#define {name.upper()}_ID "{program.identity}"
+#define {name.upper()}_MODEL_VERSION "{model_version(program, version)}"
+#define {name.upper()}_BUILD 0x{BUILD}u
+{linked}
+#if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* all sources have them, or none */
+#define {entry} {entry}_{BUILD}_with_runtime_checks
+#elif !defined({PLAIN_NAMES})
+#define {entry} {entry}_{BUILD}
+#endif
+"""
+
+
+def same_build(name: str) -> str:
+    """For a source of the bundle: an error where its header is another compile's."""
+    return f"""#if {name.upper()}_BUILD != 0x{BUILD}u
+#error "{name}.h and this file are of different compiles: take all files of one"
+#endif
+"""
+
+
+def renamed_arrays(names: Sequence[str]) -> str:
+    """For MODEL_data.h: names that the data of another compile does not define."""
+    if not names:
+        return ""
+    lines = "\n".join(f"#define {name} \\\n    {name}_{BUILD}" for name in names)
+    return f"""
+/* The data of another compile does not link. */
+#ifndef {PLAIN_NAMES}
+{lines}
+#endif
+"""
+
+
+INFO_TYPES = """/* A model as data, the same for all models. */
+#ifndef CORTADO_MODEL_INFO
+#define CORTADO_MODEL_INFO
+typedef struct {
+    const char *name;
+    const char *type; /* in C: "int8_t" */
+    uint32_t bytes;
+    uint32_t dims;
+    const uint32_t *shape;  /* [dims], as the values lie */
+    const uint32_t *layout; /* [dims]: the model's dimensions in that order */
+    float scale;            /* 0: the values are no codes */
+    int32_t zero_point;
+} cortado_tensor_info_t;
+
+typedef struct {
+    const char *name, *id, *version, *target, *cortado_version;
+    uint32_t build;
+    uint32_t arena_bytes;
+    uint32_t inputs, outputs;
+    const cortado_tensor_info_t *input;  /* [inputs] */
+    const cortado_tensor_info_t *output; /* [outputs] */
+} cortado_model_info_t;
+#endif
+"""
+
+
+def info_declaration(program: Program) -> str:
+    """For MODEL.h."""
+    name = c_identifier(program.name)
+    return f"""/* Which model this is: name, id, version, shapes and scales. Linked only if used. */
+const cortado_model_info_t *{name}_info(void);
+"""
+
+
+def info_text(planned: Planned) -> str:
+    """MODEL_info, for MODEL.c."""
+    program = planned.program
+    name, upper = c_identifier(program.name), c_identifier(program.name).upper()
+    groups = (("inputs", "INPUT", program.inputs), ("outputs", "OUTPUT", program.outputs))
+    tables = "\n".join(_tensors(upper, kind, tag, tensors) for kind, tag, tensors in groups)
+    words = (
+        *(c_string(program.name), f"{upper}_ID", f"{upper}_MODEL_VERSION", f"{upper}_TARGET", f'"{__version__}"'),
+        *(f"{upper}_{what}" for what in ("BUILD", "ARENA_BYTES", "INPUTS", "OUTPUTS")),
+        *(kind if tensors else "NULL" for kind, _, tensors in groups),
+    )
+    return f"""const cortado_model_info_t *{name}_info(void)
+{{
+{tables}
+    static const cortado_model_info_t info = {{
+        {listed(words, indent=8)}
+    }};
+    return &info;
+}}
+"""
+
+
+def _tensors(upper: str, kind: str, tag: str, tensors: Sequence[Tensor]) -> str:
+    if not tensors:
+        return ""
+    lines = [
+        f"    static const uint32_t {kind}_{what.lower()}{number}[] = {upper}_{tag}{number}_{what};"
+        for number in range(len(tensors))
+        for what in ("SHAPE", "LAYOUT")
+    ]
+    rows = "\n".join(f"        {_tensor(upper, kind, tag, number, tensor)}," for number, tensor in enumerate(tensors))
+    return "\n".join([*lines, f"    static const cortado_tensor_info_t {kind}[] = {{", rows, "    };"])
+
+
+def _tensor(upper: str, kind: str, tag: str, number: int, tensor: Tensor) -> str:
+    codes = "0.0f, 0"
+    if tensor.qparams is not None:
+        codes = f"{float_text(tensor.qparams.scale)}, {tensor.qparams.zero_point}"
+    texts = (c_string(tensor.name), c_string(tensor.element.c_type), f"{upper}_{tag}{number}_BYTES")
+    places = (f"{len(tensor.shape) or 1}u", f"{kind}_shape{number}", f"{kind}_layout{number}", codes)
+    return f"{{{listed((*texts, *places), indent=9)}}}"
