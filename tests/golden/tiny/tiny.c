@@ -7,6 +7,10 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
+#if TINY_BUILD != 0x190ad254u
+#error "tiny.h and this file are of different compiles: take all files of one"
+#endif
+
 #if !(defined(__arm__) && (defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)))
 #error "this bundle was planned for cortex-m0plus; compile it for that core, or run cortado for this one"
 #endif
@@ -193,7 +197,7 @@ static const cortado_program_t program = {
 
 /* ---- the network ---- */
 
-int8_t *tiny_input(void *arena, int i)
+int8_t *tiny_input(tiny_arena_t *arena, int i)
 {
     static const uint32_t offsets[] = {AT(160u, 352u)};
     if (arena == NULL || (unsigned)i >= TINY_INPUTS) {
@@ -202,7 +206,7 @@ int8_t *tiny_input(void *arena, int i)
     return (int8_t *)(void *)((uint8_t *)arena + offsets[i]);
 }
 
-int tiny_run(void *arena)
+int tiny_run(tiny_arena_t *arena)
 {
     cortado_state_t state[2]; /* of the longest stage */
     const int8_t *rows[3]; /* of the widest step */
@@ -218,7 +222,7 @@ int tiny_run(void *arena)
     return 0;
 }
 
-const int8_t *tiny_output(const void *arena, int i)
+const int8_t *tiny_output(const tiny_arena_t *arena, int i)
 {
     static const uint32_t offsets[] = {AT(0u, 16u)};
     if (arena == NULL || (unsigned)i >= TINY_OUTPUTS) {
@@ -227,23 +231,47 @@ const int8_t *tiny_output(const void *arena, int i)
     return (const int8_t *)(const void *)((const uint8_t *)arena + offsets[i]);
 }
 
-void *tiny_default_arena(void)
+tiny_arena_t *tiny_arena(void *memory, size_t bytes)
 {
-    static union {
-        uint8_t bytes[TINY_ARENA_BYTES];
-        uint64_t align;
-    } arena __attribute__((aligned(16))) CORTADO_ARENA;
+    if (bytes < TINY_ARENA_BYTES || (uintptr_t)memory % TINY_ARENA_ALIGN != 0) {
+        return NULL;
+    }
+    return (tiny_arena_t *)memory;
+}
+
+tiny_arena_t *tiny_default_arena(void)
+{
+    static tiny_arena_t arena CORTADO_ARENA;
     return &arena;
 }
 
-void tiny_quantize_input(void *arena, int i, const float *values)
+const cortado_model_info_t *tiny_info(void)
+{
+    static const uint32_t inputs_shape0[] = TINY_INPUT0_SHAPE;
+    static const uint32_t inputs_layout0[] = TINY_INPUT0_LAYOUT;
+    static const cortado_tensor_info_t inputs[] = {
+        {"x", "int8_t", TINY_INPUT0_BYTES, 4u, inputs_shape0, inputs_layout0, 0.00784313772f, -1},
+    };
+    static const uint32_t outputs_shape0[] = TINY_OUTPUT0_SHAPE;
+    static const uint32_t outputs_layout0[] = TINY_OUTPUT0_LAYOUT;
+    static const cortado_tensor_info_t outputs[] = {
+        {"output0", "int8_t", TINY_OUTPUT0_BYTES, 2u, outputs_shape0, outputs_layout0, 0.00114761048f, 127},
+    };
+    static const cortado_model_info_t info = {
+        "tiny", TINY_ID, TINY_MODEL_VERSION, TINY_TARGET, "0.2.0.dev0", TINY_BUILD, TINY_ARENA_BYTES, TINY_INPUTS,
+        TINY_OUTPUTS, inputs, outputs
+    };
+    return &info;
+}
+
+void tiny_quantize_input(tiny_arena_t *arena, int i, const float *values)
 {
     if (arena != NULL && i == 0) {
         cortado_quantize_f32_s8(values, (int8_t *)arena + AT(160u, 352u), 36, 0.00784313772f, -1);
     }
 }
 
-void tiny_quantize_input_u8(void *arena, int i, const uint8_t *values, int channels, const float *gain,
+void tiny_quantize_input_u8(tiny_arena_t *arena, int i, const uint8_t *values, int channels, const float *gain,
                             const float *offset)
 {
     if (arena != NULL && i == 0) {
@@ -252,7 +280,7 @@ void tiny_quantize_input_u8(void *arena, int i, const uint8_t *values, int chann
     }
 }
 
-void tiny_dequantize_output(const void *arena, int i, float *values)
+void tiny_dequantize_output(const tiny_arena_t *arena, int i, float *values)
 {
     if (arena != NULL && i == 0) {
         cortado_dequantize_s8_f32((const int8_t *)arena + AT(0u, 16u), values, 3, 0.00114761048f, 127);

@@ -5,6 +5,7 @@
 #ifndef TINY_H
 #define TINY_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -28,9 +29,21 @@ extern "C" {
 #define TINY_VERSION_NUMBER 200
 #define TINY_TARGET "cortex-m0plus"
 
+/* Which model this is: a hash of what it computes, the version it was given (or one that changes with it), and the
+ * compile that wrote this file. */
+#define TINY_ID "b067a3e2c31f25cc"
+#define TINY_MODEL_VERSION "0.45159.41954"
+#define TINY_BUILD 0x190ad254u
+/* The name carries the build: a header, a source and data of different compiles don't link. Define
+ * CORTADO_PLAIN_NAMES for all sources where a program binds functions by their names. */
+#if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* all sources have them, or none */
+#define tiny_run tiny_run_190ad254_with_runtime_checks
+#elif !defined(CORTADO_PLAIN_NAMES)
+#define tiny_run tiny_run_190ad254
+#endif
+
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 #define TINY_ARENA_BYTES 404
-#define tiny_run tiny_run_with_runtime_checks /* all sources have them, or none */
 #else
 #define TINY_ARENA_BYTES 196
 #endif
@@ -40,6 +53,14 @@ extern "C" {
 #define TINY_STACK_BYTES N
 #define TINY_INPUTS 1
 #define TINY_OUTPUTS 1
+
+/* The arena: a variable of this type has its size and alignment. A pointer to anything else is an error to the
+ * compiler (to some a warning: -Wincompatible-pointer-types); tiny_arena takes other memory. */
+typedef union {
+    uint8_t bytes[TINY_ARENA_BYTES];
+    uint64_t align;
+} __attribute__((aligned(16))) tiny_arena_t;
+
 
 /* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
  * number SCALE * (q - ZERO_POINT). */
@@ -60,28 +81,59 @@ extern "C" {
 #define TINY_OUTPUT0_SCALE 0.00114761048f
 #define TINY_OUTPUT0_ZERO_POINT (127)
 
+/* A model as data, the same for all models. */
+#ifndef CORTADO_MODEL_INFO
+#define CORTADO_MODEL_INFO
+typedef struct {
+    const char *name;
+    const char *type; /* in C: "int8_t" */
+    uint32_t bytes;
+    uint32_t dims;
+    const uint32_t *shape;  /* [dims], as the values lie */
+    const uint32_t *layout; /* [dims]: the model's dimensions in that order */
+    float scale;            /* 0: the values are no codes */
+    int32_t zero_point;
+} cortado_tensor_info_t;
+
+typedef struct {
+    const char *name, *id, *version, *target, *cortado_version;
+    uint32_t build;
+    uint32_t arena_bytes;
+    uint32_t inputs, outputs;
+    const cortado_tensor_info_t *input;  /* [inputs] */
+    const cortado_tensor_info_t *output; /* [outputs] */
+} cortado_model_info_t;
+#endif
+
+/* Which model this is: name, id, version, shapes and scales. Linked only if used. */
+const cortado_model_info_t *tiny_info(void);
+
+/* Memory of another kind as an arena: NULL, which every function refuses, unless it has TINY_ARENA_BYTES bytes or
+ * more and is aligned to TINY_ARENA_ALIGN. */
+tiny_arena_t *tiny_arena(void *memory, size_t bytes);
+
 /* Where input i is written to, before tiny_run. NULL if there is no such input, or no arena. */
-int8_t *tiny_input(void *arena, int i);
+int8_t *tiny_input(tiny_arena_t *arena, int i);
 
 /* Runs the network once. It destroys its inputs. Returns 0; or 1, having done nothing, if the arena is NULL or not
  * aligned to TINY_ARENA_ALIGN bytes. */
-int tiny_run(void *arena);
+int tiny_run(tiny_arena_t *arena);
 
 /* Where output i lies, after tiny_run. NULL if there is no such output, or no arena. */
-const int8_t *tiny_output(const void *arena, int i);
+const int8_t *tiny_output(const tiny_arena_t *arena, int i);
 
 /* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
-void *tiny_default_arena(void);
+tiny_arena_t *tiny_default_arena(void);
 
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie
  * in the same order before and after, the one said above. Without an arena, or for an i that is no int8 tensor, they do
  * nothing. Linked only if used. */
-void tiny_quantize_input(void *arena, int i, const float *values);
+void tiny_quantize_input(tiny_arena_t *arena, int i, const float *values);
 /* The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for b *
  * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go. */
-void tiny_quantize_input_u8(void *arena, int i, const uint8_t *values, int channels, const float *gain,
+void tiny_quantize_input_u8(tiny_arena_t *arena, int i, const uint8_t *values, int channels, const float *gain,
                             const float *offset);
-void tiny_dequantize_output(const void *arena, int i, float *values);
+void tiny_dequantize_output(const tiny_arena_t *arena, int i, float *values);
 
 /* One number, by the SCALE and ZERO_POINT of its tensor, with the same bits as above. */
 static inline int8_t tiny_quantize(float value, float scale, int32_t zero_point)

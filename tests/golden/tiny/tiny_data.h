@@ -17,6 +17,12 @@
 #define CORTADO_ARENA
 #endif
 
+/* The data of another compile does not link. */
+#ifndef CORTADO_PLAIN_NAMES
+#define tiny__features_0_zero \
+    tiny__features_0_zero_190ad254
+#endif
+
 extern const int8_t tiny__features_0_zero[1];
 extern const int8_t tiny__features_0_weights[96];
 extern const int8_t tiny__features_2_zero[4];
