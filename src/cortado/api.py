@@ -23,6 +23,7 @@ from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
 from cortado.emit.c.bundle import emit_c, with_stack
 from cortado.emit.c.selftest import selftest_files
+from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, c_only, emit_pte
 from cortado.frontend.calm import few_collections, one_thread
@@ -78,6 +79,7 @@ class Model:
         """The artifacts for one target. With `intermediates`, the graph after each pass is written to that folder."""
         target = _config(target, options)
         _check_installed(options)
+        check_one_core(target, options.image)
         clock = Clock(dict(self.seconds), self.progress)
         if options.allow_float:
             with clock.phase(IMPORT_EXECUTORCH):
@@ -120,6 +122,7 @@ class Model:
             graph=graph,
             planned=None if c is None else c.planned,
             bundle=None if c is None else c.bundle,
+            image=None if c is None else c.image,
             pte=pte,
             pte_graph=pte_graph,
             example=runs[0].inputs,
@@ -239,7 +242,8 @@ class Model:
             needed = measure.measured(bundle.files, [bundle], [info])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
         check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)
-        return InC(planned, bundle, needed, single, others)
+        image = emit_image(planned) if options.image else None
+        return InC(planned, bundle, needed, single, others, image)
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:

@@ -32,6 +32,8 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
+from cortado.emit.image.files import loader_files
+from cortado.emit.image.writer import ModelImage
 from cortado.emit.packages.content import Content
 from cortado.emit.packages.kinds import package_files
 from cortado.emit.pte.program import Pte
@@ -61,6 +63,7 @@ class Compiled:
     graph: LoweredGraph | None  # of the C bundle, and of the .pte unless that has float calls
     planned: Planned | None
     bundle: Bundle | None
+    image: ModelImage | None
     pte: Pte | None
     pte_graph: LoweredGraph | None
     example: Inputs
@@ -97,6 +100,8 @@ class Compiled:
         path = Path(folder)
         files: dict[str, str | bytes] = {} if self.bundle is None else dict(self.bundle.files)
         prefix = self.report.prefix
+        if self.image is not None:
+            files |= {f"{prefix}.cortado": self.image.data, **loader_files(self.image.thunks, self.image.sources)}
         if self.pte is not None and self.pte_graph is not None:
             files[f"{prefix}.pte"] = self.pte.data
             if self.options.bundleio:

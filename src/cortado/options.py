@@ -75,7 +75,7 @@ class Artifacts(Enum):
 
 _NUMBER = "(0|[1-9][0-9]{0,3}|[1-5][0-9]{4})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
-FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "selftest", "allow_float", "input_rows")
+FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class Options:
     artifacts: Artifacts = Artifacts.BOTH
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
+    image: bool = False  # also the model as data, and what firmware opens it with
     selftest: bool = False  # also a function of the C bundle that checks every layer on the device
     package: tuple[PackageKind, ...] = ()  # also the bundle as packages of these systems, self-test included
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
@@ -169,6 +170,11 @@ class Options:
             raise CortadoError(
                 "--memory and --package: the examples of a package have an arena in one piece. Leave one of the two out"
             )
+        if self.image and (self.memory or self.place):
+            raise CortadoError(
+                f"--image and {'--memory' if self.memory else '--place'}: an image is one block of constants, and runs "
+                "in an arena in one piece. Leave one of the two out"
+            )
         if self.memory and (self.input_rows or self.stream is not None):
             raise CortadoError(
                 f"--memory and {'--input-rows' if self.input_rows else '--stream'}: rows that come one by one are "
@@ -180,6 +186,7 @@ class Options:
         """Refuses what is said of an artifact that was not asked for."""
         of_pte = {"--bundleio": self.bundleio, "--etrecord": self.etrecord, "--allow-float": self.allow_float}
         of_c = {
+            "--image": self.image,
             "--input-rows": self.input_rows,
             "--stream": self.stream is not None,
             "--ram-budget": self.ram_budget is not None,

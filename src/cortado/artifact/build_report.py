@@ -14,6 +14,7 @@ from cortado.artifact.report import (
     DType,
     FlashReport,
     FloatOperatorReport,
+    ImageReport,
     InputRowsReport,
     MemoryReport,
     MomentReport,
@@ -36,6 +37,7 @@ from cortado.base.findings import Finding
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
+from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
@@ -59,6 +61,7 @@ class InC:
     needed: Measured
     single_targets: Mapping[str, int] | None
     alternatives: Mapping[Optimize, Alternative]
+    image: ModelImage | None = None
 
 
 def build_report(
@@ -93,6 +96,7 @@ def build_report(
         input_rows=None if c is None else _input_rows(c.planned.program),
         stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else _flash(c),
+        image=None if c is None or c.image is None else _image(c.image),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else layer_reports(c.planned, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
@@ -113,6 +117,11 @@ def build_report(
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )
+
+
+def _image(image: ModelImage) -> ImageReport:
+    kernels = tuple(sorted({thunk.name for thunk in image.thunks}))
+    return ImageReport(bytes=len(image.data), ram_bytes=image.ram_bytes, kernels=kernels)
 
 
 def chip_report(chip: Chip) -> ChipReport:

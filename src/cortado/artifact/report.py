@@ -290,6 +290,15 @@ class PteReport:
 
 
 @json_class
+class ImageReport:
+    """The model as data."""
+
+    bytes: Count = key("size of MODEL.cortado")
+    ram_bytes: Count = key("RAM that it needs to be open, beside its arena")
+    kernels: tuple[str, ...] = key("the kernels that firmware must have to run it")
+
+
+@json_class
 class CalibrationReport:
     """The data that the model was calibrated with."""
 
@@ -403,6 +412,7 @@ class Report:
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
     stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
+    image: ImageReport | None = key("the model as data, with --image", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     profile: ProfileReport | None = key("time on an emulated board, once `profile --save` measured it", default=None)
     fidelity: FidelityReport | None = key(

@@ -170,6 +170,12 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--etrecord", action="store_true", help="also write NAME.etrecord, for ExecuTorch's Inspector")
     parser.add_argument(
+        "--image",
+        action="store_true",
+        help="also write NAME.cortado: the model as data, which firmware opens and runs without being built again, and "
+        "loader/, what it opens it with (docs/images.md)",
+    )
+    parser.add_argument(
         "--selftest",
         action="store_true",
         help="also write NAME_selftest.c: an input, what every layer must make of it, and MODEL_selftest, which "

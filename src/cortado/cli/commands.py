@@ -97,12 +97,25 @@ def doctor_command(arguments: argparse.Namespace) -> None:
         raise TellsWhatIsMissing("something is missing. Install it with:\n  " + "\n  ".join(dict.fromkeys(fixes)))
 
 
+def _inspect_image(arguments: argparse.Namespace) -> None:
+    from cortado.emit.image.reader import read_image_file
+    from cortado.emit.image.text import image_as_json, image_text
+
+    info = read_image_file(arguments.file)
+    if arguments.target is not None and arguments.target != info.target:
+        raise CortadoError(f"{arguments.file} is for {info.target}, not for {arguments.target}")
+    print(json.dumps(image_as_json(info), indent=2) if arguments.json else image_text(info))
+
+
 def inspect_command(arguments: argparse.Namespace) -> None:
     from cortado.base.target import from_target_string
     from cortado.pte.metadata import require_target
     from cortado.pte.reader import read_pte_file
     from cortado.pte.text import format_info, info_as_json
 
+    if arguments.file.suffix == ".cortado":
+        _inspect_image(arguments)
+        return
     info = read_pte_file(arguments.file)
     if arguments.target is not None:
         require_target(info, from_target_string(arguments.target).target_string, str(arguments.file))

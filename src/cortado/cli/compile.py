@@ -276,6 +276,8 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
     rows = _bundle_rows(report)
     if time is not None:
         rows.append(("time", time))
+    if report.image is not None:
+        rows.append(("image", f"{report.image.bytes:,} bytes, and {report.image.ram_bytes:,} of RAM for its tables"))
     if report.pte is not None:
         rows.append((".pte", pte_size(report.pte)))
     rows += _facts(report)

@@ -24,6 +24,7 @@ _OF_ONE = {
     "intermediates": "--intermediates",
     "bundleio": "--bundleio",
     "etrecord": "--etrecord",
+    "image": "--image",
     "allow_float": "--allow-float",
     "labels": "--labels",
 }

@@ -35,6 +35,7 @@ from cortado.cli.commands import (
     zoo_command,
 )
 from cortado.cli.completion import SHELLS, completion_command
+from cortado.cli.kernels import kernels_arguments
 from cortado.cli.sweep import estimate_arguments, sweep_arguments
 
 MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"
@@ -183,14 +184,15 @@ def make_parser() -> argparse.ArgumentParser:
     compare_arguments(commands)
     estimate_arguments(commands, add)
     sweep_arguments(commands, add)
+    kernels_arguments(commands, add)
     add(commands, "targets", "the cores Cortado compiles for", targets_command)
     add(commands, "chips", "chips and boards by name: core, clock, memories", chips_command)
     add(commands, "zoo", "the networks that come with Cortado", zoo_command)
     ops = add(commands, "ops", "the operators of the lowered graph and where each can run", ops_command)
     ops.add_argument("--markdown", action="store_true", help="print docs/operators.md")
     add(commands, "doctor", "what is installed, what is missing, and how to install it", doctor_command)
-    inspect = add(commands, "inspect", "what a .pte file holds", inspect_command)
-    inspect.add_argument("file", type=Path, metavar="FILE.pte", help="an ExecuTorch program")
+    inspect = add(commands, "inspect", "what a .pte file or an image holds", inspect_command)
+    inspect.add_argument("file", type=Path, metavar="FILE", help="an ExecuTorch program (.pte), or an image (.cortado)")
     inspect.add_argument("--target", "-t", metavar="TARGET", help="fail unless the file is for this target")
     plan = add(commands, "plan", "place the buffers of a memory-planning problem", plan_command, json=False)
     plan.add_argument(

@@ -70,7 +70,19 @@ class Callee:
     name: str
 
 
-Argument = Operand | Row | Bytes | Typed | Written | Member | Offset | Callee | int
+@dataclass(frozen=True)
+class Absent:
+    """A pointer to an operand or result that the call doesn't have."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One of the numbers that stand behind a descriptor. Operators don't say this: see CCall.by_data."""
+
+    index: int
+
+
+Argument = Operand | Row | Bytes | Typed | Written | Member | Offset | Callee | Absent | Number | int
 
 
 @dataclass(frozen=True)
@@ -91,3 +103,15 @@ class CCall:
             return argument if element.bytes == 1 else Typed(argument, element.c_type)
 
         return replace(self, arguments=tuple(map(typed, self.arguments)))
+
+    def by_data(self) -> tuple["CCall", tuple[int, ...]]:
+        """The same call with its numbers behind the descriptor, and these."""
+        numbers: list[int] = []
+
+        def moved(argument: Argument) -> Argument:
+            if not isinstance(argument, int):
+                return argument
+            numbers.append(int(argument))
+            return Number(len(numbers) - 1)
+
+        return replace(self, arguments=tuple(map(moved, self.arguments))), tuple(numbers)

@@ -22,7 +22,7 @@ from cortado.base.element import INT8
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Argument, Callee, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Argument, Callee, CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, qparams
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Kernel
@@ -324,7 +324,7 @@ def kernel(
     units, start = call.out_shape[2], call["start"]
     rows = 2 if states_aside or call["last"] else 1 if start else 0
     scratch = units * (state_bytes + rows)
-    states = [Row(1 + index) if index < len(start) else 0 for index in range(2 if name == "lstm" else 1)]
+    states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
     function, given, sources = _called(name, core)
     return Kernel(
         call=CCall(function, (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH, *given)),

@@ -18,7 +18,7 @@ from torch.fx import Node
 
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
-from cortado.ir.c_call import Argument, Operand, Row, Written
+from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
 from cortado.ir.kernel import Kernel
@@ -124,8 +124,8 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
 def kernel(call: Call, core: Core) -> Kernel:
     """The first result that is read goes where outputs go, a second one behind the operands."""
     operands = 1 + len(call["start"])
-    states: Argument = Operand.OUT if call.gives(STATES) else 0
-    cells: Argument = 0
+    states: Argument = Operand.OUT if call.gives(STATES) else Absent()
+    cells: Argument = Absent()
     if call.gives(CELLS):
         cells = Written(Row(operands)) if call.gives(STATES) else Operand.OUT
     return recurrent.kernel(

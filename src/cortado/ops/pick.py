@@ -12,7 +12,7 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import Argument, Bytes, CCall, Operand, Row, Written
+from cortado.ir.c_call import Absent, Argument, Bytes, CCall, Operand, Row, Written
 from cortado.ir.facts import is_whole
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, taken_from
@@ -70,7 +70,7 @@ def written(call: Call) -> tuple[Argument, Argument]:
     """Where a kernel writes both: the first that is read where outputs go, a second one behind the operand."""
     positions, values = call.gives(POSITIONS), call.gives(VALUES)
     behind: Argument = Written(Row(1)) if positions else Operand.OUT
-    return Operand.OUT if positions else 0, behind if values else 0
+    return Operand.OUT if positions else Absent(), behind if values else Absent()
 
 
 def kernel(call: Call, core: Core) -> Kernel:

@@ -14,7 +14,7 @@ from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.c_call import Absent, Bytes, CCall, Operand, Row
 from cortado.ir.facts import is_whole, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
@@ -106,7 +106,7 @@ def kernel(call: Call, core: Core) -> Kernel:
 
 def _any_kernel(call: Call, given: list[str]) -> Kernel:
     """Values of any size, single ones among them."""
-    sides = [Bytes(Row(1 + given.index(name))) if name in given else 0 for name in ("self", "other")]
+    sides = [Bytes(Row(1 + given.index(name))) if name in given else Absent() for name in ("self", "other")]
     return Kernel(
         call=CCall("cortado_where", (Operand.LAYER, Row(0), *sides, Bytes(Operand.OUT), Operand.N)),
         sources=("where.c",),

@@ -369,16 +369,18 @@ def run_bundle(
     limits: RunLimits = NO_LIMITS,
     sequence: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
+    built: Callable[[Machine | None], Path] | None = None,
 ) -> RunResult:
     """Runs every sample, as many in one boot as the board has room for; on this machine, on all its cores.
 
     `samples` hold the bundle's own dtypes; `flags` are added to the compiler's. With state, samples are steps of
     sequences, each `sequence` long, or all of them one: none is taken apart. With `stores`, every store on the emulated
     board is compared with the rules; the first stray one is an error. With `timed`, the cycles of the first sample are
-    modelled, for each step of the rules. `progress` is told how many samples are done.
+    modelled, for each step of the rules. `progress` is told how many samples are done. `built` makes the program where
+    it is not the folder's bundle.
     """
     board = choose_board(info.target, on)
-    program = build(folder, info, board, flags)
+    program = build(folder, info, board, flags) if built is None else built(board)
     if board is None:
         return _run_on_cores(program, info, samples, limits.seconds, sequence, progress)
     machine, watch = find_board(board), Watch(count=True) if count else None

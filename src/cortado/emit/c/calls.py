@@ -1,7 +1,20 @@
 """C calls as text: the functions of MODEL.c that call kernels, and those that work out a kernel's scratch."""
 
 from cortado.emit.c.text import listed
-from cortado.ir.c_call import Argument, Bytes, Callee, CCall, Member, Offset, Operand, Row, Typed, Written
+from cortado.ir.c_call import (
+    Absent,
+    Argument,
+    Bytes,
+    Callee,
+    CCall,
+    Member,
+    Number,
+    Offset,
+    Operand,
+    Row,
+    Typed,
+    Written,
+)
 
 # The parameters of cortado_call_t. A function that has a descriptor calls it L, of its own type.
 _DECLARED = {
@@ -22,14 +35,18 @@ _NAMES = {
 }
 
 
+def parameters(indent: int) -> str:
+    """Those of cortado_call_t."""
+    return listed((_DECLARED[operand] for operand in Operand), indent=indent)
+
+
 def call_function(name: str, struct: str | None, call: CCall) -> str:
     """The function of a step that makes this kernel call."""
     head = f"static void {name}("
-    parameters = listed((_DECLARED[operand] for operand in Operand), indent=len(head))
     used = {operand for argument in call.arguments for operand in _read(argument)}
     used |= {Operand.LAYER} if struct else set()
     unused = "".join(f"    (void){_NAMES[operand]};\n" for operand in Operand if operand not in used)
-    return f"{head}{parameters})\n{{\n{_binding(struct)}{unused}    {call_text(call)};\n}}\n"
+    return f"{head}{parameters(len(head))})\n{{\n{_binding(struct)}{unused}    {call_text(call)};\n}}\n"
 
 
 def need_function(name: str, struct: str | None, call: CCall) -> str:
@@ -65,7 +82,14 @@ def _text(argument: Argument) -> str:
             return f"{_text(pointer)} + {_text(by)}"
         case Callee(name):
             return name
-    return str(argument)
+    return _plain(argument)
+
+
+def _plain(argument: Argument) -> str:
+    """One that is no operand."""
+    if isinstance(argument, Number):
+        return f"number[{argument.index}]"
+    return "0" if isinstance(argument, Absent) else str(argument)
 
 
 def _read(argument: Argument) -> set[Operand]:
@@ -81,4 +105,6 @@ def _read(argument: Argument) -> set[Operand]:
             return {Operand.LAYER} | ({Operand.Y} if phases is not None else set())
         case Offset(pointer, by):
             return _read(pointer) | _read(by)
+        case Number():
+            return {Operand.LAYER}
     return set()

@@ -25,7 +25,7 @@ class Ports:
     firsts: tuple[str, ...]  # of each step, the number of its first row
 
 
-class _Rows(Generic[Key]):
+class RowTable(Generic[Key]):
     """Rows by what tells them apart. What is there already, in the same order, is not written again."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
@@ -49,14 +49,14 @@ class _Rows(Generic[Key]):
 
 def shared_ports(steps: Sequence[tuple[str, Sequence[PortRow]]]) -> Ports:
     """Of steps with their labels. A build that checks has the rows of the release build, and behind them its own."""
-    release = _Rows[Hashable]()
+    release = RowTable[Hashable]()
     texts: list[str] = []
     firsts: list[int] = []
     for _, rows in steps:
         firsts.append(release.place([row.release for row in rows]))
         if firsts[-1] == len(texts):
             texts += [row.text for row in rows]
-    both = _Rows(texts)
+    both = RowTable(texts)
     checked = [both.place([row.text for row in rows]) for _, rows in steps]
     fits(len(both.keys), 16, "the table of operands")
     labels: dict[int, dict[str, None]] = defaultdict(dict)  # of the steps whose ports begin with a row, each once

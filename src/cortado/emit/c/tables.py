@@ -1,6 +1,6 @@
 """The tables of MODEL.c that cortado_run.c walks: operands, steps, stages, and guarded buffers of the checks build."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cortado.base.names import c_string
@@ -13,6 +13,10 @@ from cortado.plan.program import Port, Stage, Step, Walk
 from cortado.plan.segments import scratch_name
 
 NEVER_YET = (1 << 15) - 1  # rows that no step has made before it is through
+# A port's producer, if not a step of its stage.
+PRODUCERS = {"CORTADO_COMPLETE": 0xFF, "CORTADO_WRITTEN": 0xFE, "CORTADO_CONSTANT": 0xFD}
+Place = Callable[[str], object]
+Makers = Mapping[str, tuple[int, Step]]  # of buffers, the steps of a stage and their places in it
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,13 @@ def _row(values: Mapping[str, object]) -> str:
     return f"    {{{listed(designated(values), indent=5)}}},"
 
 
-def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: str) -> str:
+def step_numbers(planned: Planned, step: Step, rows: int, port: object, place: Place) -> dict[str, object]:
+    """The members of a step behind its kernel, in their order; `place` gives those of buffers."""
     accumulates = step.kind is Walk.ACCUMULATE
-    kernel = {"call": in_c.call, "layer": in_c.layer}
-    numbers = {
-        "out_offset": at(planned, step.output),
+    return {
+        "out_offset": place(step.output),
         "out_row_bytes": step.row_bytes,
-        "scratch_offset": at(planned, scratch_name(step)) if step.scratch else 0,
+        "scratch_offset": place(scratch_name(step)) if step.scratch else 0,
         "n": step.n,
         "rows": 0 if planned.program.stream else fits(rows, 16, step.name),
         "out_ring": 1 if accumulates else fits(planned.ring_rows(step.output, step.rows), 16, step.name),
@@ -67,6 +71,11 @@ def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: str) -> 
         "ports": len(step.ports),
         "group": step.group,
     }
+
+
+def _step(planned: Planned, step: Step, in_c: StepInC, rows: int, port: str) -> str:
+    kernel = {"call": in_c.call, "layer": in_c.layer}
+    numbers = step_numbers(planned, step, rows, port, lambda buffer: at(planned, buffer))
     checked = {"name": c_string(title(step)), "scratch_bytes": in_c.scratch_bytes, "scratch_need": in_c.scratch_need}
     lines = [
         f"{listed(designated(kernel), indent=5)},",
@@ -81,31 +90,31 @@ def _ports(planned: Planned, in_c: Iterable[StepInC]) -> list[tuple[str, list[Po
     found = []
     in_order = iter(in_c)
     for stage in planned.program.stages:
-        makers = {name: (position, step) for position, step in enumerate(stage.steps) for name in step.outputs}
+        makers = makers_of(stage)
         for step in stage.steps:
             pairs = zip(step.ports, next(in_order).constants, strict=True)
             found.append((label(step), [_port(planned, port, constant, step, makers) for port, constant in pairs]))
     return found
 
 
-def _port(
-    planned: Planned, port: Port, constant: str | None, step: Step, makers: Mapping[str, tuple[int, Step]]
-) -> PortRow:
+def makers_of(stage: Stage) -> Makers:
+    return {name: (position, step) for position, step in enumerate(stage.steps) for name in step.outputs}
+
+
+def port_numbers(planned: Planned, port: Port, step: Step, makers: Makers) -> dict[str, object]:
+    """The members of a port behind the place of its rows, in their order; its producer as C names it."""
     rule = port.rule
     written = port in step.also
     maker = makers.get(port.source) if isinstance(port.source, str) and not written else None
     if isinstance(port.source, str):
-        place: dict[str, object] = {"at.offset": at(planned, port.source)}
-        release: Hashable = planned.plan.offsets[port.source]
         ring = planned.ring_rows(port.source, port.height)
         producer = "CORTADO_COMPLETE" if maker is None else str(maker[0])
         producer = "CORTADO_WRITTEN" if written else producer
     else:
-        place, release = {"at.constant": constant}, constant
         ring, producer = port.height, "CORTADO_CONSTANT"
     endless = planned.program.stream is not None
     alone = maker is not None and rule == ONE_ROW and not endless
-    numbers = {
+    return {
         "row_bytes": port.row_bytes,
         "height": 0 if endless else fits(port.height, 16, "a row count"),
         "ring": fits(ring, 16, "a row count"),
@@ -117,6 +126,15 @@ def _port(
         "repeat": rule.repeat.bit_length() - 1,
         "producer": producer,
     }
+
+
+def _port(planned: Planned, port: Port, constant: str | None, step: Step, makers: Makers) -> PortRow:
+    if isinstance(port.source, str):
+        place: dict[str, object] = {"at.offset": at(planned, port.source)}
+        release: Hashable = planned.plan.offsets[port.source]
+    else:
+        place, release = {"at.constant": constant}, constant
+    numbers = port_numbers(planned, port, step, makers)
     return PortRow(text=_row({**place, **numbers}), release=(release, *numbers.values()))
 
 

@@ -1,0 +1,1 @@
+"""A network as data: one block of bytes that firmware opens and runs."""

@@ -1,0 +1,133 @@
+"""The calls of kernels that an image names: each the same function in every firmware, known by a number.
+
+A bundle writes the numbers of a model into its calls. Here they are data too and stand behind the descriptor, so that a
+few dozen functions make every call there is. One is known by a hash of its call and of its descriptor's members:
+firmware whose kernels take something else has no function of that number.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from cortado.emit.c.calls import call_text, parameters
+from cortado.emit.image.structs import POINTER, Structure, structures
+from cortado.ir.kernel import Kernel
+
+_NUMBER = re.compile(r"\bnumber\[(\d+)\]")
+_NAME = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Thunk:
+    """A call of a kernel: all that its parameters depend on is in the descriptor L and the numbers behind it."""
+
+    struct: str | None
+    call: str  # in C
+
+    @property
+    def numbers(self) -> int:
+        return len(_NUMBER.findall(self.call))
+
+    @property
+    def structure(self) -> Structure | None:
+        return None if self.struct is None else structures()[self.struct]
+
+    @cached_property
+    def text(self) -> str:
+        """What its number is made of."""
+        inner = None if self.structure is None else self.structure.inner
+        return "\n".join([self.call, *(part.text for part in (self.structure, inner) if part is not None)])
+
+    @cached_property
+    def id(self) -> int:
+        return int.from_bytes(hashlib.sha256(self.text.encode()).digest()[:4], "little")
+
+    @property
+    def name(self) -> str:
+        """Of its kernel, for people."""
+        return self.call.partition("(")[0].removeprefix("cortado_")
+
+    @property
+    def function(self) -> str:
+        return f"call_{self.name}_{self.id:08x}"
+
+    def definition(self) -> str:
+        """Its function. Descriptors end with a whole word, and the numbers come behind that."""
+        used = {*_NAME.findall(self.call), *(["layer"] if self.struct or self.numbers else [])}
+        lines = [] if self.struct is None else [f"const {self.struct} *L = layer;"]
+        if self.numbers:
+            behind = "layer" if self.struct is None else f"CORTADO_BEHIND(layer, {self.struct})"
+            lines.append(f"const int32_t *number = {behind};")
+        lines += [f"(void){name};" for name in ("layer", "rows", "out", "n", "scratch", "y") if name not in used]
+        lines += ["(void)L;"] if self.struct is not None and "L" not in used else []
+        head = f"static void {self.function}("
+        body = "".join(f"    {line}\n" for line in [*lines, f"{self.call};"])
+        return f"{head}{parameters(len(head))})\n{{\n{body}}}\n"
+
+
+def thunk_of(kernel: Kernel) -> tuple[Thunk, tuple[int, ...]]:
+    """The call of a kernel, and the numbers that are a model's own."""
+    call, numbers = kernel.call.by_data()
+    return Thunk(kernel.struct, call_text(call)), numbers
+
+
+def table_text(thunks: Iterable[Thunk]) -> str:
+    """cortado_kernels.c: the functions, and the table by which an image's numbers find them."""
+    known = sorted(set(thunks), key=lambda one: (one.name, one.id))
+    layouts = sorted({(one.struct, one.numbers) for one in known if one.struct or one.numbers}, key=str)
+    inner = {one.structure.inner for one in known if one.structure is not None} - {None}
+    functions = "\n".join(one.definition() for one in known)
+    described = "\n".join(
+        [
+            *(_layout(name.name, 0) for name in sorted(inner, key=str) if name is not None),
+            *(_layout(*one) for one in layouts if structures().get(one[0] or "") not in inner or one[1]),
+        ]
+    )
+    rows = "\n".join(f"    {{0x{one.id:08x}u, {one.function}, {_pointer(one)}}}," for one in known)
+    return f"""/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernels that this firmware has for images: what cortado_image_open finds them by.
+ */
+#include "cortado_image.h"
+
+/* ---- kernels, called with what an image says ---- */
+
+{functions}
+/* ---- their descriptors: bytes, and which words of them are pointers ---- */
+
+{described}
+
+const cortado_thunk_t cortado_thunks[] = {{
+{rows}
+}};
+const uint32_t cortado_thunk_count = {len(known)};
+"""
+
+
+def _layout_name(struct: str | None, numbers: int) -> str:
+    base = "numbers" if struct is None else struct.removeprefix("cortado_").removesuffix("_t")
+    return f"of_{base}{f'_{numbers}' if numbers else ''}"
+
+
+def _pointer(thunk: Thunk) -> str:
+    has = thunk.struct is not None or thunk.numbers
+    return f"&{_layout_name(thunk.struct, thunk.numbers)}" if has else "NULL"
+
+
+def _layout(struct: str | None, numbers: int) -> str:
+    size, pointers, to = "0u", "0u", "NULL"
+    if struct is not None:
+        structure = structures()[struct]
+        bits = [_bits(struct, member.name, member.count) for member in structure.members if member.kind == POINTER]
+        size, pointers = f"CORTADO_WORDS({struct})", " | ".join(bits) or "0u"
+        to = "NULL" if structure.inner is None else f"&{_layout_name(structure.inner.name, 0)}"
+    return (
+        f"static const cortado_structure_t {_layout_name(struct, numbers)} = {{\n"
+        f"    {size} + {4 * numbers}u, {pointers}, {to}\n}};"
+    )
+
+
+def _bits(struct: str, member: str, count: int) -> str:
+    return f"CORTADO_POINTERS({struct}, {member}, {count})"

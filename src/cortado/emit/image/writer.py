@@ -1,0 +1,320 @@
+"""MODEL.cortado: everything that MODEL.c and MODEL_data.c hold, as bytes that cortado_image.c opens.
+
+The tables are those of cortado_run.h, packed as the core's compiler lays them out. In the places of pointers they hold
+offsets from the image's first byte, and in that of a step's function the number of its call, counted from 1. Tables in
+which there are pointers come one behind the other, for they are copied to RAM.
+"""
+
+import struct
+import zlib
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+from cortado import __version__
+from cortado.base.errors import CortadoError
+from cortado.base.target import Core, CortexMTargetConfig
+from cortado.emit.c.kernels import version_number
+from cortado.emit.c.ports import RowTable
+from cortado.emit.c.tables import PRODUCERS, makers_of, port_numbers, step_numbers
+from cortado.emit.image.descriptors import Descriptors
+from cortado.emit.image.layout import (
+    COUNTER_BYTES,
+    CRC_AT,
+    ELEMENTS,
+    FORMAT,
+    HEADER,
+    MAGIC,
+    STAGE,
+    STATE,
+    STATE_FROM,
+    TENSOR,
+    TENSOR_NAME,
+    TENSOR_SHAPE,
+    ImageHead,
+)
+from cortado.emit.image.pieces import ImageConstants, ImagePiece, joined, lay_out, point
+from cortado.emit.image.thunks import Thunk, thunk_of
+from cortado.ir.kernel import Array
+from cortado.plan.planned import Planned, moved
+from cortado.plan.program import Port, StateTensor, Step, Tensor
+
+_CONSTANT = PRODUCERS["CORTADO_CONSTANT"]
+
+
+@dataclass(frozen=True)
+class ModelImage:
+    """The bytes, and what is in them."""
+
+    data: bytes
+    ram_bytes: int
+    content_bytes: int  # of tables and constants, which a bundle has too
+    thunks: tuple[Thunk, ...]
+    sources: tuple[str, ...]  # the kernels in use, as files of kernels/src
+
+    def __repr__(self) -> str:
+        return f"<ModelImage of {len(self.data):,} bytes, {len(self.thunks)} kernels>"
+
+
+def emit_image(planned: Planned) -> ModelImage:
+    """The image of a planned program for one kind of core."""
+    if planned.regions:
+        raise CortadoError(
+            "an image runs in an arena in one piece, and this one lies in several memories; leave --memory out"
+        )
+    return _Writer(planned).image()
+
+
+def check_one_core(target: CortexMTargetConfig, image: bool) -> None:
+    """Refuses an image for any core before the work."""
+    if image and len(target.cores) != 1:
+        raise CortadoError(
+            f"an image is for one kind of core, and {target.target_string} stands for several; name one, as in "
+            "--target cortex-m55"
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The pieces of an image: in their order, and by what they are."""
+
+    facts: list[ImagePiece]
+    copied: list[ImagePiece]  # to RAM, with the first where they begin
+    end: ImagePiece  # of these
+    constants: list[ImagePiece]
+    tensors: list[ImagePiece]
+    states: list[ImagePiece]
+    thunks: list[ImagePiece]
+    calls: list[ImagePiece]
+    stages: ImagePiece
+    ports: list[ImagePiece]  # behind an empty one that has their place
+    steps: list[ImagePiece]
+    name: ImagePiece
+    target: ImagePiece
+
+
+class _Writer:
+    def __init__(self, planned: Planned) -> None:
+        self.planned, self.program = planned, planned.program
+        self.core = planned.program.cores[0]
+        self.pointer = 8 if self.core is Core.PORTABLE else 4
+        word = "Q" if self.pointer == 8 else "I"
+        self._step_form = struct.Struct(f"<2{word}3IiHHHBB")
+        self._port_form = struct.Struct(f"<{word}IHHh6B")
+        self.thunks: dict[Thunk, int] = {}
+        self.constants = ImageConstants()
+        self.descriptors = Descriptors(self.pointer, self.constants)
+        self.texts = ImageConstants()
+
+    # ---- tables ------------------------------------------------------------------------------------------------------
+
+    def _text(self, text: str) -> ImagePiece:
+        return self.texts.add(text.encode() + b"\0", 1)
+
+    def _tensor(self, tensor: Tensor) -> ImagePiece:
+        q, rank = tensor.qparams, len(tensor.shape)
+        if rank > 8:
+            raise CortadoError(f"'{tensor.name}' has {rank} dimensions, and an image describes at most 8")
+        offset, element = self.planned.plan.offsets[tensor.buffer], ELEMENTS.index(tensor.element.name)
+        scale, zero = (0.0, 0) if q is None else (q.scale, q.zero_point)
+        shape = self.texts.add(struct.pack(f"<{rank}I{rank}B", *tensor.shape, *tensor.layout), 4)
+        data = TENSOR.pack(offset, tensor.bytes, scale, zero, 0, 0, element, rank)
+        return ImagePiece(bytearray(data), 4, [(TENSOR_NAME, self._text(tensor.name)), (TENSOR_SHAPE, shape)])
+
+    def _resets(self) -> list[ImagePiece]:
+        return [self._reset(kept) for kept in self.program.state]
+
+    def _reset(self, kept: StateTensor) -> ImagePiece:
+        data = kept.initial.data.tobytes()
+        offset = self.planned.plan.offsets[kept.tensor.buffer]
+        if len(set(data)) == 1:
+            return ImagePiece(bytearray(STATE.pack(offset, len(data), 0, data[0])))
+        points = [(STATE_FROM, self.constants.add(data, kept.initial.align))]
+        return ImagePiece(bytearray(STATE.pack(offset, len(data), 0, 0)), 4, points)
+
+    def _moves(self) -> list[ImagePiece]:
+        offsets = self.planned.plan.offsets
+        rows = [
+            (offsets[one.tensor.buffer], one.initial.data.nbytes, offsets[one.source]) for one in moved(self.planned)
+        ]
+        return [ImagePiece(bytearray(STATE.pack(*row, 0))) for row in rows]
+
+    def _stages(self) -> ImagePiece:
+        data, first = b"", 0
+        for stage in self.program.stages:
+            data += STAGE.pack(first, stage.steps[0].images, len(stage.steps))
+            first += len(stage.steps)
+        return ImagePiece(bytearray(data))
+
+    def _ports(self) -> tuple[list[ImagePiece], list[int]]:
+        """The rows of the table, and of each step its first: rows that are there already serve again."""
+        table = RowTable[Hashable]()
+        pieces: list[ImagePiece] = []
+        firsts = []
+        for stage in self.program.stages:
+            makers = makers_of(stage)
+            for step in stage.steps:
+                rows = [self._port(port, port_numbers(self.planned, port, step, makers)) for port in step.ports]
+                firsts.append(table.place([(bytes(row.data), *(id(to) for _, to in row.points)) for row in rows]))
+                if firsts[-1] == len(pieces):
+                    pieces += rows
+        return pieces, firsts
+
+    def _port(self, port: Port, numbers: dict[str, object]) -> ImagePiece:
+        producer = str(numbers["producer"])
+        values = [value for name, value in numbers.items() if name != "producer"]
+        offset = self.planned.plan.offsets[port.source] if isinstance(port.source, str) else 0
+        number = PRODUCERS.get(producer)
+        data = self._port_form.pack(offset, *values, int(producer) if number is None else number)
+        points = [(0, self.descriptors.array(port.source))] if isinstance(port.source, Array) else []
+        return ImagePiece(bytearray(data), self.pointer, points)
+
+    def _step(self, step: Step, rows: int, port: int) -> ImagePiece:
+        numbers = step_numbers(self.planned, step, rows, port, self.planned.plan.offsets.__getitem__)
+        head, points = 0, []
+        if step.kernels:
+            thunk, given = thunk_of(step.kernels[self.core])
+            head = self.thunks.setdefault(thunk, len(self.thunks) + 1)
+            layer = self.descriptors.add(step.kernels[self.core], given)
+            points = [] if layer is None else [(self.pointer, layer)]
+        data = self._step_form.pack(head, 0, *numbers.values())
+        return ImagePiece(bytearray(data), 8, points)
+
+    def _steps(self, firsts: Iterable[int]) -> list[ImagePiece]:
+        rows = [
+            self.planned.rows_needed(number, position)
+            for number, stage in enumerate(self.program.stages)
+            for position, _ in enumerate(stage.steps)
+        ]
+        return [self._step(*one) for one in zip(self.program.steps, rows, firsts, strict=True)]
+
+    # ---- the whole ---------------------------------------------------------------------------------------------------
+
+    def image(self) -> ModelImage:
+        ports, firsts = self._ports()
+        parts = self._parts(ports, self._steps(firsts))
+        last = ImagePiece(bytearray(1), 1)  # ends a text
+        every = [*parts.facts, *parts.copied, parts.end, *parts.constants, last]
+        lay_out(every, HEADER.size)
+        point(every)
+        for call, step, first, record in zip(parts.calls, parts.steps, firsts, self.program.steps, strict=True):
+            call.data[4:] = struct.pack("<I", self._seal(step, ports[first : first + len(record.ports)], call))
+        body = joined(every, HEADER.size)
+        head = self._head(parts, HEADER.size + len(body))
+        data = bytearray(head.pack() + body)
+        struct.pack_into("<I", data, CRC_AT, zlib.crc32(data[CRC_AT + 4 :]))
+        content = [*parts.steps, *ports, parts.stages, *self.descriptors.pieces, *self.constants.pieces]
+        kernels = [step.kernels[self.core] for step in self.program.steps if step.kernels]
+        return ModelImage(
+            data=bytes(data),
+            ram_bytes=head.ram_bytes,
+            content_bytes=sum(len(piece.data) for piece in content),
+            thunks=tuple(self.thunks),
+            sources=tuple(sorted({source for kernel in kernels for source in kernel.sources})),
+        )
+
+    def _parts(self, ports: list[ImagePiece], steps: list[ImagePiece]) -> "_Parts":
+        """All pieces in their order. Ports that point to no constant are read where the image lies."""
+        layers = self.descriptors.pieces
+        tensors = [self._tensor(tensor) for tensor in (*self.program.inputs, *self.program.outputs)]
+        states, stages = [*self._resets(), *self._moves()], self._stages()
+        thunks = [
+            ImagePiece(bytearray(struct.pack("<II", one.id, 0)), 4, [(4, self._text(one.name))]) for one in self.thunks
+        ]
+        calls = [ImagePiece(bytearray(struct.pack("<II", step.scratch, 0))) for step in self.program.steps]
+        name, target = self._text(self.program.name), self._text(self.program.target.target_string)
+        table, copied = ImagePiece(bytearray(), 8), ImagePiece(bytearray(), 8)
+        fixed = not any(port.points for port in ports)
+        rows = [table, *ports]
+        return _Parts(
+            facts=[*tensors, *states, *thunks, *calls, stages, *(rows if fixed else ()), *self.texts.pieces],
+            copied=[copied, *steps, *(() if fixed else rows), *(one for one in layers if one.points)],
+            end=ImagePiece(bytearray(), 4),
+            constants=[*(one for one in layers if not one.points), *self.constants.pieces],
+            tensors=tensors,
+            states=states,
+            thunks=thunks,
+            calls=calls,
+            stages=stages,
+            ports=rows,
+            steps=steps,
+            name=name,
+            target=target,
+        )
+
+    def _head(self, parts: "_Parts", size: int) -> ImageHead:
+        longest = max((len(stage.steps) for stage in self.program.stages), default=1)
+        widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
+        tables_bytes = parts.end.place - parts.copied[0].place
+        feeding, window, hop, first, warm_up = self._feeding()
+        return ImageHead(
+            magic=MAGIC,
+            format=FORMAT,
+            pointer_bytes=self.pointer,
+            core=int(self.core),
+            bytes=size,
+            crc=0,
+            kernels=version_number(__version__) // 100,
+            inputs=len(self.program.inputs),
+            outputs=len(self.program.outputs),
+            arena_bytes=max(self.planned.plan.peak, 1),
+            state_bytes=self._state_bytes(),
+            ram_bytes=_whole(tables_bytes) + _whole(longest * COUNTER_BYTES) + widest * self.pointer,
+            name=parts.name.place,
+            target=parts.target.place,
+            tensor=_first(parts.tensors),
+            state=_first(parts.states),
+            resets=len(self.program.state),
+            moves=len(parts.states) - len(self.program.state),
+            thunk=_first(parts.thunks),
+            call=_first(parts.calls),
+            stage=parts.stages.place,
+            port=parts.ports[0].place,
+            step=parts.copied[0].place,
+            thunks=len(parts.thunks),
+            stages=len(self.program.stages),
+            ports=len(parts.ports) - 1,
+            steps=len(parts.steps),
+            tables_bytes=tables_bytes,
+            longest=longest,
+            widest=widest,
+            feeding=feeding,
+            window=window,
+            hop=hop,
+            first=first,
+            warm_up=warm_up,
+        )
+
+    def _state_bytes(self) -> int:
+        offsets = self.planned.plan.offsets
+        return max((offsets[one.tensor.buffer] + one.initial.data.nbytes for one in self.program.state), default=0)
+
+    def _feeding(self) -> tuple[int, ...]:
+        """How inputs come; of a stream, its rows."""
+        stream = self.program.stream
+        if stream is not None:
+            return 2, stream.window, stream.hop, stream.first, stream.warm_up
+        return 0 if self.program.pushed is None else 1, 0, 0, 0, 0
+
+    def _seal(self, step: ImagePiece, ports: list[ImagePiece], call: ImagePiece) -> int:
+        """A check of all that the step's kernel depends on, without where the plan has put its rows."""
+        low = 15 if self.program.stream is None else -1  # in a stream what a kernel keeps is nobody else's to write
+        high = low & ~15
+        thunk, layer, out, row, scratch, n, rows, ring, _, count, group = self._step_form.unpack(step.data)
+        known = list(self.thunks)[thunk - 1].id if thunk else 0
+        data = struct.pack("<I", known) + call.data[:4]
+        numbers = (out & low, row, scratch & low, n, rows, ring & high, 0, count, group)
+        data += self._step_form.pack(0, layer, *numbers)
+        for port in ports:
+            place, row, height, ring, _, *rule, producer = self._port_form.unpack(port.data)
+            place &= -1 if producer == _CONSTANT else low
+            producer = producer if producer >= _CONSTANT else 0
+            data += self._port_form.pack(place, row, height, ring & high, 0, *rule, producer)
+        return zlib.crc32(data)
+
+
+def _whole(size: int) -> int:
+    return size + -size % 8
+
+
+def _first(pieces: list[ImagePiece]) -> int:
+    return pieces[0].place if pieces else HEADER.size

@@ -1,0 +1,48 @@
+"""The list of all calls of kernels that images make: what operators choose is in it, and it compiles."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, from_target_string
+from cortado.emit.image.every import LIST, ListedThunk, every_thunk, list_text
+from cortado.emit.image.files import loader_files
+from cortado.ir.op import registry
+from cortado.run.runner import WARNINGS, write_files
+from cortado.run.toolchain import arm_gcc
+from helpers.golden import Golden
+from helpers.thunks import of_operator
+
+DRAWS = 5
+OPERATORS = [one for one in registry().operators.values() if one.kernel is not None and one.samples is not None]
+
+
+def test_every_kernel_of_the_samples_is_in_the_list(golden: Golden) -> None:
+    known = every_thunk()
+    found: dict[int, ListedThunk] = {}
+    for operator in OPERATORS:
+        for number, one in of_operator(operator, DRAWS).items():
+            old = found.get(number, known.get(number, one))
+            cores, sources = {*old.cores, *one.cores}, {*old.sources, *one.sources}
+            found[number] = ListedThunk(one.thunk, tuple(sorted(cores)), tuple(sorted(sources)))
+    golden(LIST, list_text({**known, **found}.values()))
+
+
+def test_no_two_calls_have_one_number() -> None:
+    lines = LIST.read_text().splitlines()
+    assert len({ListedThunk.parse(line).thunk.id for line in lines}) == len(lines)
+
+
+@pytest.mark.parametrize("core", [Core.SMALL, Core.LONG, Core.DSP, Core.MVE])
+def test_all_of_them_compile_for_their_core(core: Core, tmp_path: Path) -> None:
+    names = {Core.SMALL: "cortex-m0plus", Core.LONG: "cortex-m3", Core.DSP: "cortex-m4", Core.MVE: "cortex-m55"}
+    target = from_target_string(names[core])
+    chosen = [one for one in every_thunk().values() if core in one.cores]
+    files = loader_files([one.thunk for one in chosen], {source for one in chosen for source in one.sources})
+    write_files(tmp_path, files)
+    includes = [f"-I{tmp_path}/kernels/{folder}" for folder in ("include", "src")]
+    flags = [*target.compiler_flags(Compiler.GCC), *WARNINGS, *BUNDLE_FLAGS, *includes]
+    for name in ("cortado_kernels", "cortado_image"):
+        source, output = tmp_path / "loader" / f"{name}.c", tmp_path / f"{name}.o"
+        subprocess.run([arm_gcc().path, *flags, "-c", source, "-o", output], check=True)
