@@ -10,8 +10,8 @@
  *         cortado_image_run(&model, arena);
  *     }
  *
- * A damaged image is refused, and so is one of another format, core or version, or one that needs a kernel which is not
- * in cortado_kernels.c. Every table, offset and size is checked before it is used. What kernels read in their
+ * A damaged image is refused, and so is one of another format, core or version, or one that needs a kernel which is
+ * not in cortado_kernels.c. Every table, offset and size is checked before it is used. What kernels read in their
  * descriptors is as trusted as code: take images only from those whose code you would run.
  */
 #ifndef CORTADO_IMAGE_H
@@ -102,7 +102,7 @@ typedef struct {
 extern const cortado_thunk_t cortado_thunks[];
 extern const uint32_t cortado_thunk_count;
 
-/* A descriptor's bytes in whole words, what stands behind it, and the bits of a member that is a pointer, or several. */
+/* A descriptor's bytes in whole words, what stands behind it, and the bits of a member that is one pointer or more. */
 #define CORTADO_WORDS(type) ((uint16_t)((sizeof(type) + 3u) & ~(size_t)3u))
 #define CORTADO_BEHIND(layer, type) ((const void *)((const uint8_t *)(layer) + CORTADO_WORDS(type)))
 #define CORTADO_POINTERS(type, member, count) \
@@ -110,7 +110,7 @@ extern const uint32_t cortado_thunk_count;
 
 /* An image that is open. */
 typedef struct {
-    void *ram;          /* yours, aligned to 8 bytes, set before cortado_image_open; nobody else's while this is open */
+    void *ram; /* yours, aligned to 8 bytes, set before cortado_image_open; nobody else's while this is open */
     uint32_t ram_bytes;
     const cortado_image_t *image;
     const char *missing; /* the first kernel that the firmware doesn't have */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opens an image and runs it. Nothing of it is believed: a table is looked at as bytes inside of the image, an offset as
- * one that may leave the arena, a number of rows as one that may leave its ring.
+ * Opens an image and runs it. Nothing of it is believed: a table is looked at as bytes inside of the image, an offset
+ * as one that may leave the arena, a number of rows as one that may leave its ring.
  */
 #include "cortado_image.h"
 #include "cortado_math.h"
@@ -156,8 +156,8 @@ static int takes_groups(uint32_t ring, const cortado_step_t *step)
     return ring != 0 && (ring % step->group == 0 || ring >= step->rows);
 }
 
-CORTADO_ONCE static int check_port(const cortado_model_t *model, const cortado_stage_t *stage, const cortado_step_t *step,
-                      cortado_port_t *port, uint32_t position)
+CORTADO_ONCE static int check_port(const cortado_model_t *model, const cortado_stage_t *stage,
+                                   const cortado_step_t *step, cortado_port_t *port, uint32_t position)
 {
     const cortado_image_t *image = model->image;
     const int inside = port->producer < CORTADO_CONSTANT;
@@ -207,7 +207,8 @@ CORTADO_ONCE static uint32_t sealed(const cortado_image_t *image, const cortado_
 }
 
 /* A step of the copied table, with what the image has of it. */
-CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, const cortado_stage_t *stage, uint32_t position)
+CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, const cortado_stage_t *stage,
+                                                     uint32_t position)
 {
     const cortado_image_t *image = model->image;
     const uint32_t number = stage->first + position;
@@ -370,7 +371,8 @@ const void *cortado_image_output(const cortado_model_t *model, const void *arena
 }
 
 /* State takes the values that it begins with, or those that the run has made. */
-CORTADO_ONCE static void set_state(const cortado_image_t *image, uint8_t *arena, uint32_t first, uint32_t end, const uint8_t *from)
+CORTADO_ONCE static void set_state(const cortado_image_t *image, uint8_t *arena, uint32_t first, uint32_t end,
+                                   const uint8_t *from)
 {
     const cortado_image_state_t *state = (const cortado_image_state_t *)at(image, image->state) + first;
     for (; first < end; first++, state++) {
