@@ -71,6 +71,26 @@ ELEMENTS: Mapping[str, int] = {
 }
 
 
+# Operators of 16-bit codes, beside those above.
+WIDE: Mapping[str, int] = {
+    "cortado::compare": 16,
+    "cortado::dilated_max_pool2d_nhwc": 16,
+    "cortado::function": 8,
+    "cortado::global_mean_nhwc": 16,
+    "cortado::requantize": 12,
+    "cortado::steps": 12,
+    "cortado::wide_softmax": 10,
+    "cortex_m::maximum": 16,
+    "cortex_m::minimum": 16,
+    "cortex_m::quantized_avg_pool2d_nhwc": 16,
+    "cortex_m::quantized_batch_matmul": 20,
+    "cortex_m::quantized_conv2d_nhwc": 40,
+    "cortex_m::quantized_depthwise_conv2d_nhwc": 24,
+    "cortex_m::quantized_div": 16,
+    "cortex_m::quantized_mul": 24,
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """Networks of operators' calls."""
@@ -79,7 +99,12 @@ class Family:
     spread: bool = False  # calls of every size, not the larger ones alone
 
 
-FAMILIES: Mapping[str, Family] = {"o": Family(None), "v": Family(VARIANTS), "e": Family(ELEMENTS, spread=True)}
+FAMILIES: Mapping[str, Family] = {
+    "o": Family(None),
+    "v": Family(VARIANTS),
+    "e": Family(ELEMENTS, spread=True),
+    "h": Family(WIDE, spread=True),
+}
 
 
 def operators() -> list[Operator]:

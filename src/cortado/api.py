@@ -146,6 +146,7 @@ class Model:
             calibration_method=how.calibration_method,
             bias_correction=how.bias_correction,
             sequence=how.sequence,
+            activations=how.activations,
             stream_padding=dropped,
         )
 

@@ -25,6 +25,13 @@ class Border(Enum):
     FLOAT = "float"  # real numbers: the bundle quantizes
 
 
+class Activations(Enum):
+    """What the network's real numbers are kept as: codes of 8 bits, or of 16 with room above what calibration saw."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+
+
 class LinearWeights(Enum):
     """How linear layers are quantized: a scale per output channel, or one for all, as CMSIS-NN's own layers have it."""
 
@@ -89,6 +96,7 @@ class Options:
     io: Border = Border.INT8  # what inputs and outputs of the C bundle hold
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
+    activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
     calibration_method: CalibrationMethod = CalibrationMethod.MSE
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
     sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
@@ -126,6 +134,7 @@ class Options:
             "io": Border,
             "input_layout": InputLayout,
             "linear": LinearWeights,
+            "activations": Activations,
             "calibration_method": CalibrationMethod,
             "stream_padding": StreamPadding,
             "artifacts": Artifacts,

@@ -18,13 +18,18 @@ PAGE = ROOT / "docs" / "kernels.md"
 NAME = re.compile(
     r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s16_f32|f32_s16|s8|s16|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
 )
-UNTYPED = {"copy2d", "widen", "pad_wide", "pick_wide", "transpose_wide", "where"}
+UNTYPED = {"copy2d", "widen", "pad_wide", "pick_wide", "requantize", "transpose_wide", "where"}
 # More kernels of one operator in its file: the same rows at once, what its sums become, computed masks.
 TOGETHER = {
     "cortado_means_s8": "sum_rows_s8",
     "cortado_upsample_nearest_rows_s8": "upsample_nearest_s8",
     "cortado_where_number_s8": "where_s8",
     "cortado_add_channel_s16": "add_s16",
+    "cortado_mul_channel_s16": "mul_s16",
+    "cortado_conv1x1_s16": "conv2d_s16",
+    "cortado_maximum_s16": "minimum_s16",
+    "cortado_max_pool2d_s16": "pool2d_s16",
+    "cortado_avg_pool2d_s16": "pool2d_s16",
     "cortado_kept_softmax_s8": "masked_softmax_s8",
     "cortado_weaker_softmax_s8": "masked_softmax_s8",
 }

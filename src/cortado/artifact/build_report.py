@@ -183,6 +183,7 @@ def _options(options: Options) -> OptionsReport:
         sequence=options.sequence,
         stream_padding=options.stream_padding,
         artifacts=options.artifacts,
+        activations=options.activations,
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 

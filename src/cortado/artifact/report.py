@@ -10,7 +10,16 @@ from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
 from cortado.base.regions import REGION_NAME
-from cortado.options import Artifacts, Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
+from cortado.options import (
+    Activations,
+    Artifacts,
+    Border,
+    CalibrationMethod,
+    InputLayout,
+    LinearWeights,
+    Optimize,
+    StreamPadding,
+)
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -80,6 +89,7 @@ class OptionsReport:
     sequence: Size | None = key("calibration inputs after which state started anew; null: never", default=None)
     stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
     artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
+    activations: Activations = key("what real tensors are kept as", default=Activations.INT8)
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 
 

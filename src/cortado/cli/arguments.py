@@ -14,7 +14,16 @@ from cortado.cli.options import shape_argument
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
-from cortado.options import Artifacts, Border, CalibrationMethod, InputLayout, LinearWeights, Optimize, StreamPadding
+from cortado.options import (
+    Activations,
+    Artifacts,
+    Border,
+    CalibrationMethod,
+    InputLayout,
+    LinearWeights,
+    Optimize,
+    StreamPadding,
+)
 
 
 def names(kind: type[Enum]) -> tuple[str, ...]:
@@ -93,6 +102,7 @@ def compile_arguments(commands: Any) -> None:
 def _option_arguments(parser: argparse.ArgumentParser) -> None:
     """What becomes the Options of a compile."""
     _schedule_arguments(parser)
+    _precision_arguments(parser)
     _calibration_arguments(parser)
     _artifact_arguments(parser)
     _budget_arguments(parser)
@@ -127,6 +137,17 @@ def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
         default="per-channel",
         help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
         "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
+    )
+
+
+def _precision_arguments(parser: argparse.ArgumentParser) -> None:
+    """How many bits numbers have."""
+    parser.add_argument(
+        "--activations",
+        choices=names(Activations),
+        default="int8",
+        help="what real tensors are kept as (default: int8). int16, symmetric and with room for four times what "
+        "calibration saw, is for the C bundle alone; weights stay int8",
     )
 
 

@@ -19,8 +19,8 @@ from cortado.frontend.ranges import (
     LONE,
     ODD,
     choose_range,
+    left_out,
     lone_sample,
-    odd_samples,
     used_codes,
 )
 from cortado.ir.graph import describe
@@ -119,7 +119,7 @@ def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
 
 def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
     first = next(iter(tensors.values()))
-    odd = {} if method is CalibrationMethod.MINMAX else odd_samples(observer.seen)
+    odd = left_out(observer.seen, method, observer.element)
     usual = [one for one in observer.seen if one.sample not in odd]
     low, high = choose_range(usual, method, observer.element)
     observer.set_range(low, high)
@@ -127,7 +127,7 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
         observer.keep_integers()
     for sample, times in odd.items():
         notes.odd[sample].append(_Beyond(first, times))
-    lone = lone_sample(usual, low, high)
+    lone = lone_sample(usual, low, high) if observer.element.affine else None
     if lone is not None:
         notes.lone[lone.sample].append(_Beyond(first, lone.times))
 

@@ -23,7 +23,7 @@ from cortado.frontend.export import Captured, capture, infinite_constant, transp
 from cortado.frontend.incoming import as_module, evaluating
 from cortado.frontend.inputs import Inputs
 from cortado.frontend.masks import hide_masked
-from cortado.frontend.observers import SETTLED, SMALLEST_SCALE, RangeObserver, make_room_for_bias
+from cortado.frontend.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias, scheme_for
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
@@ -110,7 +110,7 @@ def quantize(
             with captured.eager.blamed("the example inputs", example_inputs):
                 found = pytree.tree_leaves(module(*stream.inputs(0, example_inputs)))
             captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
-        prepared = _prepare(module)
+        prepared = _prepare(module, how)
         float_model = Means(prepared, layers)
         for number, batch in enumerate(batches):
             if stream.begins(number):
@@ -254,8 +254,8 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
         )
 
 
-def _prepare(module: GraphModule) -> GraphModule:
-    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=SETTLED))
+def _prepare(module: GraphModule, how: Options = DEFAULTS) -> GraphModule:
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how.activations)))
     hide_masked(prepared)
     return prepared
 

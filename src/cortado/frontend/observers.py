@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -17,9 +17,10 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
-from cortado.base.element import INT8, INT32, Element, element_of, weight_limit
+from cortado.base.element import INT8, INT16, INT32, Element, element_of, weight_limit
 from cortado.base.numerics import QParams
 from cortado.frontend.ranges import Seen
+from cortado.options import Activations
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
@@ -225,3 +226,8 @@ ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None)
 """For PT2E as users call it."""
 SETTLED = Scheme(activation_spec, weight_spec, usual_spec, entrance_spec)
 """For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""
+
+
+def scheme_for(activations: Activations) -> Scheme:
+    """Of Cortado's own calibration, with real numbers of one element."""
+    return SETTLED if activations is Activations.INT8 else replace(SETTLED, element=lambda node: INT16)

@@ -17,7 +17,7 @@ from cortado.frontend.canonical import canonicalize
 from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spec
 from cortado.frontend.state import holders, results
 from cortado.frontend.training import TRAINING
-from cortado.ir.facts import Fact, is_whole, note_element
+from cortado.ir.facts import Fact, is_whole, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.op import (
     Activation,
@@ -210,7 +210,7 @@ class _Annotator:
         """Of a tensor that no call makes, with the element that its first reader wants."""
         if operand in self.groups:
             return self.groups[operand]
-        return self.sources.setdefault(operand, _Group(element=element or INT8))
+        return self.sources.setdefault(operand, _Group(element=element or wanted_element(operand)))
 
     def write(self, graph: Graph) -> None:
         """The annotations; the first place of a group in PT2E's order (node by node, inputs, output) is its root."""

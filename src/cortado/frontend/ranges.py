@@ -21,6 +21,7 @@ LONE = 4.0  # times the value that all but one in a thousand of the other sample
 ALONE = 0.5  # of the largest value: no other sample reaches as far
 NEARLY_ALL = 0.999
 LARGE, SMALLER = 2.0**100, 2.0**-40
+ROOM = 4.0  # times what was seen, of codes that have bits to spare
 SHRINKS = np.linspace(0.2, 1.0, 33)  # of each end of a range, that are tried
 
 
@@ -113,9 +114,17 @@ def used_codes(seen: Sequence[Seen], scale: float) -> int | None:
     return span if len(values) >= FEWEST_CODES else None
 
 
+def left_out(seen: Sequence[Seen], method: CalibrationMethod, element: Element) -> dict[int, float]:
+    """The samples that a range is chosen without, and how many times the others' range theirs is. Where there are codes
+    to spare, none is."""
+    return {} if method is CalibrationMethod.MINMAX or not element.affine else odd_samples(seen)
+
+
 def choose_range(seen: Sequence[Seen], method: CalibrationMethod, element: Element = INT8) -> tuple[float, float]:
     """The ends of the range; zero lies within it."""
     low, high = min(0.0, *(one.low for one in seen)), max(0.0, *(one.high for one in seen))
+    if not element.affine:
+        return ROOM * low, ROOM * high
     if method is CalibrationMethod.MINMAX or low == high:
         return low, high
     centers, counts = _histogram(seen, low, high)

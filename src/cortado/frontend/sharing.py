@@ -18,7 +18,7 @@ from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBas
 
 from cortado.base.element import element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
-from cortado.frontend.ranges import choose_range, odd_samples
+from cortado.frontend.ranges import choose_range, left_out
 from cortado.options import CalibrationMethod
 
 LOSS = 1.12  # 1 dB
@@ -146,7 +146,7 @@ def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
     assert isinstance(observer, RangeObserver)
     if not observer.seen:
         return _seen(observer)
-    odd = {} if method is CalibrationMethod.MINMAX else odd_samples(observer.seen)
+    odd = left_out(observer.seen, method, observer.element)
     return _Range(*choose_range([one for one in observer.seen if one.sample not in odd], method, observer.element))
 
 

@@ -49,7 +49,7 @@ def avoid_ties(prepared: GraphModule, batches: Sequence[Inputs]) -> None:
         targets = [str(user.target) for user in node.users if user.op == "call_module"]
         observers = {_leading(prepared.get_submodule(target)) for target in targets}
         for observer in observers:
-            if isinstance(observer, RangeObserver):
+            if isinstance(observer, RangeObserver) and observer.element.affine:
                 _avoid(observer, _distinct(batches, position))
 
 
@@ -57,7 +57,8 @@ def tied_inputs(converted: GraphModule, batches: Sequence[Inputs]) -> tuple[Tied
     """The inputs of a quantized graph of which many values have two codes."""
     found = []
     for position, node in enumerate(_inputs(converted, batches)):
-        scales = {qparams_of(user) for user in node.users if is_quantize(user)}
+        read = {qparams_of(user) for user in node.users if is_quantize(user)}
+        scales = {one for one in read if one.element.affine}  # a .pte has no others
         if scales:
             values = _distinct(batches, position)
             ties = max(_with_two_codes(values, qparams) for qparams in scales)

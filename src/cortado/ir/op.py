@@ -23,7 +23,7 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.domain import DomainRule
-from cortado.ir.facts import Fact, dtype, is_whole, qparams
+from cortado.ir.facts import Fact, dtype, is_whole, qparams, wanted_element
 from cortado.ir.graph import Bound, bind, shape
 from cortado.ir.kernel import Kernel, Rows, Running
 from cortado.options import LinearWeights
@@ -148,6 +148,7 @@ class Pattern:
     # clamping behind.
     monotone: bool = False
     images: bool = False  # of rank 4, its result lies in memory as NHWC
+    elements: tuple[Element, ...] = (INT8,)  # in which it takes real numbers
     moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
@@ -456,7 +457,7 @@ def decide(node: Node) -> Match | Reject:
     for pattern in patterns_of(node.target):
         quantization = pattern.match(bound)
         if isinstance(quantization, Quantization):
-            reason = _not_real(bound, quantization)
+            reason = _not_real(bound, quantization) or _not_wide(bound, pattern, quantization)
             if reason is None:
                 return Match(pattern, quantization)
             quantization = Reject(reason)
@@ -480,6 +481,14 @@ def _not_real(bound: Bound, quantization: Quantization) -> str | None:
             kind = str(dtype(operand)).removeprefix("torch.")
             return f"is computed in {kind}, expected float32; take out what converts its {argument} (x.float())"
     return None
+
+
+def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str | None:
+    """Where codes of another element are asked for than a pattern reads."""
+    wanted, taken = wanted_element(bound.node), [one.name for one in pattern.elements]
+    if wanted in pattern.elements or Activation(INT8) not in quantization.inputs.values():
+        return None
+    return f"is asked for in {wanted.name} (--activations), and takes {' or '.join(taken)} codes only"
 
 
 def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:

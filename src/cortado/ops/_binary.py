@@ -14,21 +14,23 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, Element
+from cortado.base.element import INT8, INT16, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
-from cortado.ir.facts import dtype
+from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, describe, shape
 from cortado.ir.kernel import ONE_ROW, RowRule, Rows
-from cortado.ir.op import Call, Lowering, Operator, PteWriter, patterns_of
+from cortado.ir.op import Activation, Call, Lowering, Operator, PteWriter, Quantization, patterns_of
 from cortado.ir.work import Work, loops
 from cortado.ops._float import add_permute, add_view
+from cortado.ops._work import ELEMENTS as ONE_BY_ONE
 from cortado.ops.pad import looks_channels_last
 from cortado.ops.pointwise import is_pointwise, uniform_value
 from cortado.ops.reshape import VIEW
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]
+REALS = (INT8, INT16)  # the elements in which two real operands can meet
 
 
 class Form(Enum):
@@ -157,6 +159,12 @@ def check(bound: Bound, by_channel: bool) -> Reject | None:
     return None
 
 
+def of_one_element(bound: Bound) -> Quantization:
+    """Both operands and the result in the element that is wanted."""
+    kind = wanted_element(bound.node)
+    return Quantization({"self": Activation(kind), "other": Activation(kind)}, Activation(kind))
+
+
 # ---- lowering ------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +276,13 @@ def work(channels: int | None, lowest: int) -> Work:
     """Element by element, or channel by channel with what is made of the second operand's number."""
     terms = "calls outputs cut uncut" if channels is None else "calls calls*channels outputs cut uncut"
     return loops(terms, lowest, channels=channels or 0)
+
+
+def wide_work(channels: int | None) -> Work:
+    """Of 16-bit codes: one element after the other, in a loop over the channels of each pixel where one has few."""
+    if channels is None:
+        return ONE_BY_ONE
+    return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})
 
 
 def draw_operands(draw: Any, by_channel: bool, element: Element = INT8) -> dict[str, Any]:

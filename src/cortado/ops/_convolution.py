@@ -12,15 +12,16 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT32
+from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall
-from cortado.ir.facts import USER_INPUT
+from cortado.ir.facts import USER_INPUT, wanted_element
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array
 from cortado.ir.op import Activation, Bias, Call, Lowering, Role, Weight
+from cortado.ops import _wide
 from cortado.ops._convolution_work import Codes
 from cortado.ops._float import pair
 from cortado.ops._work import Window
@@ -54,6 +55,12 @@ def macs(call: Call) -> int:
 
 
 WEIGHTED: dict[str, Role] = {"input": Activation(), "weight": Weight(), "bias": Bias()}
+ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
+
+
+def weighted(bound: Bound) -> dict[str, Role]:
+    """The roles of such a layer's operands, in the element that is wanted of it."""
+    return {"input": Activation(wanted_element(bound.node)), "weight": Weight(), "bias": Bias()}
 
 
 def check_constants(bound: Bound) -> Reject | None:
@@ -65,20 +72,22 @@ def check_constants(bound: Bound) -> Reject | None:
     return None
 
 
-def rescaling(lowering: Lowering, input_name: str = "input", weight_name: str = "weight") -> tuple[Tensor, Tensor]:
-    """Multipliers and shifts of in_scale * w_scale[c] / out_scale."""
-    in_scale, out_scale = lowering.q(input_name).scale, lowering.out.scale
+def rescaling(
+    lowering: Lowering, input_name: str = "input", weight_name: str = "weight", divided: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Multipliers and shifts of in_scale * w_scale[c] / out_scale, for sums that were divided by 2^divided."""
+    in_scale, out_scale = lowering.q(input_name).scale * 2.0**divided, lowering.out.scale
     fixed = [Fixed.of(in_scale * float(scale) / out_scale) for scale in lowering.weight_scales(weight_name)]
     multipliers = torch.tensor([f.multiplier for f in fixed], dtype=torch.int32)
     return multipliers, torch.tensor([f.shift for f in fixed], dtype=torch.int32)
 
 
-def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int) -> tuple[Tensor, Tensor]:
-    """The least and the largest sum each output channel can reach over all int8 inputs; weight [out_c, ...]."""
+def sum_bounds(weight: Tensor, bias: Tensor | None, offset: int, element: Element = INT8) -> tuple[Tensor, Tensor]:
+    """The least and the largest sum each output channel can reach over all input codes; weight [out_c, ...]."""
     flat = weight.reshape(weight.shape[0], -1)
     above = flat.clamp(min=0).sum(1, dtype=torch.int64)
     below = flat.clamp(max=0).sum(1, dtype=torch.int64)
-    least, largest = INT8.low + offset, INT8.high + offset  # of x - zero_point; 0 lies between them
+    least, largest = element.low + offset, element.high + offset  # of x - zero_point; 0 lies between them
     start = torch.zeros_like(above) if bias is None else bias.to(torch.int64)
     return start + above * least + below * largest, start + above * largest + below * least
 
@@ -101,9 +110,12 @@ def requantization(lowering: Lowering, weight: Tensor, groups: int = 1) -> dict[
 
     weight is [out_c, ...]. A grouped convolution gets a bias in any case: CMSIS-NN steps through it group by group.
     """
-    multipliers, shifts = rescaling(lowering)
-    offset, bias = -lowering.q("input").zero_point, lowering.data("bias")
-    check_sums(lowering.bound.node, *sum_bounds(weight, bias, offset), shifts)
+    given, bias = lowering.q("input"), lowering.data("bias")
+    divided = _wide.sum_shift(weight, bias) if _wide.is_wide(given.element) else 0
+    multipliers, shifts = rescaling(lowering, divided=divided)
+    offset = -given.zero_point
+    least, most = (_wide.divided(one, divided) for one in sum_bounds(weight, bias, offset, given.element))
+    check_sums(lowering.bound.node, least, most, shifts)
     if bias is None and groups > 1:
         bias = torch.zeros(weight.shape[0], dtype=torch.int32)
     low, high = lowering.bounds()
@@ -285,16 +297,18 @@ def weighted_case(
     window = draw_window(draw, kernel)
     sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
     batch = draw(st.sampled_from([1, 1, 1, 2]))
-    multipliers, shifts = sampling.fixed_points(seed, channels[1])
-    low, high = draw(sampling.activation_bounds())
+    kind = draw(st.sampled_from([INT8, INT8, INT16]))
+    multipliers, shifts = sampling.fixed_points(seed, channels[1], high=1 if kind.affine else 0)
+    low, high = draw(sampling.activation_bounds(kind))
+    zero_points = sampling.ZERO_POINTS if kind.affine else st.just(0)
     bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
     return {
-        "input": sampling.codes(seed + 2, (batch, *sizes, channels[0])),
+        "input": sampling.codes(seed + 2, (batch, *sizes, channels[0]), kind.low, kind.high, kind.torch_dtype),
         "weight": sampling.codes(seed + 3, weight_shape, *sampling.WEIGHTS),
         "bias": bias if draw(st.booleans()) else None,
         **window,
-        "input_offset": -draw(sampling.ZERO_POINTS),
-        "output_offset": draw(sampling.ZERO_POINTS),
+        "input_offset": -draw(zero_points),
+        "output_offset": draw(zero_points),
         "requantize_multipliers": multipliers,
         "requantize_shifts": shifts,
         "activation_min": low,

@@ -12,16 +12,16 @@ import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Member, Operand, Row
-from cortado.ir.facts import TABLE, dtype, is_whole, qparams
+from cortado.ir.facts import TABLE, dtype, is_whole, qparams, wanted_element
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Priority, Quantization, Rewrite, Usually
-from cortado.ops import _binary
+from cortado.ops import _binary, function_tables
 from cortado.ops._float import add_constant
 from cortado.ops._work import FOURS, VECTORS
 from cortado.ops.eight_bits import FLIP, RAW, byte_qparams, byte_values, flipped
@@ -37,6 +37,7 @@ from cortado.ops.pointwise import (
     uniform_value,
 )
 from cortado.ops.quantize_per_tensor import qparams_of
+from cortado.ops.requantize import requantized
 
 aten = torch.ops.aten
 _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -44,6 +45,7 @@ _quantize = torch.ops.quantized_decomposed.quantize_per_tensor.default
 TRUTH = QParams(1.0, 0)  # truth values: 0 and 1
 UNIT_INTERVAL = QParams(1 / 256, INT8.low)  # [0, 1): sigmoid, hardsigmoid, softmax
 PLUS_MINUS_ONE = QParams(1 / 128, 0)  # [-1, 1): tanh
+WIDE_UNIT = QParams(1 / 32768, 0, INT16)  # the same of int16, which is symmetric
 USUAL_OUTPUT = {
     aten.sigmoid.default: UNIT_INTERVAL,
     aten.hardsigmoid.default: UNIT_INTERVAL,
@@ -59,16 +61,18 @@ def reference(*, input: Tensor, lut: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    if dtype(bound.node) not in (torch.float32, torch.int8):
+    if dtype(bound.node) not in (torch.float32, torch.int8, torch.int16):
         return Reject(f"gives {dtype(bound.node)}, and only float32 results are quantized")
     source = bound.node.all_input_nodes[0]
     if is_whole(source):
         return match_bytes(bound, source)
+    kind, name = wanted_element(bound.node), operand_name(bound.node)
     if gives_truth(bound.node):
-        return Quantization({operand_name(bound.node): Activation()}, TRUTH)
+        return Quantization({name: Activation(kind)}, TRUTH)
     usual = USUAL_OUTPUT.get(last_call(bound.node))
-    output = Activation() if usual is None else Usually(usual)
-    return Quantization({operand_name(bound.node): Activation()}, output)
+    if usual is None:
+        return Quantization({name: Activation(kind)}, Activation(kind))
+    return Quantization({name: Activation(kind)}, Usually(usual if kind == INT8 else WIDE_UNIT))
 
 
 def refuse(bound: Bound) -> Reject:
@@ -117,7 +121,11 @@ def lower(lowering: Lowering) -> Node:
     name = operand_name(lowering.bound.node)
     if is_whole(lowering.node(name)):
         return lower_bytes(lowering, lowering.node(name))
-    values = function_of(lowering.bound.node)(lowering.q(name).dequantize(all_codes()))
+    given, function = lowering.q(name), function_of(lowering.bound.node)
+    if given.element == INT16:
+        values = function(given.dequantize(function_tables.all_codes()))
+        return function_tables.looked_up(lowering, lowering.node(name), values, lowering.out)
+    values = function(given.dequantize(all_codes()))
     return table(lowering, lowering.node(name), entries(values, lowering.out))
 
 
@@ -142,25 +150,31 @@ def match_rescale(bound: Bound) -> Quantization | Reject:
     known = qparams(bound["input"])
     if known is None:
         return Reject("a float tensor")
-    if {known.element, qparams_of(bound).element} != {INT8}:
-        return Reject("codes that are no int8")
-    return Quantization({"input": Activation()})
+    if not {known.element, qparams_of(bound).element} <= {INT8, INT16}:
+        return Reject(f"{known.element.name} codes can't be read as {qparams_of(bound).element.name}")
+    return Quantization({"input": Activation(None)})
 
 
 def lower_rescale(lowering: Lowering) -> Node:
-    """A tensor that is needed in other quantization parameters than its own: concatenation, minimum, maximum."""
+    """A tensor that is needed in other quantization parameters than its own: concatenation, minimum, maximum; or in
+    another element."""
+    given, out = lowering.q("input"), lowering.out
+    if INT16 in (given.element, out.element):
+        return requantized(lowering, lowering.node("input"), given, out)
     return table(lowering, lowering.node("input"), entries(lowering.q("input").dequantize(all_codes()), lowering.out))
 
 
 def clamped(lowering: Lowering, node: Node) -> Node:
     """A kernel's result within the clamp behind it, for kernels that have no bounds of their own.
 
-    Mostly int8 itself is the clamp: the scale was calibrated on clamped values. A bound next to the last code is as
-    good as the last code, being one rounding away from it.
+    Mostly the codes' own bounds are the clamp: the scale was calibrated on clamped values. A bound next to the last
+    code is as good as the last code, being one rounding away from it.
     """
     low, high = lowering.bounds()
-    if low <= INT8.low + 1 and high >= INT8.high - 1:
+    if low <= lowering.out.element.low + 1 and high >= lowering.out.element.high - 1:
         return node
+    if lowering.out.element == INT16:
+        return requantized(lowering, node, lowering.out, lowering.out, (low, high))
     return table(lowering, node, all_codes().clamp(low, high).to(torch.int8))
 
 
@@ -271,7 +285,9 @@ ACTIVATION = Operator(
     samples=samples,
 )
 
-ACTIVATION_PATTERN = Pattern(aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower)
+ACTIVATION_PATTERN = Pattern(
+    aten=(*sorted(FUNCTIONS, key=str), POINTWISE), match=match, lower=lower, elements=_binary.REALS
+)
 RESCALE_PATTERN = Pattern(aten=(_quantize,), match=match_rescale, lower=lower_rescale, priority=Priority.SPECIAL)
 REFUSED_PATTERN = Pattern(
     aten=tuple(sorted(COMBINATIONS, key=str)), match=refuse, lower=lower, priority=Priority.NOBODY_ELSE

@@ -17,13 +17,11 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ir.work import Calls, Quantities, Work, loops
 from cortado.ops import _binary, packing
-from cortado.ops._work import ELEMENTS
 
 aten = torch.ops.aten
 LEFT_SHIFTS = {INT8.bits: 20, INT16.bits: 13}  # a difference of codes has 8 bits, or 15
@@ -59,9 +57,7 @@ def reference(
 def match(bound: Bound) -> Quantization | Reject:
     if bound.get("alpha", 1) == 0:
         return Reject("alpha = 0 leaves one operand without a meaning; drop the addition")
-    kind = wanted_element(bound.node)
-    roles = {"self": Activation(kind), "other": Activation(kind)}
-    return _binary.check(bound, by_channel=True) or Quantization(roles, Activation(kind))
+    return _binary.check(bound, by_channel=True) or _binary.of_one_element(bound)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -195,13 +191,8 @@ def _wide_kernel(call: Call, channels: int | None) -> Kernel:
         sources=("add_s16.c",),
         struct="cortado_add_s16_t",
         fields={name: value for name, value in fields.items() if not name.endswith("_zero")},
-        work=ELEMENTS if channels is None else _work_by_pixel(channels),
+        work=_binary.wide_work(channels),
     )
-
-
-def _work_by_pixel(channels: int) -> Work:
-    """One element after the other, in a loop over the channels of each pixel."""
-    return Work(("calls", "pixels", "outputs"), lambda calls: {"pixels": calls.spans / channels})
 
 
 def _fields(call: Call, a: str, b: str) -> dict[str, int]:
@@ -287,7 +278,9 @@ ADD: Operator = Operator(
     samples=samples,
 )
 
-ADD_PATTERN = Pattern(aten=(aten.add.Tensor, aten.sub.Tensor), match=match, lower=lower, fuses_clamp=True)
+ADD_PATTERN = Pattern(
+    aten=(aten.add.Tensor, aten.sub.Tensor), match=match, lower=lower, fuses_clamp=True, elements=_binary.REALS
+)
 ADD_REWRITE = Rewrite(aten=(aten.add.Tensor,), rewrite=to_add)
 SUB_REWRITE = Rewrite(aten=(aten.sub.Tensor, aten.subtract.Tensor), rewrite=to_sub)
 ADDCMUL_REWRITE = Rewrite(aten=(aten.addcmul.default,), rewrite=to_sum_with(aten.mul.Tensor, by_channel=True))

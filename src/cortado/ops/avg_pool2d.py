@@ -16,14 +16,25 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_round_away, requant
+from cortado.base.numerics import Fixed, Tensor, divide_round_away, requant
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Callee, CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, PteWriter, Quantization, SharedWith
+from cortado.ir.op import (
+    Activation,
+    Call,
+    ElementOf,
+    Lowering,
+    Operator,
+    Pattern,
+    PteWriter,
+    Quantization,
+    SharedWith,
+)
 from cortado.ops import conv2d, packing
 from cortado.ops._float import pair
 from cortado.ops._work import Window, pool, row_sums
@@ -55,7 +66,7 @@ def reference(
     x = input.to(torch.float64).permute(TO_NCHW)
     total = _pool_sums(x, kernel_size, stride, padding, ceil_mode)
     count = _pool_sums(torch.ones_like(x), kernel_size, stride, padding, ceil_mode)
-    return clamp_int8(divide_round_away(total, count)).permute(TO_NHWC).contiguous()
+    return divide_round_away(total, count).to(input.dtype).permute(TO_NHWC).contiguous()
 
 
 def pooled_size(size: int, kernel: int, stride: int, pad: int, ceil_mode: bool, dilation: int = 1) -> int:
@@ -74,17 +85,18 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 def match(bound: Bound) -> Quantization | Reject:
     """Other divisors than the pixels inside the image were rewritten (pool_forms) before anyone asks."""
+    kind = Activation(wanted_element(bound.node))
     if is_mean(bound):
-        return Quantization({"self": Activation()})
+        return Quantization({"self": kind}, kind)
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Activation()}, SharedWith("self"))
+    return Quantization({"self": Activation(None)}, SharedWith("self"))
 
 
 MOST_PIXELS = 4096
 FEW_PIXELS = 256  # of so many the .pte may hold 16 weights for each, of more it holds one
 # From here on every sum but 0 gives the smallest or the largest code, and so it does with a smaller factor.
-LARGEST_FACTOR = 2.0**9
+LARGEST_FACTORS = {INT8.bits: 2.0**9, INT16.bits: 2.0**3}  # 4,096 pixels of 16 bits have 28 of 31
 
 
 def is_mean(bound: Bound) -> bool:
@@ -107,7 +119,7 @@ def lower_mean(lowering: Lowering) -> Node:
     source = lowering.transpose(lowering.node("self"), TO_NHWC)
     pixels, given = math.prod(pair(lowering.bound["kernel_size"])), lowering.q("self")
     divisor = lowering.bound["divisor_override"] or pixels
-    fixed = Fixed.of(min(given.scale / (divisor * lowering.out.scale), LARGEST_FACTOR))
+    fixed = Fixed.of(min(given.scale / (divisor * lowering.out.scale), LARGEST_FACTORS[given.element.bits]))
     result = lowering.call(
         GLOBAL_MEAN,
         input=source,
@@ -159,6 +171,8 @@ def pte_scratch(call: Call, backend: Any) -> tuple[int, ...]:
 
 def is_one_window(call: Call) -> bool:
     """One output pixel, no padding: the rows are summed as they come, so none of them has to be kept."""
+    if call.element_of("input").bits == INT16.bits:
+        return False
     inside = all(k <= size for k, size in zip(call["kernel_size"], call.shape("input")[1:3], strict=True))
     return call.out_shape[1:3] == (1, 1) and inside and not any(call["padding"])
 
@@ -181,6 +195,8 @@ def _one_window(call: Call, core: Core) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _variant(call: Call, core: Core) -> tuple[str, tuple[str, ...]]:
+    if call.element.bits == INT16.bits:
+        return "avg_pool2d_s16", ("pool2d_s16.c",)
     fits = packing.fits_avg_pool2d(*call["kernel_size"])
     if core is Core.MVE and fits:
         return "avg_pool2d_s8__mve", ("avg_pool2d_s8__mve.c", "pool16_s8__mve.S")
@@ -249,13 +265,14 @@ def samples() -> Any:
         kernel = [draw(st.integers(1, 5)) for _ in range(2)]
         sizes = [draw(st.integers(k, k + 8)) for k in kernel]
         shape = (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
         return {
-            "input": sampling.codes(draw(sampling.SEEDS), shape),
+            "input": sampling.values(draw, shape, element=kind),
             "kernel_size": kernel,
             "stride": [draw(st.integers(1, 3)) for _ in kernel],
             "padding": [draw(st.integers(0, k // 2)) for k in kernel],
             "ceil_mode": draw(st.booleans()),
-            "zero_point": draw(sampling.ZERO_POINTS),
+            "zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
             "multiplier": _UNIT.multiplier,
             "shift": _UNIT.shift,
         }
@@ -274,6 +291,7 @@ AVG_POOL2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    element=ElementOf(("input",)),
     pte_scratch=pte_scratch,
     samples=samples,
 )
@@ -292,7 +310,7 @@ def mean_reference(
 ) -> Tensor:
     acc = (input.flatten(1, 2)[:, :pixels, None].to(torch.int64) + input_offset).sum(1, keepdim=True)
     scaled = requant(acc, requantize_multiplier, requantize_shift)
-    return clamp_int8(scaled + output_offset).contiguous()
+    return (scaled + output_offset).clamp(*element_of(input.dtype).codes).to(input.dtype).contiguous()
 
 
 def mean_in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
@@ -328,11 +346,17 @@ _SUMS = {  # how rows are summed, and where that stands
 def mean_kernel(call: Call, core: Core) -> Kernel:
     _, _, width, channels = call.shape("input")
     pixels = call["pixels"]
+    wide = call.element.bits == INT16.bits
     sum_rows, source = _SUMS.get(core, ("cortado_sum_rows_s8", "sum_rows_s8.c"))
-    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y, Callee(sum_rows))
+    operands = (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH, Operand.Y)
+    narrow = CCall("cortado_global_mean_s8", (*operands, Callee(sum_rows)))
     return Kernel(
-        call=CCall("cortado_global_mean_s8", operands),
-        sources=("global_mean_s8.c", source, "cortado_scratch.c"),
+        call=CCall("cortado_global_mean_s16", operands) if wide else narrow,
+        sources=(
+            "global_mean_s16.c" if wide else "global_mean_s8.c",
+            *(() if wide else (source,)),
+            "cortado_scratch.c",
+        ),
         struct="cortado_global_mean_t",
         fields={
             "rows": pixels // width,
@@ -355,7 +379,7 @@ WIDEST_ROW = 255  # pixels whose sum fits 16 bits
 def running_mean(call: Call, core: Core) -> Running | None:
     """After every row the mean over the last ones: see running_mean_s8.c."""
     kernel = mean_kernel(call, core)
-    if call.shape("input")[2] > WIDEST_ROW:
+    if call.shape("input")[2] > WIDEST_ROW or call.element.bits == INT16.bits:
         return None
     rows, channels = kernel.fields["rows"], call.shape("input")[3]
     assert isinstance(rows, int)
@@ -379,12 +403,14 @@ def mean_samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         height, width, channels = draw(st.integers(1, 9)), draw(st.integers(2, 9)), draw(sampling.CHANNELS)
         pixels = width * draw(st.integers(1, height))
-        fixed = Fixed.of(2.0 ** draw(st.floats(-20, 9)) / draw(st.sampled_from([1, pixels])))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        largest, zero_points = (9, sampling.ZERO_POINTS) if kind.affine else (3, st.just(0))
+        fixed = Fixed.of(2.0 ** draw(st.floats(-20, largest)) / draw(st.sampled_from([1, pixels])))
         return {
-            "input": sampling.codes(draw(sampling.SEEDS), (1, height, width, channels)),
+            "input": sampling.values(draw, (1, height, width, channels), element=kind),
             "pixels": pixels,
-            "input_offset": -draw(sampling.ZERO_POINTS),
-            "output_offset": draw(sampling.ZERO_POINTS),
+            "input_offset": -draw(zero_points),
+            "output_offset": draw(zero_points),
             "requantize_multiplier": fixed.multiplier,
             "requantize_shift": fixed.shift,
         }
@@ -402,10 +428,13 @@ GLOBAL_MEAN = Operator(
     shape=lambda call: (1, 1, 1, call.shape("input")[3]),
     kernel=mean_kernel,
     running=running_mean,
+    element=ElementOf(("input",)),
     rows=lambda call: Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]),
     pte=mean_in_pte,
     constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",
     samples=mean_samples,
 )
 
-AVG_POOL2D_PATTERN = Pattern(aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True)
+AVG_POOL2D_PATTERN = Pattern(
+    aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True, elements=(INT8, INT16)
+)

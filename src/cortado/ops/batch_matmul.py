@@ -12,17 +12,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization, Rewrite
-from cortado.ir.work import Work, nested
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.work import Work, loops, nested
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
+from cortado.ops._wide import divided
 
 aten = torch.ops.aten
 
@@ -39,7 +41,11 @@ def reference(
 ) -> Tensor:
     a, b = lhs.to(torch.float64) + lhs_zero_point, rhs_transposed.to(torch.float64) + rhs_zero_point
     acc = torch.bmm(a, b.transpose(1, 2)).to(torch.int64)
-    return clamp_int8(requant(acc, output_multiplier, output_shift) + output_zero_point).contiguous()
+    kind = element_of(lhs.dtype)
+    if kind.bits == INT16.bits:
+        acc = divided(acc, sum_shift(lhs.shape[2]))
+    codes = requant(acc, output_multiplier, output_shift) + output_zero_point
+    return codes.clamp(*kind.codes).to(lhs.dtype).contiguous()
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -142,14 +148,16 @@ def computed_linear(bound: Bound) -> Node | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation(), "mat2": Activation()})
+    kind = Activation(wanted_element(bound.node))
+    return Quantization({"self": kind, "mat2": kind}, kind)
 
 
 def lower(lowering: Lowering) -> Node:
     left, right, out = lowering.q("self"), lowering.q("mat2"), lowering.out
-    fixed = Fixed.of(left.scale * right.scale / out.scale)
     depth = shape(lowering.node("self"))[2]
-    most = depth * _reach(left.zero_point) * _reach(right.zero_point)
+    halved = sum_shift(depth) if out.element == INT16 else 0
+    fixed = Fixed.of(left.scale * right.scale * 2.0**halved / out.scale)
+    most = depth * _reach(left) * _reach(right) >> halved
     check_sums(lowering.bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([fixed.shift]))
     constant = lowering.data("mat2")
     return lowering.call(
@@ -168,9 +176,15 @@ def lower(lowering: Lowering) -> Node:
     )
 
 
-def _reach(zero_point: int) -> int:
+def _reach(qparams: QParams) -> int:
     """The largest magnitude of a code without its zero point."""
-    return max(INT8.high - zero_point, zero_point - INT8.low)
+    low, high = qparams.element.codes
+    return max(high - qparams.zero_point, qparams.zero_point - low)
+
+
+def sum_shift(depth: int) -> int:
+    """By how many bits sums of int16 products are divided, to nearest, ties up, so that they have 30."""
+    return (depth << 30).bit_length() - 30
 
 
 # ---- the .pte and the C kernel -------------------------------------------------------------------------------
@@ -196,7 +210,28 @@ _LOOPS = nested(
 )
 
 
+def _wide_kernel(call: Call) -> Kernel:
+    batches, rows, depth = call.shape("lhs")
+    return Kernel(
+        call=CCall("cortado_batch_matmul_s16", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.SCRATCH)),
+        sources=("batch_matmul_s16.c",),
+        struct="cortado_batch_matmul_s16_t",
+        fields={
+            "batches": batches,
+            "rows": rows,
+            "cols": call.shape("rhs_transposed")[1],
+            "depth": depth,
+            "sum_shift": sum_shift(depth),
+            "multiplier": call["output_multiplier"],
+            "shift": call["output_shift"],
+        },
+        work=loops("calls calls*rows outputs macs", rows=batches * rows),
+    )
+
+
 def kernel(call: Call, core: Core) -> Kernel:
+    if call.element.bits == INT16.bits:
+        return _wide_kernel(call)
     batches, rows, depth = call.shape("lhs")
     fields = {
         "batches": batches,
@@ -231,13 +266,15 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         batches, rows, cols = (draw(st.integers(1, most)) for most in (3, 9, 9))
         depth, seed = draw(sampling.CHANNELS), draw(sampling.SEEDS)
-        multipliers, shifts = sampling.fixed_points(seed, 1)
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        multipliers, shifts = sampling.fixed_points(seed, 1, high=1 if kind.affine else 0)
+        zero_points, codes = sampling.ZERO_POINTS if kind.affine else st.just(0), (*kind.codes, kind.torch_dtype)
         return {
-            "lhs": sampling.codes(seed + 1, (batches, rows, depth)),
-            "lhs_zero_point": -draw(sampling.ZERO_POINTS),
-            "rhs_transposed": sampling.codes(seed + 2, (batches, cols, depth)),
-            "rhs_zero_point": -draw(sampling.ZERO_POINTS),
-            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "lhs": sampling.codes(seed + 1, (batches, rows, depth), *codes),
+            "lhs_zero_point": -draw(zero_points),
+            "rhs_transposed": sampling.codes(seed + 2, (batches, cols, depth), *codes),
+            "rhs_zero_point": -draw(zero_points),
+            "output_zero_point": draw(zero_points),
             "output_multiplier": int(multipliers[0]),
             "output_shift": int(shifts[0]),
         }
@@ -257,12 +294,13 @@ BATCH_MATMUL = Operator(
     kernel=kernel,
     macs=lambda call: math.prod(call.shape("lhs")) * call.shape("rhs_transposed")[1],
     pte_scratch=pte_scratch,
+    element=ElementOf(("lhs",)),
     tensors=("lhs", "rhs_transposed"),
     constraints="sums that fit 32 bits",
     samples=samples,
 )
 
-BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower)
+BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower, elements=(INT8, INT16))
 PRODUCT_REWRITE = Rewrite(aten=(aten.matmul.default, aten.mm.default, aten.bmm.default), rewrite=to_product)
 ADDMM_REWRITE = Rewrite(aten=(aten.addmm.default,), rewrite=addmm_to_sum)
 COMPUTED_LINEAR_REWRITE = Rewrite(aten=(aten.linear.default,), rewrite=computed_linear)

@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT32
+from cortado.base.element import INT8, INT16, INT32, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.domain import DomainRule
+from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
@@ -26,6 +27,7 @@ from cortado.ops._binary import viewed
 from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import TRUTH
 from cortado.ops.calculate_int import refused_shapes, steps_of, words
+from cortado.ops.requantize import UPS
 
 BELOW, EQUAL, ABOVE = 1, 2, 4  # CORTADO_BELOW and so on
 ACCEPTED = {
@@ -63,8 +65,9 @@ def reference(
 ) -> Tensor:
     left, right = self.to(torch.int64), other.to(torch.int64)
     if (self_zero_point, self_multiplier, self_shift) != (other_zero_point, other_multiplier, other_shift):
-        left = requant((left - self_zero_point) << 20, self_multiplier, self_shift)
-        right = requant((right - other_zero_point) << 20, other_multiplier, other_shift)
+        up = UPS[element_of(self.dtype).bits]
+        left = requant((left - self_zero_point) << up, self_multiplier, self_shift)
+        right = requant((right - other_zero_point) << up, other_multiplier, other_shift)
     return accepted(left, right, accepts).to(torch.int8).contiguous()
 
 
@@ -102,7 +105,8 @@ COMPARED_IDS = torch.ops.cortado.compared_ids.default
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation(), "other": Activation()}, TRUTH)
+    kind = Activation(wanted_element(bound.node))
+    return Quantization({"self": kind, "other": kind}, TRUTH)
 
 
 def factors(left: QParams, right: QParams) -> tuple[Fixed, Fixed]:
@@ -176,9 +180,10 @@ def kernel(call: Call, core: Core) -> Kernel:
         steps = steps_of(call.shape("self"), call.shape("other"), out=output_shape(call))
         operands = (Row(0), Row(1), Operand.OUT, Operand.N, *steps, call["accepts"])
         return Kernel(call=CCall("cortado_compare_s32", operands), sources=("compare_s32.c",), work=ELEMENTS)
+    name = f"compare_s{call.element_of('self').bits}"
     return Kernel(
-        call=CCall("cortado_compare_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=("compare_s8.c",),
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
+        sources=(f"{name}.c",),
         struct="cortado_compare_t",
         fields={
             "a_zero": call["self_zero_point"],
@@ -212,13 +217,15 @@ def samples() -> Any:
             return _integers(draw, sizes)
         scale = draw(st.sampled_from([1.0, 1.0, 0.37, 2.5, 1e-3]))
         first, second = factors(QParams(1.0, 0), QParams(scale, 0))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        zero_points, codes = sampling.ZERO_POINTS if kind.affine else st.just(0), (*kind.codes, kind.torch_dtype)
         return {
-            "self": sampling.codes(seed, sizes),
-            "self_zero_point": draw(sampling.ZERO_POINTS),
+            "self": sampling.codes(seed, sizes, *codes),
+            "self_zero_point": draw(zero_points),
             "self_multiplier": first.multiplier,
             "self_shift": first.shift,
-            "other": sampling.codes(seed + 1, sizes),
-            "other_zero_point": draw(sampling.ZERO_POINTS),
+            "other": sampling.codes(seed + 1, sizes, *codes),
+            "other_zero_point": draw(zero_points),
             "other_multiplier": second.multiplier,
             "other_shift": second.shift,
             "accepts": draw(st.sampled_from(sorted(set(ACCEPTED.values())))),
@@ -260,6 +267,6 @@ COMPARE = Operator(
     samples=samples,
 )
 
-COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower)
+COMPARED_PATTERN = Pattern(aten=(COMPARED,), match=match, lower=lower, elements=(INT8, INT16))
 COMPARED_IDS_PATTERN = Pattern(aten=(COMPARED_IDS,), match=match_ids, lower=lower_ids)
 COMPARED_IDS_RULE = DomainRule(aten=(COMPARED_IDS,), integers=("self", "other"))

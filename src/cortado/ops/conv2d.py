@@ -13,17 +13,19 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, PteWriter, Quantization
-from cortado.ops import _height_one, depthwise_conv2d, packing
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Quantization
+from cortado.ops import _height_one, _wide, depthwise_conv2d, packing
 from cortado.ops._convolution import (
+    ELEMENTS,
     SUFFIX,
-    WEIGHTED,
     ChannelParameters,
     Variant,
     check_constants,
@@ -35,6 +37,7 @@ from cortado.ops._convolution import (
     packed,
     requantization,
     spatial_shape,
+    weighted,
     weighted_case,
     window,
     window_fields,
@@ -68,6 +71,9 @@ def reference(
     w = weight.to(torch.float64).permute(TO_NCHW)
     groups = input.shape[3] // weight.shape[3]
     acc = torch.conv2d(x, w, None, stride, padding, dilation, groups).permute(TO_NHWC).to(torch.int64)
+    if _wide.is_wide(element_of(input.dtype)):
+        factors = requantize_multipliers, requantize_shifts
+        return _wide.finish(acc, weight, bias, factors, (activation_min, activation_max))
     return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
 
 
@@ -80,7 +86,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check_constants(bound) or Quantization(WEIGHTED)
+    return check_constants(bound) or Quantization(weighted(bound), Activation(wanted_element(bound.node)))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -139,6 +145,8 @@ def is_depthwise_call(call: Call) -> bool:
 def kernel(call: Call, core: Core) -> Kernel:
     if is_depthwise_call(call):
         return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
+    if _wide.is_wide(call.element):
+        return _wide.window_kernel(call, core, is_pointwise(call))
     return _pixels_kernel(call, core, _common(call)) if is_pointwise(call) else window_kernel(call, core)
 
 
@@ -286,6 +294,7 @@ CONV2D = Operator(
     kernel=kernel,
     rows=rows,
     macs=macs,
+    element=ElementOf(("input",)),
     pte=in_pte,
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
@@ -294,4 +303,6 @@ CONV2D = Operator(
     samples=samples,
 )
 
-CONV2D_PATTERN = Pattern(aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True)
+CONV2D_PATTERN = Pattern(
+    aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True, elements=ELEMENTS
+)

@@ -4,6 +4,7 @@ Output channel c reads input channel c // depth_multiplier. NHWC input, weights 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,17 +12,29 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Array, Kernel, RowRule, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Priority, PteWriter, Quantization
-from cortado.ops import _height_one, packing
+from cortado.ir.op import (
+    Activation,
+    Call,
+    ElementOf,
+    Lowering,
+    Operator,
+    Pattern,
+    Priority,
+    PteWriter,
+    Quantization,
+)
+from cortado.ops import _height_one, _wide, packing
 from cortado.ops._convolution import (
+    ELEMENTS,
     SUFFIX,
-    WEIGHTED,
     ChannelParameters,
     Numbers,
     Variant,
@@ -34,6 +47,7 @@ from cortado.ops._convolution import (
     packed,
     requantization,
     spatial_shape,
+    weighted,
     weighted_case,
     window,
     window_fields,
@@ -64,15 +78,20 @@ def reference(
 ) -> Tensor:
     (sh, sw), (ph, pw), (dh, dw) = stride, padding, dilation
     _, kh, kw, _ = weight.shape
-    x = torch.nn.functional.pad(input.to(torch.int32) + input_offset, (0, 0, pw, pw, ph, ph))
+    wide = _wide.is_wide(element_of(input.dtype))
+    number = torch.int64 if wide else torch.int32
+    x = torch.nn.functional.pad(input.to(number) + input_offset, (0, 0, pw, pw, ph, ph))
     x = x.repeat_interleave(depth_multiplier, dim=3)
     height, width = x.shape[1] - dh * (kh - 1), x.shape[2] - dw * (kw - 1)  # where a window may start
-    acc = torch.zeros((), dtype=torch.int32)
+    acc = torch.zeros((), dtype=number)
     # One tap of all windows after the other: torch has no fast convolution of integers, nor of float64 by groups.
     for i, j in product(range(kh), range(kw)):
         rows = x[:, dh * i : dh * i + height : sh, dw * j : dw * j + width : sw]
-        acc = torch.addcmul(acc, rows, weight[0, i, j].to(torch.int32))
+        acc = torch.addcmul(acc, rows, weight[0, i, j].to(number))
     acc = acc.to(torch.int64)
+    if wide:
+        factors = requantize_multipliers, requantize_shifts
+        return _wide.finish(acc, weight.permute(3, 1, 2, 0), bias, factors, (activation_min, activation_max))
     return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
 
 
@@ -89,7 +108,10 @@ def match(bound: Bound) -> Quantization | Reject:
     images, channels = shape(bound["input"])[:2]
     if bound["groups"] != channels or channels == 1 or images > 1:
         return Reject("not a depthwise convolution of one image")
-    return check_constants(bound) or Quantization(WEIGHTED)
+    kind = wanted_element(bound.node)
+    if not kind.affine and shape(bound["weight"])[3] > _wide.LONGEST_ROW:
+        return Reject(f"has a window of {shape(bound['weight'])[3]} columns, expected {_wide.LONGEST_ROW} at most")
+    return check_constants(bound) or Quantization(weighted(bound), Activation(kind))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -114,7 +136,7 @@ def from_grouped(call: Call) -> Call:
         "weight": weight.permute(3, 1, 2, 0).contiguous(),
         "depth_multiplier": weight.shape[0] // call.shape("input")[3],
     }
-    return Call(DEPTHWISE, arguments, call.out_shape)
+    return replace(call, operator=DEPTHWISE, arguments=arguments)
 
 
 def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
@@ -147,6 +169,8 @@ def rows(call: Call) -> Rows:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
+    if _wide.is_wide(call.element):
+        return _wide.depthwise_kernel(call)
     weights = call.array("weight")
     _, kh, kw, out_c = weights.shape
     common = common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))
@@ -230,6 +254,7 @@ DEPTHWISE = Operator(
     kernel=kernel,
     rows=rows,
     macs=macs,
+    element=ElementOf(("input",)),
     pte=in_pte,
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
@@ -244,4 +269,5 @@ DEPTHWISE_PATTERN = Pattern(
     priority=Priority.SPECIAL,
     fuses_clamp=True,
     images=True,
+    elements=ELEMENTS,
 )

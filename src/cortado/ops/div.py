@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import Tensor, clamp_int8
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import CCall, Member, Operand, Row
 from cortado.ir.graph import Bound, add_call, describe
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import add_constant
 from cortado.ops._work import ELEMENTS
@@ -43,11 +43,12 @@ def reference(
     whole = torch.trunc(scaled)
     rest = scaled - whole  # exact: adding a half first would round
     away = torch.where(rest >= 0.5, 1.0, 0.0) - torch.where(rest <= -0.5, 1.0, 0.0)
-    return clamp_int8((whole + away).to(torch.int64) + output_zero_point).contiguous()
+    codes = (whole + away).to(torch.int64) + output_zero_point
+    return codes.clamp(*element_of(self.dtype).codes).to(self.dtype).contiguous()
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _binary.check(bound, by_channel=False) or Quantization({"self": Activation(), "other": Activation()})
+    return _binary.check(bound, by_channel=False) or _binary.of_one_element(bound)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -82,6 +83,14 @@ def to_div(bound: Bound) -> Node | None:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
+    if call.element.bits == INT16.bits:
+        return Kernel(
+            call=CCall("cortado_div_s16", (Row(0), Row(1), Operand.OUT, Operand.N, Member("scale"))),
+            sources=("div_s16.c",),
+            struct="cortado_border_t",
+            fields={"scale": float(np.float32(call["output_scale"])), "zero_point": 0},
+            work=ELEMENTS,
+        )
     return Kernel(
         call=CCall("cortado_div_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
         sources=("div_s8.c",),
@@ -112,11 +121,13 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         factor = draw(st.one_of(st.sampled_from([0.5, 1.0, 2.0, 64.0]), st.floats(2.0**-10, 2.0**22)))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        zero_points = sampling.ZERO_POINTS if kind.affine else st.just(0)
         return {
-            **_binary.draw_operands(draw, by_channel=False),
-            "self_zero_point": draw(sampling.ZERO_POINTS),
-            "other_zero_point": draw(sampling.ZERO_POINTS),
-            "output_zero_point": draw(sampling.ZERO_POINTS),
+            **_binary.draw_operands(draw, by_channel=False, element=kind),
+            "self_zero_point": draw(zero_points),
+            "other_zero_point": draw(zero_points),
+            "output_zero_point": draw(zero_points),
             "output_scale": float(np.float32(factor)),
         }
 
@@ -134,6 +145,7 @@ DIV = Operator(
     shape=_binary.output_shape,
     kernel=kernel,
     rows=_binary.rows,
+    element=ElementOf(("self", "other")),
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     pte_limit=pte_limit,
@@ -141,5 +153,5 @@ DIV = Operator(
     samples=samples,
 )
 
-DIV_PATTERN = Pattern(aten=(aten.div.Tensor,), match=match, lower=lower, fuses_clamp=True)
+DIV_PATTERN = Pattern(aten=(aten.div.Tensor,), match=match, lower=lower, fuses_clamp=True, elements=_binary.REALS)
 DIV_REWRITE = Rewrite(aten=(aten.div.Tensor, aten.divide.Tensor, aten.true_divide.Tensor), rewrite=to_div)

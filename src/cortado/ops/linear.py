@@ -15,22 +15,32 @@ from cortado.base.element import weight_limit
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor
 from cortado.base.target import Core, Isa
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Quantization
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization
 from cortado.ops import conv2d
-from cortado.ops._convolution import WEIGHTED, check_constants, check_sums, finish, requantization, sum_bounds
+from cortado.ops._convolution import (
+    ELEMENTS,
+    check_constants,
+    check_sums,
+    finish,
+    requantization,
+    sum_bounds,
+    weighted,
+)
 from cortado.options import LinearWeights
 
 aten = torch.ops.aten
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check_constants(bound) or Quantization(WEIGHTED, channel_axis=-1)
+    output = Activation(wanted_element(bound.node))
+    return check_constants(bound) or Quantization(weighted(bound), output, channel_axis=-1)
 
 
 def lower(lowering: Lowering) -> Node:
-    if lowering.linear is LinearWeights.PER_TENSOR:
+    if lowering.linear is LinearWeights.PER_TENSOR and lowering.out.element.affine:
         return lower_per_tensor(lowering)
     weight = lowering.data("weight")
     assert weight is not None
@@ -49,7 +59,7 @@ def lower(lowering: Lowering) -> Node:
     return lowering.view(result, (*leading, out_c))
 
 
-LINEAR_PATTERN = Pattern(aten=(aten.linear.default,), match=match, lower=lower, fuses_clamp=True)
+LINEAR_PATTERN = Pattern(aten=(aten.linear.default,), match=match, lower=lower, fuses_clamp=True, elements=ELEMENTS)
 
 
 # ---- one scale for all weights -------------------------------------------------------------------------------

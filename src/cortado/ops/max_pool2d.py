@@ -7,14 +7,25 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
-from cortado.base.numerics import Tensor, clamp_int8
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import CCall, Operand
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Kernel, RowRule, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, PteWriter, Quantization, SharedWith
+from cortado.ir.op import (
+    Activation,
+    Call,
+    ElementOf,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    PteWriter,
+    Quantization,
+    SharedWith,
+)
 from cortado.ops import pad
 from cortado.ops._float import pair
 from cortado.ops._work import pool
@@ -38,7 +49,7 @@ def reference(
 ) -> Tensor:
     x = input.to(torch.float32).permute(TO_NCHW)
     largest = torch.max_pool2d(x, kernel_size, stride, padding, dilation, ceil_mode)
-    return clamp_int8(largest, activation_min, activation_max).permute(TO_NHWC).contiguous()
+    return largest.clamp(activation_min, activation_max).to(input.dtype).permute(TO_NHWC).contiguous()
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -49,7 +60,7 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation()}, SharedWith("self"))
+    return Quantization({"self": Activation(None)}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -74,8 +85,8 @@ def lower(lowering: Lowering) -> Node:
         ceil_mode=clipped,
         input_zero_point=lowering.q("self").zero_point,
         output_zero_point=lowering.out.zero_point,
-        activation_min=INT8.low,
-        activation_max=INT8.high,
+        activation_min=lowering.out.element.low,
+        activation_max=lowering.out.element.high,
     )
     return lowering.transpose(result, TO_NCHW)
 
@@ -126,7 +137,9 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": call["activation_max"],
     }
     symbol, sources = "max_pool2d_s8", ["max_pool2d_s8.c"]
-    if core is Core.MVE and call.out_shape[3] >= 4:
+    if call.element.bits == INT16.bits:
+        symbol, sources = "max_pool2d_s16", ["pool2d_s16.c"]
+    elif core is Core.MVE and call.out_shape[3] >= 4:
         symbol, sources = "max_pool2d_s8__mve", ["max_pool2d_s8__mve.c", "pool16_s8__mve.S"]
     elif core is Core.DSP and call.out_shape[3] >= 4:
         symbol, sources = "max_pool2d_s8__dsp", ["max_pool2d_s8__dsp.c"]
@@ -154,11 +167,12 @@ def _samples(ceil_mode: bool, dilations: tuple[int, ...]) -> Any:
         padding = [draw(st.integers(0, k // 2)) for k in kernel]
         reach = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
         sizes = [draw(st.integers(max(1, r), max(1, r) + 8)) for r in reach]
-        zero_point = draw(sampling.ZERO_POINTS)
-        low, high = draw(sampling.activation_bounds())
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        zero_point = draw(sampling.ZERO_POINTS) if kind.affine else 0
+        low, high = draw(sampling.activation_bounds(kind))
         return {
-            "input": sampling.codes(
-                draw(sampling.SEEDS), (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
+            "input": sampling.values(
+                draw, (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS)), element=kind
             ),
             "kernel_size": kernel,
             "stride": [draw(st.integers(1, 3)) for _ in kernel],
@@ -185,6 +199,7 @@ MAX_POOL2D = Operator(
     shape=output_shape,
     kernel=kernel,
     rows=rows,
+    element=ElementOf(("input",)),
     pte_limit=pte_limit,
     samples=lambda: _samples(False, (1,)),
 )

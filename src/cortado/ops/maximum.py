@@ -5,7 +5,7 @@ import torch
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Operator, Pattern, Rewrite
+from cortado.ir.op import Call, ElementOf, Operator, Pattern, Rewrite
 from cortado.ops import _binary, minimum
 
 aten = torch.ops.aten
@@ -16,7 +16,7 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return minimum.kernel_of("maximum", core)
+    return minimum.kernel_of("maximum", call, core)
 
 
 MAXIMUM = Operator(
@@ -27,6 +27,7 @@ MAXIMUM = Operator(
     shape=_binary.output_shape,
     kernel=kernel,
     rows=_binary.rows,
+    element=ElementOf(("self", "other")),
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     constraints="equal shapes; other shapes are expanded first",
@@ -37,6 +38,7 @@ MAXIMUM_PATTERN = Pattern(
     aten=(aten.maximum.default,),
     match=minimum.match,
     lower=lambda lowering: minimum.lower_to(MAXIMUM, lowering),
+    elements=_binary.REALS,
 )
 MAXIMUM_REWRITE = Rewrite(
     aten=(aten.maximum.default, aten.max.other, aten.fmax.default),

@@ -1,17 +1,20 @@
 """out = min(a, b), of codes: both operands and the output share scale and zero point."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, add_call, bind, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Joined, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Joined, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ops import _binary
 from cortado.ops._float import is_constant
 from cortado.ops._work import ELEMENTS, FOURS, VECTORS
@@ -24,8 +27,8 @@ def reference(*, self: Tensor, other: Tensor) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    joined = Quantization({"self": Activation(), "other": Activation()}, Joined())
-    return _binary.check(bound, by_channel=False) or joined
+    refused, alike = _binary.check(bound, by_channel=False), _binary.of_one_element(bound)
+    return refused or replace(alike, output=Joined(element=wanted_element(bound.node)))
 
 
 def lower_to(operator: Operator, lowering: Lowering) -> Node:
@@ -41,15 +44,18 @@ _WORK = {Core.DSP: FOURS, Core.MVE: VECTORS}
 _FILES = {Core.DSP: "__dsp.c", Core.MVE: "__mve.S"}  # of the others, the portable one
 
 
-def kernel_of(name: str, core: Core) -> Kernel:
-    """minimum or maximum on one kind of core."""
+def kernel_of(name: str, call: Call, core: Core) -> Kernel:
+    """minimum or maximum on one kind of core; of 16 bits, one for all."""
+    if call.element.bytes > 1:
+        wide = CCall(f"cortado_{name}_s16", (Row(0), Row(1), Operand.OUT, Operand.N))
+        return Kernel(call=wide, sources=("minimum_s16.c",), work=ELEMENTS)
     file = f"{name}_s8{_FILES.get(core, '.c')}"
-    call = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
-    return Kernel(call=call, sources=(file,), work=_WORK.get(core, ELEMENTS))
+    code = CCall(f"cortado_{file.partition('.')[0]}", (Row(0), Row(1), Operand.OUT, Operand.N))
+    return Kernel(call=code, sources=(file,), work=_WORK.get(core, ELEMENTS))
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    return kernel_of("minimum", core)
+    return kernel_of("minimum", call, core)
 
 
 def samples() -> Any:
@@ -57,7 +63,7 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        return _binary.draw_operands(draw, by_channel=False)
+        return _binary.draw_operands(draw, by_channel=False, element=draw(st.sampled_from([INT8, INT8, INT16])))
 
     return draw_case()
 
@@ -70,6 +76,7 @@ MINIMUM = Operator(
     shape=_binary.output_shape,
     kernel=kernel,
     rows=_binary.rows,
+    element=ElementOf(("self", "other")),
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     constraints="equal shapes; other shapes are expanded first",
@@ -90,7 +97,12 @@ def clamped(bound: Bound) -> Node | None:
     return found
 
 
-MINIMUM_PATTERN = Pattern(aten=(aten.minimum.default,), match=match, lower=lambda lowering: lower_to(MINIMUM, lowering))
+MINIMUM_PATTERN = Pattern(
+    aten=(aten.minimum.default,),
+    match=match,
+    lower=lambda lowering: lower_to(MINIMUM, lowering),
+    elements=_binary.REALS,
+)
 MINIMUM_REWRITE = Rewrite(
     aten=(aten.minimum.default, aten.min.other, aten.fmin.default),
     rewrite=lambda bound: _binary.rewritten(bound, aten.minimum.default, by_channel=False),

@@ -6,20 +6,21 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
-from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
+from cortado.base.numerics import Fixed, Tensor, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Argument, CCall, Operand, Row
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Quantization, Rewrite
 from cortado.ir.work import Calls, Quantities, Work
 from cortado.ops import _binary, packing
 from cortado.ops.activation import clamped
 
 aten = torch.ops.aten
-LARGEST_SHIFT = 14  # a product of two differences is below 2^16, and kernels rely on 30 bits
+# A product of two differences is below 2^16, and kernels rely on 30 bits; of 16 bits it has them already.
+LARGEST_SHIFTS = {INT8.bits: 14, INT16.bits: 0}
 
 
 def reference(
@@ -33,18 +34,20 @@ def reference(
     output_shift: int,
 ) -> Tensor:
     product = (self.to(torch.int64) - self_zero_point) * (other.to(torch.int64) - other_zero_point)
-    return clamp_int8(requant(product, output_multiplier, output_shift) + output_zero_point).contiguous()
+    scaled = requant(product, output_multiplier, output_shift) + output_zero_point
+    return scaled.clamp(*element_of(self.dtype).codes).to(self.dtype).contiguous()
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _binary.check(bound, by_channel=True) or Quantization({"self": Activation(), "other": Activation()})
+    return _binary.check(bound, by_channel=True) or _binary.of_one_element(bound)
 
 
 def lower(lowering: Lowering) -> Node:
     operands = _binary.prepare(lowering)
     first, second = ("other", "self") if operands.swapped else ("self", "other")
     left, right = lowering.q(first), lowering.q(second)
-    factor = _binary.fixed(lowering, left.scale * right.scale / lowering.out.scale, LARGEST_SHIFT)
+    most = LARGEST_SHIFTS[lowering.out.element.bits]
+    factor = _binary.fixed(lowering, left.scale * right.scale / lowering.out.scale, most)
     result = lowering.call(
         MUL,
         self=operands.first,
@@ -86,6 +89,8 @@ def kernel(call: Call, core: Core) -> Kernel:
         "act_max": INT8.high,
     }
     channels = _binary.by_channel(call)
+    if call.element.bits == INT16.bits:
+        return _wide_kernel(call, channels)
     if core is Core.MVE and packing.fits_mul_mve(call["output_shift"]):
         more: tuple[Argument, ...] = (Operand.N if channels is None else channels,)
         symbol, source = "mul_channel_s8__mve", "mul_channel_s8__mve.S"
@@ -99,6 +104,19 @@ def kernel(call: Call, core: Core) -> Kernel:
         struct="cortado_mul_t",
         fields=fields,
         work=_vector_work(channels) if symbol.endswith("__mve") else _binary.work(channels, INT8.low),
+    )
+
+
+def _wide_kernel(call: Call, channels: int | None) -> Kernel:
+    operands = (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)
+    whole = CCall("cortado_mul_s16", operands)
+    fields = {"multiplier": call["output_multiplier"], "right": -call["output_shift"]}
+    return Kernel(
+        call=whole if channels is None else CCall("cortado_mul_channel_s16", (*operands, channels)),
+        sources=("mul_s16.c",),
+        struct="cortado_mul_s16_t",
+        fields={**fields, "act_min": INT16.low, "act_max": INT16.high},
+        work=_binary.wide_work(channels),
     )
 
 
@@ -120,12 +138,14 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        factor = Fixed.of(2.0 ** draw(st.one_of(st.floats(-12, 0), st.floats(-31, 13.99))))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        factors = st.one_of(st.floats(-12, 0), st.floats(-31, 13.99)) if kind.affine else st.floats(-31, -0.01)
+        factor, zero_points = Fixed.of(2.0 ** draw(factors)), sampling.ZERO_POINTS if kind.affine else st.just(0)
         return {
-            **_binary.draw_operands(draw, by_channel=True),
-            "self_zero_point": draw(sampling.ZERO_POINTS),
-            "other_zero_point": draw(sampling.ZERO_POINTS),
-            "output_zero_point": draw(sampling.ZERO_POINTS),
+            **_binary.draw_operands(draw, by_channel=True, element=kind),
+            "self_zero_point": draw(zero_points),
+            "other_zero_point": draw(zero_points),
+            "output_zero_point": draw(zero_points),
             "output_multiplier": factor.multiplier,
             "output_shift": factor.shift,
         }
@@ -144,6 +164,7 @@ MUL: Operator = Operator(
     shape=_binary.output_shape,
     kernel=kernel,
     rows=_binary.rows,
+    element=ElementOf(("self", "other")),
     tensors=("self", "other"),
     relayout=lambda arguments, perm: arguments,
     pte=lambda arguments, add, target: _binary.in_pte(MUL, arguments, add),
@@ -152,6 +173,6 @@ MUL: Operator = Operator(
     samples=samples,
 )
 
-MUL_PATTERN = Pattern(aten=(aten.mul.Tensor,), match=match, lower=lower, fuses_clamp=True)
+MUL_PATTERN = Pattern(aten=(aten.mul.Tensor,), match=match, lower=lower, fuses_clamp=True, elements=_binary.REALS)
 MUL_REWRITE = Rewrite(aten=(aten.mul.Tensor, aten.multiply.Tensor), rewrite=to_mul)
 GLU_REWRITE = Rewrite(aten=(aten.glu.default,), rewrite=split_gate)

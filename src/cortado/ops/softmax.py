@@ -13,16 +13,18 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT32
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, divide_by_power_of_two
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import Work, loops
-from cortado.ops.activation import UNIT_INTERVAL
+from cortado.ops import wide_softmax
+from cortado.ops.activation import UNIT_INTERVAL, WIDE_UNIT
 
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
@@ -138,7 +140,8 @@ def match_over(bound: Bound, quantization: Quantization) -> Quantization | Rejec
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return match_over(bound, Quantization({"self": Activation()}, UNIT_INTERVAL))
+    kind = wanted_element(bound.node)
+    return match_over(bound, Quantization({"self": Activation(kind)}, UNIT_INTERVAL if kind == INT8 else WIDE_UNIT))
 
 
 def input_factor(scale: float) -> dict[str, int]:
@@ -170,6 +173,8 @@ def over_last(lowering: Lowering, operator: Operator, **arguments: Any) -> Node:
 
 def lower(lowering: Lowering) -> Node:
     qparams = lowering.q("self")
+    if qparams.element == INT16:
+        return over_last(lowering, wide_softmax.WIDE_SOFTMAX, **wide_softmax.factor(qparams.scale))
     if shape(lowering.node("self"))[lowering.bound["dim"]] > LARGEST_PTE_ROW:
         return over_last(lowering, LONG_SOFTMAX, **input_factor(qparams.scale))
     return over_last(
@@ -286,4 +291,6 @@ LONG_SOFTMAX = Operator(
     samples=long_samples,
 )
 
-SOFTMAX_PATTERN = Pattern(aten=(aten.softmax.int, aten._softmax.default), match=match, lower=lower)
+SOFTMAX_PATTERN = Pattern(
+    aten=(aten.softmax.int, aten._softmax.default), match=match, lower=lower, elements=(INT8, INT16)
+)

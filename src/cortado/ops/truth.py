@@ -9,6 +9,7 @@ from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound
 from cortado.ir.op import Activation, Lowering, Operator, Pattern, Place, Plain, Quantization
+from cortado.ops._binary import REALS
 from cortado.ops.activation import TRUTH, all_codes, table
 from cortado.ops.widen import WIDEN
 
@@ -60,5 +61,5 @@ TRUTH_VIEW = Operator(
     constraints="C bundle only: a .pte gives real numbers",
 )
 
-AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower)
-AS_WHOLE_PATTERN = Pattern(aten=(AS_WHOLE,), match=match, lower=lower_whole)
+AS_TRUTH_PATTERN = Pattern(aten=(AS_TRUTH,), match=match, lower=lower, elements=REALS)
+AS_WHOLE_PATTERN = Pattern(aten=(AS_WHOLE,), match=match, lower=lower_whole, elements=REALS)

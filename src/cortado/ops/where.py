@@ -21,6 +21,7 @@ from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows
 from cortado.ir.op import Activation, Call, ElementOf, Joined, Lowering, Operator, Pattern, Place, Plain, Quantization
 from cortado.ir.work import loops
+from cortado.ops._binary import REALS
 from cortado.ops._work import ELEMENTS
 from cortado.ops.calculate_int import refused_shapes, words
 from cortado.ops.truth import truth_codes
@@ -166,4 +167,4 @@ WHERE = Operator(
     samples=samples,
 )
 
-CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower)
+CHOSEN_PATTERN = Pattern(aten=(CHOSEN,), match=match, lower=lower, elements=REALS)

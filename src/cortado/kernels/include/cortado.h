@@ -365,6 +365,47 @@ int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);
 
+/* ---- 16-bit codes with 8-bit weights ------------------------------------------------------------------------ */
+
+/* Any window, grouped or depthwise; zero points are 0. sum = bias + sum of x * w; where it may leave 32 bits, it is
+ * divided by 2^sum_shift, to nearest, ties up; out = clamp(requant(sum)). Weights are [out_c][kernel_h][kernel_w][in_c /
+ * groups], of a depthwise layer [kernel_h][kernel_w][out_c]. */
+typedef struct {
+    int32_t in_w, in_c, out_w, out_c;
+    int32_t kernel_h, kernel_w;
+    int32_t stride_w, pad_left, dilation_w;
+    int32_t groups;
+    int32_t sum_shift;
+    int32_t act_min, act_max;
+    const int8_t *weights;
+    const int32_t *bias; /* [out_c], or NULL */
+    const int32_t *multiplier, *shift;
+} cortado_layer_s16_t;
+
+/* rows: pointers to rows of int16_t, NULL outside of the image. */
+void cortado_conv2d_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
+void cortado_conv1x1_s16(const cortado_layer_s16_t *L, const int16_t *in, int16_t *out, int32_t pixels, void *scratch);
+/* For kernel_w <= 512. */
+void cortado_depthwise_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
+
+/* Two matrices: out[i][j] = requant(sum over k of lhs[i][k] * rhs[j][k], divided by 2^sum_shift). */
+typedef struct {
+    int32_t batches, rows, cols, depth;
+    int32_t sum_shift, multiplier, shift;
+} cortado_batch_matmul_s16_t;
+
+void cortado_batch_matmul_s16(const cortado_batch_matmul_s16_t *L, const int16_t *lhs, const int16_t *rhs, int16_t *out,
+                              void *scratch);
+
+/* Softmax over channels. y = requant(largest - x) is log2 of the ratio in steps of 2^-16; 2^-y by lines between 129
+ * powers, in steps of 2^-bits; outputs have the scale 2^-15. */
+typedef struct {
+    int32_t channels, multiplier, shift, bits;
+    const int32_t *powers; /* [129]: 2^30 * 2^(-i / 128) */
+} cortado_softmax_s16_t;
+
+void cortado_softmax_s16(const cortado_softmax_s16_t *L, const int16_t *in, int16_t *out, int32_t pixels);
+
 /* ---- Pooling ----------------------------------------------------------------------------------------------- */
 
 /* Average: sum over the window INSIDE the image, divided by the number of pixels there, ties away from zero.
@@ -378,6 +419,9 @@ typedef struct {
 
 void cortado_avg_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_max_pool2d_s8(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out);
+/* The same of 16 bits: rows are pointers to int16_t. */
+void cortado_avg_pool2d_s16(const cortado_pool2d_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
+void cortado_max_pool2d_s16(const cortado_pool2d_t *L, const int8_t *const rows[], int16_t *out);
 /* For kernel_h * kernel_w <= 256; __dsp for at least 4 channels. No scratch. */
 void cortado_avg_pool2d_s8__dsp(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 void cortado_avg_pool2d_s8__mve(const cortado_pool2d_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
@@ -411,6 +455,9 @@ typedef struct {
 void cortado_global_mean_s8(const cortado_global_mean_t *L, const int8_t *row, int8_t *out, void *scratch, int32_t y,
                             cortado_sum_rows_t sum_rows);
 int32_t cortado_global_mean_s8_scratch(const cortado_global_mean_t *L);
+/* Of 16 bits, whose zero points are 0; scratch is the same. */
+void cortado_global_mean_s16(const cortado_global_mean_t *L, const int16_t *row, int16_t *out, void *scratch,
+                             int32_t y);
 
 /* The same over the last `rows` rows of an endless sequence, after every row: y is 0 for the first and for no other.
  * The first rows - 1 results are none. in_w is at most 255. Scratch is kept from call to call. */
@@ -468,6 +515,16 @@ typedef struct {
     int32_t act_min, act_max;
 } cortado_mul_t;
 
+/* Of 16 bits, whose zero points are 0: out = clamp(requant(a * b, multiplier, -right)). */
+typedef struct {
+    int32_t multiplier, right;
+    int32_t act_min, act_max;
+} cortado_mul_s16_t;
+
+void cortado_mul_s16(const cortado_mul_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
+void cortado_mul_channel_s16(const cortado_mul_s16_t *L, const int16_t *a, const int16_t *b, int16_t *out, int32_t n,
+                             int32_t channels);
+
 CORTADO_AT(cortado_mul_t, a_zero, CORTADO_MUL_A_ZERO);
 CORTADO_AT(cortado_mul_t, b_zero, CORTADO_MUL_A_ZERO + 4);
 CORTADO_AT(cortado_mul_t, out_zero, CORTADO_MUL_A_ZERO + 8);
@@ -493,8 +550,11 @@ typedef struct {
 } cortado_div_t;
 
 void cortado_div_s8(const cortado_div_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_div_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n, float factor);
 
-/* Of raw int8 values: both operands and the output share scale and zero point. May be in place. */
+/* Of raw codes: both operands and the output share scale and zero point. May be in place. */
+void cortado_minimum_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
+void cortado_maximum_s16(const int16_t *a, const int16_t *b, int16_t *out, int32_t n);
 void cortado_minimum_s8(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_minimum_s8__dsp(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
 void cortado_minimum_s8__mve(const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
@@ -644,10 +704,35 @@ void cortado_cumsum_s8(const cortado_cumsum_t *L, const int8_t *in, int8_t *out,
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
 void cortado_table_s8__mve(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
+/* Of 16 bits: table[i] is the value at code 128 * i - 32768, straight lines lie between. */
+void cortado_table_s16(const int16_t table[513], const int16_t *in, int16_t *out, int32_t n);
 
 typedef struct {
     const int8_t *table; /* [256] */
 } cortado_table_t;
+
+typedef struct {
+    const int16_t *table; /* [513] */
+} cortado_table_s16_t;
+
+/* A function of few values: values[i] for codes above ends[i - 1] and up to ends[i]; bytes (1 or 2) of an output. */
+typedef struct {
+    int32_t runs;
+    const int16_t *ends;   /* [runs], the last is 32767 */
+    const int16_t *values; /* [runs] */
+} cortado_steps_s16_t;
+
+void cortado_steps_s16(const cortado_steps_s16_t *L, const int16_t *in, int8_t *out, int32_t n, int32_t bytes);
+
+/* Codes of 1 or 2 bytes in another scale: out = clamp(requant((x - in_zero) << up) + out_zero). In place where both
+ * have the same size. */
+typedef struct {
+    int32_t in_bytes, out_bytes;
+    int32_t in_zero, up, multiplier, shift, out_zero;
+    int32_t act_min, act_max;
+} cortado_requantize_t;
+
+void cortado_requantize(const cortado_requantize_t *L, const void *in, void *out, int32_t n);
 
 /* ---- Data movement --------------------------------------------------------------------------------------------- */
 
@@ -812,6 +897,8 @@ typedef struct {
 } cortado_compare_t;
 
 void cortado_compare_s8(const cortado_compare_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+/* Of 16 bits, whose zero points are 0. */
+void cortado_compare_s16(const cortado_compare_t *L, const int16_t *a, const int16_t *b, int8_t *out, int32_t n);
 /* The same for integers as they are. An operand whose step is 0 is one number for all, else it is 1. */
 void cortado_compare_s32(const int32_t *a, const int32_t *b, int8_t *out, int32_t n, int32_t a_step, int32_t b_step,
                          int32_t accepts);
