@@ -113,6 +113,7 @@ class Model:
             float_operators=float_calls,
             findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
             delay=self.delay or 0,
+            reasons=self.quantized.reasons,
         )
         _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
@@ -147,6 +148,7 @@ class Model:
             bias_correction=how.bias_correction,
             sequence=how.sequence,
             activations=how.activations,
+            state=how.state,
             stream_padding=dropped,
         )
 

@@ -96,6 +96,7 @@ class Options:
     io: Border = Border.INT8  # what inputs and outputs of the C bundle hold
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
+    state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
     activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
     calibration_method: CalibrationMethod = CalibrationMethod.MSE
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
@@ -135,6 +136,7 @@ class Options:
             "input_layout": InputLayout,
             "linear": LinearWeights,
             "activations": Activations,
+            "state": Activations,
             "calibration_method": CalibrationMethod,
             "stream_padding": StreamPadding,
             "artifacts": Artifacts,

@@ -13,7 +13,7 @@ from cortado.base.errors import CortadoError, CortadoWarning
 from cortado.base.findings import FindingKind
 from cortado.base.target import from_target_string
 from cortado.frontend.export import capture
-from cortado.options import DEFAULTS, Artifacts, Options
+from cortado.options import DEFAULTS, Activations, Artifacts, Options
 from cortado.passes import CortexMPassManager
 from cortado.plan.lowered import LoweredGraph, after, from_bytes, lowered_graph, run_reference, to_bytes
 from helpers.stateful import STATEFUL, decibels, eager_steps
@@ -56,12 +56,12 @@ def keep(self: Any, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", STATEFUL)
 def test_state_goes_in_and_comes_out_in_one_scale(name: str) -> None:
     one = STATEFUL[name]
-    graph = lowered(one.model(), one.steps(64, seed=3))
+    graph = lowered(one.model(), one.steps(64, seed=3), one.options)
     assert tuple(state.buffer for state in graph.state) == one.buffers
     assert len(graph.inputs) == 1
     for state in graph.state:
         value, source = graph.values[state.name], graph.values[state.source]
-        assert (value.shape, value.dtype, value.qparams) == (source.shape, torch.int8, source.qparams)
+        assert (value.shape, value.dtype, value.qparams) == (source.shape, one.dtype, source.qparams)
         assert value.qparams is not None
         initial = (state.initial.float() - value.qparams.zero_point) * value.qparams.scale
         wanted = dict(one.model().named_buffers())[state.buffer]
@@ -113,7 +113,9 @@ def test_calibration_is_one_sequence_or_several() -> None:
     steps = torch.ones(64, 8)
     scales = []
     for sequence in (None, 8):
-        graph = lowered(Buffered(forward, sum=torch.zeros(1, 8)), steps, Options(sequence=sequence))
+        graph = lowered(
+            Buffered(forward, sum=torch.zeros(1, 8)), steps, Options(sequence=sequence, state=Activations.INT8)
+        )
         value = graph.values[graph.state[0].name].qparams
         assert value is not None
         scales.append(value.scale)
@@ -131,7 +133,7 @@ def test_what_is_lost_step_by_step_is_told_over_the_whole_sequence() -> None:
     torch.manual_seed(0)
     steps = torch.randn(300, 4) + 1.0
     model = Buffered(slowly, a=torch.zeros(1, 4))
-    prepared = prepare(model, (steps[:1],), steps)
+    prepared = prepare(model, (steps[:1],), steps, options=Options(state=Activations.INT8))
     with pytest.warns(CortadoWarning, match="dB of its signal"):
         compiled = prepared.compile("cortex-m4", Options(artifacts=Artifacts.C))
     eager = Buffered(slowly, a=torch.zeros(1, 4))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cortado.base.arrays import ArrayType
+from cortado.options import Options
 from cortado.scoring import metrics
 
 STEPS = 200
@@ -147,11 +148,22 @@ class Stateful:
     decibels: float
     buffers: tuple[str, ...]
     pte: bool = True  # recurrent layers are in C alone
+    state: str = "int16"  # of what is computed from itself
+    wide: bool = False  # and it is
     copied: bool = False  # when a step is over: its old values are read until then
 
     def model(self) -> nn.Module:
         torch.manual_seed(1)
         return self.build().eval()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its state."""
+        return torch.int16 if self.wide else torch.int8
+
+    @property
+    def options(self) -> Options:
+        return Options(state=self.state)  # type: ignore[arg-type]
 
     def steps(self, count: int = STEPS, seed: int = 2) -> Tensor:
         rng = torch.Generator().manual_seed(seed)
@@ -159,12 +171,13 @@ class Stateful:
 
 
 STATEFUL = {
-    "average": Stateful(Average, (1, 8), 24, ("h",)),
+    "average": Stateful(Average, (1, 8), 24, ("h",), state="int8"),
+    "wide": Stateful(Average, (1, 8), 40, ("h",), pte=False, wide=True),
     "ring": Stateful(Ring, (1, 6, 1), 27, ("past",)),
     "streaming": Stateful(Streaming, (1, 1, 10), 45, ("h",), pte=False, copied=True),
     "cache": Stateful(Cache, (1, 1, 16), 28, ("keys", "values")),
     "delay": Stateful(Delay, (1, 8), 25, ("one", "two"), copied=True),
-    "late": Stateful(Late, (1, 8), 20, ("h",), copied=True),
+    "late": Stateful(Late, (1, 8), 20, ("h",), copied=True, state="int8"),
     "rolling": Stateful(Rolling, (1, 6), 25, ("rows",)),
 }
 

@@ -32,7 +32,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     for name, one in STATEFUL.items():
         model, steps = one.model(), one.steps(64, seed=3)
         before = {key: value.clone() for key, value in model.state_dict().items()}
-        compiled = compile_model(model, (steps[:1],), ON_BOARDS[name], steps, name=name)
+        compiled = compile_model(model, (steps[:1],), ON_BOARDS[name], steps, name=name, options=one.options)
         assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
         found[name] = compiled.save(folder / name)
         source = found[name].folder / f"{name}.c"
@@ -70,7 +70,8 @@ def test_a_board_gives_the_references_bits(name: str, artifacts: dict[str, Artif
 def test_every_board_gives_the_references_bits(name: str, tmp_path: Path) -> None:
     one = STATEFUL[name]
     steps = one.steps(64, seed=3)
-    artifact = compile_model(one.model(), (steps[:1],), "cortex-m", steps, name=name).save(tmp_path / name)
+    made = compile_model(one.model(), (steps[:1],), "cortex-m", steps, name=name, options=one.options)
+    artifact = made.save(tmp_path / name)
     for target in BOARDS:
         assert artifact.for_target(from_target_string(target)).run(samples(name)).bit_exact
 

@@ -55,7 +55,7 @@ def compiled(kind: type[nn.Module], shape: tuple[int, ...], options: Options) ->
         torch.default_generator.manual_seed(5)
         model = kind().eval()
         data = [(torch.randn(shape),) for _ in range(8)]
-    return prepare(model, data[0], data).compile("cortex-m4", options)
+    return prepare(model, data[0], data, options=Options(state=Activations.INT8)).compile("cortex-m4", options)
 
 
 def method_of(data: bytes) -> Method:

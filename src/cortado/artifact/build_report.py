@@ -79,6 +79,7 @@ def build_report(
     float_operators: Sequence[FloatOperator],
     findings: Sequence[Finding],
     delay: int = 0,
+    reasons: Mapping[str, str] | None = None,
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
@@ -101,7 +102,7 @@ def build_report(
         layers=() if c is None else layer_reports(c.planned, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
-        state=tuple(_state(graph, state, None if c is None else c.planned) for state in graph.state),
+        state=tuple(_state(graph, state, None if c is None else c.planned, reasons or {}) for state in graph.state),
         bundle_missing=tuple(bundle_missing),
         pte=None if pte is None else PteReport(bytes=len(pte.data), arena_bytes=pte.arena_bytes),
         pte_missing=tuple(pte_missing),
@@ -184,6 +185,7 @@ def _options(options: Options) -> OptionsReport:
         stream_padding=options.stream_padding,
         artifacts=options.artifacts,
         activations=options.activations,
+        state=options.state,
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 
@@ -292,7 +294,7 @@ def _tensor(tensor: Tensor) -> TensorReport:
     )
 
 
-def _state(graph: LoweredGraph, state: State, planned: Planned | None) -> StateReport:
+def _state(graph: LoweredGraph, state: State, planned: Planned | None, reasons: Mapping[str, str]) -> StateReport:
     value = graph.values[state.name]
     region = planned.region_of(state.name) if planned is not None and planned.regions else None
     start = 0 if region is None else region.start
@@ -306,6 +308,7 @@ def _state(graph: LoweredGraph, state: State, planned: Planned | None) -> StateR
         offset=None if planned is None else planned.plan.offsets[state.name] - start,
         bytes=value.bytes,
         region=None if region is None else region.name,
+        why=reasons.get(state.buffer, ""),
     )
 
 

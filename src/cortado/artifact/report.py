@@ -90,6 +90,7 @@ class OptionsReport:
     stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
     artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
     activations: Activations = key("what real tensors are kept as", default=Activations.INT8)
+    state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 
 
@@ -279,6 +280,7 @@ class StateReport:
     offset: Count | None = key("where it lies in the C bundle's arena; null without a C bundle")
     bytes: Count = key("its size")
     region: RegionName | None = key("the memory that it lies in, with --memory; the offset is in that", default=None)
+    why: str = key("why its codes have so many bits", default="")
 
 
 @json_class

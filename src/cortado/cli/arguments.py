@@ -149,6 +149,13 @@ def _precision_arguments(parser: argparse.ArgumentParser) -> None:
         help="what real tensors are kept as (default: int8). int16, symmetric and with room for four times what "
         "calibration saw, is for the C bundle alone; weights stay int8",
     )
+    parser.add_argument(
+        "--state",
+        choices=names(Activations),
+        default="int16",
+        help="what a buffer that is computed from itself is kept as, with the tensors of its loop (default: int16, for "
+        "the C bundle alone; int8 is for the .pte too). Buffers that only delay are int8",
+    )
 
 
 def _calibration_arguments(parser: argparse.ArgumentParser) -> None:

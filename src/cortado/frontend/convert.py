@@ -1,8 +1,8 @@
 """From a captured graph to a quantized one: prepare, calibrate, convert; on all data it is held to the model."""
 
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +23,8 @@ from cortado.frontend.export import Captured, capture, infinite_constant, transp
 from cortado.frontend.incoming import as_module, evaluating
 from cortado.frontend.inputs import Inputs
 from cortado.frontend.masks import hide_masked
-from cortado.frontend.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias, scheme_for
+from cortado.frontend.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
+from cortado.frontend.precision import WHY, scheme_for
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
@@ -62,6 +63,7 @@ class Quantized:
     checked: tuple["FloatRun", ...] = ()  # the first calibration inputs; of a model with state, the whole sequence
     findings: tuple[Finding, ...] = ()  # of the calibration data
     tied: tuple[Tied, ...] = ()  # inputs whose codes may not be the same on all cores
+    reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have so many bits
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
 
@@ -144,6 +146,7 @@ def quantize(
         checked=tuple(checked),
         findings=settled.findings,
         tied=tied_inputs(converted, batches),
+        reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
         nones=captured.nones,
         how=how,
     )
@@ -255,7 +258,7 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
 
 
 def _prepare(module: GraphModule, how: Options = DEFAULTS) -> GraphModule:
-    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how.activations)))
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how)))
     hide_masked(prepared)
     return prepared
 

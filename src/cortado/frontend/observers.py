@@ -2,12 +2,12 @@
 
 import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e import MinMaxObserver, PerChannelMinMaxObserver
 from torchao.quantization.pt2e.observer import ObserverBase
 from torchao.quantization.pt2e.quantizer import (
@@ -17,10 +17,9 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpecBase,
 )
 
-from cortado.base.element import INT8, INT16, INT32, Element, element_of, weight_limit
+from cortado.base.element import INT8, INT32, Element, element_of, weight_limit
 from cortado.base.numerics import QParams
 from cortado.frontend.ranges import Seen
-from cortado.options import Activations
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
@@ -219,15 +218,11 @@ class Scheme:
     entrance: Callable[[Element], QuantizationSpec] | None
     before: Callable[[GraphModule], None] = lambda module: None
     after: Callable[[GraphModule], None] = lambda module: None
-    element: Callable[[Node], Element] = lambda node: INT8  # that a call's real numbers are to have, where it can
+    # The elements that real numbers are to have, by what makes them; int8 where nothing is said.
+    elements: Callable[[Graph], Mapping[Node, Element]] = lambda graph: {}
 
 
 ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None)
 """For PT2E as users call it."""
 SETTLED = Scheme(activation_spec, weight_spec, usual_spec, entrance_spec)
 """For Cortado's own calibration, which settles what tensors share (`sharing`) once all data was seen."""
-
-
-def scheme_for(activations: Activations) -> Scheme:
-    """Of Cortado's own calibration, with real numbers of one element."""
-    return SETTLED if activations is Activations.INT8 else replace(SETTLED, element=lambda node: INT16)

@@ -59,8 +59,8 @@ class CortexMQuantizer(Quantizer):
         return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
-        for node in model.graph.nodes:
-            note_element(node, self.scheme.element(node))
+        for node, element in self.scheme.elements(model.graph).items():
+            note_element(node, element)
         settle(model.graph)
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):

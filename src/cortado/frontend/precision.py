@@ -1,0 +1,152 @@
+"""Which tensors have 16 bits: all real ones (--activations int16), or those of feedback.
+
+A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
+So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
+it. A state that only delays (a ring of samples, a cache of keys) is moved and chosen from, which changes no code: it
+stays int8. So does a loop with a call
+that has no int16 kernel: to and fro between the elements in each turn there is nothing to be gained.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.fx import Graph, Node
+
+from cortado.base.element import INT16, Element
+from cortado.frontend.observers import SETTLED, Scheme
+from cortado.frontend.state import holders, results
+from cortado.ir.facts import VALUE, WANTED, Fact
+from cortado.ir.graph import describe, shape
+from cortado.ir.op import Joined, Match, Plain, SharedWith, decide
+from cortado.options import Activations, Options
+
+LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
+WHY: Fact[str] = Fact("cortado_why")  # of state: why its codes have so many bits
+Elements = Mapping[Node, Element]
+
+
+def scheme_for(how: Options) -> Scheme:
+    """Of Cortado's own calibration."""
+    if how.activations is Activations.INT16:
+        return replace(SETTLED, elements=_all)
+    return SETTLED if how.state is Activations.INT8 else replace(SETTLED, elements=_of_feedback)
+
+
+def _all(graph: Graph) -> Elements:
+    for holder in holders(graph):
+        WHY.note(holder, "all real tensors are int16 (--activations int16)")
+    return dict.fromkeys(graph.nodes, INT16)
+
+
+# ---- feedback ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loop:
+    """States that are computed from one another, and the calls on the way."""
+
+    states: tuple[Node, ...]
+    calls: tuple[Node, ...]
+
+    @property
+    def only_moves(self) -> bool:
+        return all(_keeps_codes(call) for call in self.calls)
+
+    @property
+    def narrow(self) -> Node | None:
+        """A call of real numbers that has no int16 kernel."""
+        return next((call for call in self.calls if _is_real(call) and not _takes_wide(call)), None)
+
+
+def loops_of(graph: Graph) -> list[Loop]:
+    """Each state that is computed from itself is in one of them."""
+    states, ends = holders(graph), results(graph)
+    behind = {state: _reached([state], lambda node: node.users) for state in states}
+    before = {
+        state: _reached([end], lambda node: node.all_input_nodes) for state, end in zip(states, ends, strict=True)
+    }
+    reached = {state: {other for other in states if state in before[other]} for state in states}
+    for _ in states:  # through other states too
+        reached = {state: seen.union(*(reached[one] for one in seen)) for state, seen in reached.items()}
+    found, left = [], [state for state in states if state in reached[state]]
+    while left:
+        together = [state for state in left if state in reached[left[0]] and left[0] in reached[state]]
+        left = [state for state in left if state not in together]
+        inside = set.union(*(behind[state] for state in together)) & set.union(*(before[state] for state in together))
+        calls = tuple(node for node in graph.nodes if node in inside and node.op == "call_function")
+        found.append(Loop(tuple(together), calls))
+    return found
+
+
+def _reached(start: Sequence[Node], step: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    found, left = set[Node](), list(start)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += step(node)
+    return found
+
+
+def _is_real(node: Node) -> bool:
+    value = VALUE.of(node)
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float32
+
+
+def _keeps_codes(call: Node) -> bool:
+    """Moves codes or chooses among them; real numbers don't come of what has no scale."""
+    match = decide(call)
+    return isinstance(match, Match) and isinstance(match.quantization.output, SharedWith | Joined | Plain)
+
+
+def _takes_wide(call: Node) -> bool:
+    WANTED.note(call, INT16)
+    match = decide(call)
+    WANTED.forget(call)
+    return isinstance(match, Match)
+
+
+def _of_feedback(graph: Graph) -> Elements:
+    wide: dict[Node, Element] = {}
+    for loop in loops_of(graph):
+        narrow = loop.narrow
+        wider = not loop.only_moves and narrow is None and all(_is_real(state) for state in loop.states)
+        why = "computed from itself" if wider else _reason(narrow)
+        for state in loop.states:
+            if not loop.only_moves:
+                WHY.note(state, why)
+        wide |= dict.fromkeys(_around(loop), INT16) if wider else {}
+    for state in holders(graph):
+        if not WHY.known(state):
+            WHY.note(state, "only moved and chosen from")
+    return wide
+
+
+def _reason(narrow: Node | None) -> str:
+    if narrow is None:
+        return "computed from integers and truth values"
+    return f"computed from itself by a call that takes int8 codes only: {describe(narrow)}"
+
+
+def _around(loop: Loop) -> list[Node]:
+    """The tensors of a loop, and from tensor to tensor what leads there and what comes of it: as far as all are small
+    beside the loop's own, and have int16 kernels."""
+    inside = [node for node in (*loop.states, *loop.calls) if _is_real(node)]
+    most = LARGER * max(_size(node) for node in inside)
+
+    def fits(node: Node) -> bool:
+        return node.op != "output" and _is_real(node) and _size(node) <= most and (_is_data(node) or _takes_wide(node))
+
+    before = _reached(inside, lambda node: filter(fits, node.all_input_nodes))
+    behind = _reached(inside, lambda node: filter(fits, node.users))
+    return list(before | behind | _reached(list(behind), lambda node: filter(fits, node.all_input_nodes)))
+
+
+def _is_data(node: Node) -> bool:
+    return node.op in ("placeholder", "get_attr")
+
+
+def _size(node: Node) -> int:
+    return math.prod(shape(node))
