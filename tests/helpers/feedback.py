@@ -67,6 +67,9 @@ class SelectiveScan(nn.Module):
 class Biquads(nn.Module):
     """Eight second-order filters of one signal, in transposed direct form."""
 
+    b0: Tensor
+    a1: Tensor
+    a2: Tensor
     s1: Tensor
     s2: Tensor
 
@@ -89,6 +92,8 @@ class Biquads(nn.Module):
 class Rwkv(nn.Module):
     """The time mixing of RWKV: weighted averages with decaying weights."""
 
+    decay: Tensor
+    bonus: Tensor
     top: Tensor
     bottom: Tensor
 
@@ -112,6 +117,8 @@ class Rwkv(nn.Module):
 class Recurrence(nn.Module):
     """A linear recurrent unit: complex diagonal, the real and imaginary parts side by side."""
 
+    cos: Tensor
+    sin: Tensor
     re: Tensor
     im: Tensor
 

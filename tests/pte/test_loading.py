@@ -11,6 +11,7 @@ from torch import nn
 
 from cortado.api import Compiled, Model, Options, prepare
 from cortado.base.errors import CortadoError
+from cortado.options import Activations
 from cortado.pte.info import Method
 from cortado.pte.loading import Pointer
 from cortado.pte.reader import read_pte
