@@ -74,8 +74,9 @@ def loops_of(graph: Graph) -> list[Loop]:
     while left:
         together = [state for state in left if state in reached[left[0]] and left[0] in reached[state]]
         left = [state for state in left if state not in together]
-        starts, ends_in = ({node for state in together for node in side[state]} for side in (behind, before))
-        calls = tuple(node for node in graph.nodes if node in starts & ends_in and node.op == "call_function")
+        after, ahead = ({node for state in together for node in side[state]} for side in (behind, before))
+        inside = after & ahead
+        calls = tuple(node for node in graph.nodes if node in inside and node.op == "call_function")
         found.append(Loop(tuple(together), calls))
     return found
 
