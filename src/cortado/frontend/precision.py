@@ -44,7 +44,7 @@ def _all(graph: Graph) -> Elements:
 
 
 @dataclass(frozen=True)
-class Loop:
+class FeedbackLoop:
     """States that are computed from one another, and the calls on the way."""
 
     states: tuple[Node, ...]
@@ -60,7 +60,7 @@ class Loop:
         return next((call for call in self.calls if _is_real(call) and not _takes_wide(call)), None)
 
 
-def loops_of(graph: Graph) -> list[Loop]:
+def loops_of(graph: Graph) -> list[FeedbackLoop]:
     """Each state that is computed from itself is in one of them."""
     states, ends = holders(graph), results(graph)
     behind = {state: _reached([state], lambda node: node.users) for state in states}
@@ -77,7 +77,7 @@ def loops_of(graph: Graph) -> list[Loop]:
         after, ahead = ({node for state in together for node in side[state]} for side in (behind, before))
         inside = after & ahead
         calls = tuple(node for node in graph.nodes if node in inside and node.op == "call_function")
-        found.append(Loop(tuple(together), calls))
+        found.append(FeedbackLoop(tuple(together), calls))
     return found
 
 
@@ -131,7 +131,7 @@ def _reason(narrow: Node | None) -> str:
     return f"computed from itself by a call that takes int8 codes only: {describe(narrow)}"
 
 
-def _around(loop: Loop) -> list[Node]:
+def _around(loop: FeedbackLoop) -> list[Node]:
     """The tensors of a loop, and from tensor to tensor what leads there and what comes of it: as far as all are small
     beside the loop's own, and have int16 kernels."""
     inside = [node for node in (*loop.states, *loop.calls) if _is_real(node)]

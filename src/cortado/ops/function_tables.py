@@ -46,20 +46,20 @@ def all_codes() -> Tensor:
 
 
 @dataclass(frozen=True)
-class Runs:
+class FunctionRuns:
     """A function of few values."""
 
     ends: Tensor
     values: Tensor
 
 
-def runs_of(codes: Tensor) -> Runs | None:
+def runs_of(codes: Tensor) -> FunctionRuns | None:
     """The runs of a function's codes over all 65,536; None where there are many."""
     changes = (codes[1:] != codes[:-1]).nonzero().reshape(-1)
     if len(changes) >= MOST_RUNS:
         return None
     last = torch.cat([changes, torch.tensor([len(codes) - 1])])
-    return Runs((last + INT16.low).to(torch.int16), codes[last].to(torch.int16))
+    return FunctionRuns((last + INT16.low).to(torch.int16), codes[last].to(torch.int16))
 
 
 def _fitted(values: Numbers) -> Numbers:
