@@ -275,7 +275,7 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
         in_c, out_c = (draw(sampling.CHANNELS) for _ in range(2))
-        kernel = draw(st.sampled_from([(1, 1), (3, 3), (1, 1), (3, 3), (2, 5), (10, 4), (1, 3)]))
+        kernel = draw(st.sampled_from([(1, 1), (3, 3), (1, 1), (3, 3), (1, 1), (2, 5), (10, 4), (1, 3)]))
         return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c))
 
     return draw_case()

@@ -138,7 +138,7 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        kind = draw(st.sampled_from([INT8, INT16]))
         factors = st.one_of(st.floats(-12, 0), st.floats(-31, 13.99)) if kind.affine else st.floats(-31, -0.01)
         factor, zero_points = Fixed.of(2.0 ** draw(factors)), sampling.ZERO_POINTS if kind.affine else st.just(0)
         return {

@@ -368,8 +368,8 @@ int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);
 /* ---- 16-bit codes with 8-bit weights ------------------------------------------------------------------------ */
 
 /* Any window, grouped or depthwise; zero points are 0. sum = bias + sum of x * w; where it may leave 32 bits, it is
- * divided by 2^sum_shift, to nearest, ties up; out = clamp(requant(sum)). Weights are [out_c][kernel_h][kernel_w][in_c /
- * groups], of a depthwise layer [kernel_h][kernel_w][out_c]. */
+ * divided by 2^sum_shift, to nearest, ties up; out = clamp(requant(sum)). Weights are [out_c][kernel_h][kernel_w]
+ * [in_c / groups], of a depthwise layer [kernel_h][kernel_w][out_c]. */
 typedef struct {
     int32_t in_w, in_c, out_w, out_c;
     int32_t kernel_h, kernel_w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Average and maximum pooling of 16-bit codes, one output row: per pixel, per channel, over the window inside the image.
+ * Average and maximum pooling of 16-bit codes, one output row: per pixel, per channel, over the window in the image.
  *
  * Tile: 1 pixel x 1 channel. Scratch: none.
  */
