@@ -95,9 +95,10 @@ tools:
 	@test "$$(arm-none-eabi-gcc -print-file-name=libc.a)" != libc.a || { $(call apt,newlib,libnewlib-arm-none-eabi); }
 	$(call tool,qemu-system-arm,qemu-system-arm)
 
-# The tests build with clang as well, the ExecuTorch adapter for a core, and look at report.html in Chromium.
+# The tests build with clang as well, load firmware with GDB, the ExecuTorch adapter for a core, and look at report.html in Chromium.
 test-tools:
 	$(call tool,clang-19,clang-19 lld-19)
+	$(call tool,gdb-multiarch,gdb-multiarch)
 	$(call tool,chromium,chromium chromium-driver)
 	$(call tool,chromedriver,chromium chromium-driver)
 	@test "$$(arm-none-eabi-g++ -print-file-name=libstdc++.a)" != libstdc++.a || \

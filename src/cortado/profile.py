@@ -1,15 +1,20 @@
 """A compiled model's time, layer by layer: instructions, which are exact, and cycles, which are a model's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from cortado import __version__
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report import CyclesReport, LayerProfileReport, LayerReport, ProfileReport
+from cortado.artifact.report import CyclesReport, LayerProfileReport, LayerReport, MeasuredReport, ProfileReport
 from cortado.base.arrays import ArrayType
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
-from cortado.run.runner import choose_board, core_of
+from cortado.run import toolchain
+from cortado.run.probe_place import is_probe
+from cortado.run.runner import NO_LIMITS, RunLimits, choose_board, core_of
+from cortado.run.silicon import Silicon
 from cortado.timing.cycles import CoreTiming, Cycles
 from cortado.timing.flow import BEFORE
 from cortado.timing.models import MODELS
@@ -68,6 +73,13 @@ class Profile:
     timing: Timing
     before: Spent
     layers: tuple[LayerTime, ...]
+    silicon: Silicon | None = None  # what a chip behind a debug probe counted
+    place: str | None = None  # where that is
+
+    def measured(self, number: int) -> int | None:
+        """The cycles that the chip took for a layer."""
+        known = self.silicon is not None and number < len(self.silicon.steps)
+        return self.silicon.steps[number].cycles if known and self.silicon is not None else None
 
     def part(self, part: Part) -> Spent:
         return self.timing.work.part(part)
@@ -93,9 +105,25 @@ def time_of(work: MeasuredWork, target: CortexMTargetConfig, on: str | None, clo
 
 
 def profile(
-    artifact: Artifact, samples: Sequence[Sequence[ArrayType]], on: str | None = None, clock: ChipClock | None = None
+    artifact: Artifact,
+    samples: Sequence[Sequence[ArrayType]],
+    on: str | None = None,
+    clock: ChipClock | None = None,
+    limits: RunLimits = NO_LIMITS,
 ) -> Profile:
-    """Runs the first sample on an emulated board, beside the reference."""
+    """Runs the first sample on an emulated board, beside the reference; on a chip behind a debug probe too, if that is
+    where."""
+    if not is_probe(on):
+        return _emulated(artifact, samples, on, clock)
+    chip = artifact.run(samples[:1], on, timed=True, limits=limits)
+    found = _emulated(artifact, samples, None, clock)
+    exact = chip.bit_exact and found.bit_exact
+    return replace(found, bit_exact=exact, silicon=chip.result.silicon, place=chip.result.on)
+
+
+def _emulated(
+    artifact: Artifact, samples: Sequence[Sequence[ArrayType]], on: str | None, clock: ChipClock | None
+) -> Profile:
     rules = artifact.store_rules()
     checked = artifact.run(samples[:1], on, timed=True)
     work = checked.result.work
@@ -130,7 +158,56 @@ def profile_report(found: Profile) -> ProfileReport:
             )
             for layer in found.layers
         ),
+        measured=_measured(found),
     )
+
+
+def _measured(found: Profile) -> MeasuredReport | None:
+    chip = found.silicon
+    if chip is None or chip.first is None:
+        return None
+    return MeasuredReport(
+        place=found.place or "",
+        core=chip.core,
+        counter=chip.counter.value,
+        conditions=chip.words,
+        clock_hz=chip.clock_hz,
+        first_cycles=chip.first,
+        later_cycles=chip.later,
+        layer_cycles=tuple(step.cycles for step in chip.steps),
+    )
+
+
+def contribution(artifact: Artifact, found: Profile) -> dict[str, Any]:
+    """What a model of a core is checked by: the chip, its memory and cycles by step; no weights, no names."""
+    chip = found.silicon
+    assert chip is not None
+    return {
+        "cortado_version": __version__,
+        "target": artifact.report.target,
+        "core": chip.core,
+        "cpuid": f"{chip.cpuid:#010x}",
+        "chip": None if found.timing.clock is None else found.timing.clock.chip,
+        "counter": chip.counter.value,
+        "clock_hz": chip.clock_hz,
+        "caches": list(chip.caches),
+        "memory": chip.memory,
+        "compiler": toolchain.version(toolchain.require(toolchain.Tool.ARM_GCC)),
+        "first_cycles": chip.first,
+        "later_cycles": list(chip.later),
+        "modelled_cycles": vars(_rounded(found.timing.total.cycles)),
+        "instructions": found.timing.total.instructions,
+        "steps": [
+            {
+                "operator": layer.report.operator,
+                "macs": layer.report.macs,
+                "instructions": layer.spent.instructions,
+                "modelled_cycles": vars(_rounded(layer.spent.cycles)),
+                "measured_cycles": found.measured(number),
+            }
+            for number, layer in enumerate(found.layers)
+        ],
+    }
 
 
 def _rounded(cycles: Cycles) -> CyclesReport:

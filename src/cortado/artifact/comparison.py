@@ -166,6 +166,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Report], Figure], bool | None], ...] =
     ("row_calls", "row calls", lambda r: None if r.schedule is None else r.schedule.row_calls, True),
     ("estimated_cycles", "cycles, estimated", lambda r: _estimated(r), True),
     ("instructions", "instructions", lambda r: None if r.profile is None else r.profile.instructions, True),
+    ("chip_cycles", "cycles, on a chip", lambda r: _on_chip(r), True),
     ("cycles", "cycles, measured", lambda r: None if r.profile is None else r.profile.cycles.typical, True),
     ("accuracy", "accuracy", lambda r: None if r.evaluation is None else r.evaluation.accuracy, False),
     ("auc", "AUC", lambda r: None if r.evaluation is None else r.evaluation.auc, False),
@@ -174,6 +175,12 @@ _FIGURES: tuple[tuple[str, str, Callable[[Report], Figure], bool | None], ...] =
     ("stages", "stages", lambda r: None if r.schedule is None else len(r.schedule.stages), None),
     ("warnings", "warnings", lambda r: len(r.warnings), True),
 )
+
+
+def _on_chip(report: Report) -> int | None:
+    """The least that a chip behind a debug probe counted."""
+    chip = None if report.profile is None else report.profile.measured
+    return None if chip is None else min((chip.first_cycles, *chip.later_cycles))
 
 
 def _flash(report: Report) -> int | None:

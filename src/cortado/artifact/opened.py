@@ -16,11 +16,13 @@ from cortado.artifact.feeding import check_value, fed
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.foreign import check_files
 from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
+from cortado.artifact.probed import probe_run
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.summary import html_summary, in_words
 from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_expected
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
+from cortado.run.probe_place import is_probe
 from cortado.run.runner import (
     EXECUTORCH,
     HOST,
@@ -175,7 +177,7 @@ class Artifact:
 
     def read_samples(self, path: Path) -> Samples:
         """Samples from a .npy file, or from a .npz file with an array per input (by name, or else in order)."""
-        arrays = self._read_ordered(path)
+        arrays = in_order(read_arrays(path), [tensor.name for tensor in self.report.inputs], path)
         return self.samples(arrays, [str(path)] * len(arrays))
 
     def samples(self, arrays: Sequence[ArrayType], names: Sequence[str]) -> Samples:
@@ -211,10 +213,6 @@ class Artifact:
             f"{name} has shape {found}, expected {wanted} for input '{tensor.name}', or several of that behind each "
             "other"
         )
-
-    def _read_ordered(self, path: Path) -> list[ArrayType]:
-        """The arrays of a file in the order of the inputs."""
-        return in_order(read_arrays(path), [tensor.name for tensor in self.report.inputs], path)
 
     def store_rules(self) -> StoreRules:
         """What every kernel call may write, as the compiler planned it."""
@@ -299,6 +297,8 @@ class Artifact:
         info = info or self.info
         if on == HOST:
             return self._run_on_host(feeds, flags, sequence, progress, info, limits)
+        if is_probe(on):
+            return probe_run(self, str(on), info, limits, timed=timed is not None).run(feeds, sequence, progress)
         return run_bundle(
             self.folder,
             info,

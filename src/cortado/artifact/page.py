@@ -110,6 +110,10 @@ def _time_figures(report: Report) -> Iterator[tuple[str, str, str]]:
         return
     more = f"{profile.instructions:,} instructions; {profile.cycles.low:,} to {profile.cycles.high:,} cycles"
     yield "cycles", f"{profile.cycles.typical:,}", f"{more}, a model of the {profile.core}"
+    if profile.measured is not None:
+        chip = profile.measured
+        least = min((chip.first_cycles, *chip.later_cycles))
+        yield "measured cycles", f"{least:,}", f"{chip.first_cycles:,} in the first run; {chip.core}, {chip.conditions}"
     if profile.clock_hz is not None:
         low, typical, high = (1000 * count / profile.clock_hz for count in vars(profile.cycles).values())
         yield (

@@ -21,7 +21,9 @@ def layer_table(report: Report) -> Markup:
         return Markup("")
     spent = {} if report.profile is None else {one.name: one for one in report.profile.layers}
     kept = {} if report.fidelity is None else {one.name: one for one in report.fidelity.layers}
-    measured = ("instructions", "cycles") if report.profile is not None else ("estimated cycles",)
+    measured: tuple[str, ...] = ("instructions", "cycles") if report.profile is not None else ("estimated cycles",)
+    chip = _on_chip(report)
+    measured += ("on the chip",) if chip else ()
     head = ("layer", "stage", "operator", "output", "weights, bytes", "products", *measured)
     head += ("SQNR",) if report.fidelity is not None else ()
     stages = () if report.schedule is None else report.schedule.stages
@@ -38,6 +40,7 @@ def layer_table(report: Report) -> Markup:
         if report.profile is not None:
             row.append(spent[layer.name].instructions if layer.name in spent else None)
         row.append(_cycles(cycles[layer.name], most))
+        row += [chip.get(layer.name)] if chip else []
         if report.fidelity is not None:
             one = kept.get(layer.name)
             row.append("" if one is None else decibels(one.sqnr_db, exact=one.exact))
@@ -45,6 +48,13 @@ def layer_table(report: Report) -> Markup:
     numbers = frozenset({1, *range(4, len(head))})
     table = Table(head, rows, numbers, foot=_sums(report, len(head)), sortable=True, name="layers").markup()
     return Markup(f"{table}\n{note(_profiled(report))}")
+
+
+def _on_chip(report: Report) -> dict[str, int]:
+    """The cycles that a chip behind a debug probe took for each layer."""
+    found = None if report.profile is None else report.profile.measured
+    names = (layer.name for layer in report.layers)
+    return {} if found is None else dict(zip(names, found.layer_cycles, strict=False))
 
 
 def _cycles(cycles: int | None, most: int) -> Cell:

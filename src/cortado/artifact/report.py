@@ -337,6 +337,20 @@ class LayerProfileReport:
 
 
 @json_class
+class MeasuredReport:
+    """The same inference on a chip behind a debug probe, bit-exact: `cortado profile --on gdb --save`."""
+
+    place: str = key("the GDB server")
+    core: str = key("the core, by its CPUID")
+    counter: str = key("what counted: DWT or SysTick")
+    conditions: str = key("clock, caches and memory as found, in words")
+    clock_hz: Size | None = key("the clock, measured within a few percent")
+    first_cycles: Count = key("of the run after loading")
+    later_cycles: tuple[Count, ...] = key("of the runs behind it: with warm caches")
+    layer_cycles: tuple[Count, ...] = key("of each layer, in a build that watches them")
+
+
+@json_class
 class ProfileReport:
     """One inference on an emulated board, bit-exact, as `cortado profile --save` measured it."""
 
@@ -348,6 +362,7 @@ class ProfileReport:
     chip: ChipName | None = key("the chip that was named")
     clock_hz: Size | None = key("its clock")
     layers: tuple[LayerProfileReport, ...] = key("in the order in which they run")
+    measured: MeasuredReport | None = key("what a chip counted, if one was asked", default=None)
 
 
 @json_class

@@ -11,6 +11,7 @@ from cortado.cli.compare import compare_command
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
 from cortado.cli.options import shape_argument
+from cortado.cli.places import probe_arguments
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
@@ -283,8 +284,12 @@ def run_arguments(commands: Any) -> None:
         "--target", "-t", metavar="TARGET", help="run as on this core; the model must have been compiled for it"
     )
     parser.add_argument(
-        "--on", metavar="PLACE", help="host, executorch (the .pte), or an emulated board (default: the target's)"
+        "--on",
+        metavar="PLACE",
+        help="host, executorch (the .pte), an emulated board (default: the target's), or gdb:HOST:PORT: a chip behind "
+        "a debug probe's GDB server (docs/hardware.md; gdb alone: localhost:3333)",
     )
+    probe_arguments(parser)
     parser.add_argument(
         "--input",
         type=Path,
@@ -329,8 +334,22 @@ def profile_arguments(commands: Any) -> None:
     parser.add_argument(
         "--target", "-t", metavar="TARGET", help="as on this core; the model must have been compiled for it"
     )
-    parser.add_argument("--on", metavar="BOARD", help="an emulated board (default: the target's)")
+    parser.add_argument(
+        "--on",
+        metavar="BOARD",
+        help="an emulated board (default: the target's), or gdb:HOST:PORT: cycles measured on a chip behind a debug "
+        "probe, beside the model's (docs/hardware.md)",
+    )
     _chip_argument(parser)
+    probe_arguments(parser)
+    parser.add_argument(
+        "--contribute",
+        type=Path,
+        metavar="FILE",
+        help="with --on gdb: write what a maintainer needs to check the core's model of cycles: chip, memory, cycles "
+        "by step; no weights and no names",
+    )
+    parser.add_argument("--timeout", type=_number, metavar="SECONDS", help="with --on gdb: of a run (default: 60)")
     parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
     parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
     _save_argument(parser)
@@ -397,6 +416,13 @@ def validate_arguments(commands: Any) -> None:
     _save_argument(parser)
     _float_model_argument(parser)
     _threshold_arguments(parser)
+    parser.add_argument(
+        "--on",
+        metavar="PLACE",
+        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md)",
+    )
+    parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
+    probe_arguments(parser)
     _trust_argument(parser)
 
 
@@ -439,6 +465,13 @@ def evaluate_arguments(commands: Any) -> None:
     parser.add_argument("--target", "-t", metavar="TARGET", help="the core whose board to run on")
     _save_argument(parser)
     _threshold_arguments(parser)
+    parser.add_argument(
+        "--on",
+        metavar="PLACE",
+        help="gdb:HOST:PORT: also on a chip behind a debug probe, all samples in one session (docs/hardware.md)",
+    )
+    parser.add_argument("--chip", metavar="CHIP", help="with --on gdb: the chip (default: that of `compile`)")
+    probe_arguments(parser)
     _trust_argument(parser)
 
 

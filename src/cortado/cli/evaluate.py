@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
+from cortado.cli.places import probe_of
 from cortado.cli.run import folder_of, zoo_network
 from cortado.cli.scores import score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, in_columns
@@ -77,6 +78,7 @@ def _evaluated(
         floats=None if spec is None else load_float_model(artifact, spec),
         top_k=arguments.top_k,
         board_samples=arguments.board_samples,
+        on=probe_of(arguments),
         sequence=arguments.sequence,
         progress=progress,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
+from cortado.cli.places import place_of, silicon_json, silicon_lines
 from cortado.cli.run import folder_of
 from cortado.cli.tables import in_columns
 from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
@@ -50,26 +51,33 @@ def profile_command(arguments: argparse.Namespace) -> None:
 
 def _profile_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> None:
     from cortado.artifact.figures import save_figures
-    from cortado.profile import clock_of, profile, profile_report
+    from cortado.artifact.folder import write_file
+    from cortado.profile import clock_of, contribution, profile, profile_report
     from cortado.run.doctor import require
-    from cortado.run.runner import choose_board
+    from cortado.run.probe_place import is_probe
+    from cortado.run.runner import RunLimits, choose_board
     from cortado.run.toolchain import Tool
 
     artifact.check_bundle()
+    on = place_of(arguments)
     clock = clock_of(artifact, arguments.chip)
-    if choose_board(artifact.info.target, arguments.on) is None:
+    if arguments.contribute is not None and not is_probe(on):
+        raise CortadoError("--contribute writes what a chip's own counter says: add --on gdb")
+    if choose_board(artifact.info.target, on) is None and not is_probe(on):
         raise CortadoError(
             f"a profile needs an emulated board, and {arguments.on} is none; `cortado targets` lists them"
         )
     samples = [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
     require((Tool.ARM_GCC, Tool.QEMU, Tool.CC))
-    found = profile(artifact, samples, arguments.on, clock)
+    found = profile(artifact, samples, on, clock, RunLimits(seconds=arguments.timeout))
     if arguments.json:
         print(json.dumps(_as_json(artifact, found), indent=2))
     else:
         print(_as_csv(found) if arguments.csv else "\n".join(_as_text(artifact, found)))
     if not found.bit_exact:
         raise WrongResult(f"the output on {found.board} differs from the reference")
+    if arguments.contribute is not None:
+        write_file(arguments.contribute, (json.dumps(contribution(artifact, found), indent=2) + "\n").encode())
     if arguments.save:
         save_figures(artifact, lambda report: replace(report, profile=profile_report(found)))
 
@@ -97,7 +105,8 @@ def _as_json(artifact: "Artifact", found: "Profile") -> dict[str, Any]:
         "milliseconds": milliseconds_json(timing),
         "parts": _parts_json(timing.work),
         "before": _spent_json(found.before),
-        "layers": [_layer_json(layer, found) for layer in found.layers],
+        "measured": silicon_json(found.silicon),
+        "layers": [_layer_json(number, layer, found) for number, layer in enumerate(found.layers)],
     }
 
 
@@ -111,13 +120,14 @@ def _parts_json(work: "MeasuredWork") -> dict[str, Any]:
     return {part.value: _spent_json(work.part(part)) for part in Part}
 
 
-def _layer_json(layer: "LayerTime", found: "Profile") -> dict[str, Any]:
+def _layer_json(number: int, layer: "LayerTime", found: "Profile") -> dict[str, Any]:
     return {
         "name": layer.report.name,
         "operator": layer.report.operator,
         "module": layer.report.module,
         "macs": layer.report.macs,
         **_spent_json(layer.spent),
+        "measured_cycles": found.measured(number),
         "cycles_per_mac": _per_mac(layer),
         "percent": round(_percent(layer.spent, found), 3),
         "parts": _parts_json(layer.work),
@@ -161,21 +171,29 @@ def _as_text(artifact: "Artifact", found: "Profile") -> list[str]:
     lines = [f"{report.model} for {report.target} on {found.board}, {verdict}"]
     lines.append(f"{timing.total.instructions:,} instructions (exact){per_mac}")
     lines += cycles_text(timing)
+    if found.silicon is not None:
+        lines += silicon_lines(found.silicon)
     lines += ["", *_layer_lines(found), "", *_part_lines(found), "", NOTE]
     return [*lines, *(f"  {source}" for source in timing.model.sources)]
 
 
 def _layer_lines(found: "Profile") -> list[str]:
-    rows = [("LAYER", "OPERATOR", "INSTRUCTIONS", "CYCLES", "PER MAC", "SHARE", "")]
+    rows = [("LAYER", "OPERATOR", *_measured("MEASURED", found), "INSTRUCTIONS", "CYCLES", "PER MAC", "SHARE", "")]
     most = max((layer.spent.cycles.typical for layer in found.layers), default=0)
-    for layer in found.layers:
+    for number, layer in enumerate(found.layers):
         per_mac = _per_mac(layer)
         name = layer.report.module or layer.report.name
         operator = operator_base(layer.report.operator)
         product = "-" if per_mac is None else f"{per_mac:.2f}"
-        rows.append((name, operator, *_figures(layer.spent, found, most, product)))
-    rows.append((BEFORE, "", *_figures(found.before, found, most, "-")))
+        chip = _measured(f"{found.measured(number) or 0:,}", found)
+        rows.append((name, operator, *chip, *_figures(layer.spent, found, most, product)))
+    rows.append((BEFORE, "", *_measured("-", found), *_figures(found.before, found, most, "-")))
     return in_columns([_aligned(row, rows) for row in rows])
+
+
+def _measured(text: str, found: "Profile") -> tuple[str, ...]:
+    """A cell of the column for what a chip counted, where there is one."""
+    return (text,) if found.silicon is not None and found.silicon.steps else ()
 
 
 def _part_lines(found: "Profile") -> list[str]:

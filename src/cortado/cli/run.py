@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
+from cortado.cli.places import place_of, silicon_json, silicon_lines
 from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cortado.base.target import CortexMTargetConfig
     from cortado.models.zoo import Network
     from cortado.profile import Timing
+    from cortado.run.toolchain import Tool
 
 MOST_SHOWN = 20  # samples that have a line of their own
 
@@ -39,14 +41,13 @@ def run_command(arguments: argparse.Namespace) -> None:
     for target in targets:
         artifact = artifact.for_target(target)
     with artifact.guarded():
-        _run_artifact(arguments, artifact, EXECUTORCH if is_pte and arguments.on is None else arguments.on)
+        _run_artifact(arguments, artifact, EXECUTORCH if is_pte and arguments.on is None else place_of(arguments))
 
 
 def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> None:
     from cortado.profile import clock_of, time_of
     from cortado.run.doctor import require
     from cortado.run.runner import EXECUTORCH, RunLimits, choose_board
-    from cortado.run.toolchain import Tool
 
     if on != EXECUTORCH:
         artifact.check_bundle()
@@ -57,8 +58,7 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
     samples = _samples(arguments, artifact)
-    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if board is not None else (Tool.CC,)
-    require((*tools, Tool.CXX) if on == EXECUTORCH else tools)
+    require(_tools(on, emulated=board is not None))
     limits = RunLimits(seconds=arguments.timeout, instructions=arguments.max_instructions)
     checked = artifact.run(samples, on, timed=board is not None, sequence=arguments.sequence, limits=limits)
     work = checked.result.work
@@ -74,6 +74,17 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
         print(_run_text(artifact, checked, timing, values, recording))
     if checked.compared and not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
+
+
+def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
+    from cortado.run.probe_place import is_probe
+    from cortado.run.runner import EXECUTORCH
+    from cortado.run.toolchain import Tool
+
+    if is_probe(on):
+        return (Tool.ARM_GCC, Tool.GDB)
+    tools = (Tool.ARM_GCC, Tool.QEMU, Tool.CC) if emulated else (Tool.CC,)
+    return (*tools, Tool.CXX) if on == EXECUTORCH else tools
 
 
 def _samples(arguments: argparse.Namespace, artifact: "Artifact") -> "Samples":
@@ -186,6 +197,7 @@ def _run_json(
         "instructions": checked.result.instructions,
         "cycles": None if timing is None else cycles_json(timing.total.cycles),
         "milliseconds": None if timing is None else milliseconds_json(timing),
+        "measured": silicon_json(checked.result.silicon),
         "stack_bytes": checked.result.stack_bytes,
         "recording": recording,
         "outputs": {name: value.tolist() for name, value in values.items()},
@@ -214,6 +226,8 @@ def _run_text(
         per_mac = f", {result.instructions / report.macs:.2f} per multiply-accumulate" if report.macs else ""
         first = " for the first sample" if count > 1 else ""
         lines.append(f"{result.instructions:,} instructions{first}{per_mac} (exact)")
+    if result.silicon is not None:
+        lines += silicon_lines(result.silicon)
     if result.pushes:
         lines.append(_pushes_text(report, result.pushes))
     if timing is not None:

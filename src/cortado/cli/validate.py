@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.base.names import operator_base
+from cortado.cli.places import probe_of
 from cortado.cli.run import folder_of
 from cortado.cli.scores import score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, json_decibels
@@ -94,6 +95,7 @@ def _validated(
         labels=data.labels,
         per_layer=arguments.per_layer,
         sequence=arguments.sequence,
+        on=probe_of(arguments),
         progress=progress,
     )
     return found, thresholds

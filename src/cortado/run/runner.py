@@ -22,8 +22,10 @@ from cortado.run.firmware import build_firmware, build_host
 from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
 from cortado.run.limited import NO_LIMITS as NO_LIMITS
 from cortado.run.limited import RunLimits as RunLimits
+from cortado.run.probe_place import is_probe
 from cortado.run.qemu import MOST_INSTRUCTIONS, BoardResult
 from cortado.run.records import Said
+from cortado.run.silicon import Silicon
 from cortado.run.watch import AllowedWrites, StoreReport, StoreTable, Watch, skipped_ranges
 from cortado.timing.flow import Flow
 from cortado.timing.instructions import Instruction
@@ -190,6 +192,7 @@ class RunResult:
     cpu: CortexM | None = None  # whose cycles `work` has
     flown: Flown | None = None  # the first sample, if it is to be timed
     trace: bytes = b""  # of a build with TRACE: the output row of every kernel call, in the order of the calls
+    silicon: Silicon | None = None  # what a chip's own counter said
     pushes: tuple[int, ...] = ()  # of an input that comes row by row: the instructions of each row of the first sample
 
     def __repr__(self) -> str:
@@ -206,15 +209,15 @@ class RunResult:
 
 
 def choose_board(target: CortexMTargetConfig, on: str | None) -> Machine | None:
-    """The emulated board of a run; None for this machine."""
-    if on in (HOST, EXECUTORCH):
+    """The emulated board of a run; None for this machine, and for a chip behind a probe."""
+    if on in (HOST, EXECUTORCH) or is_probe(on):
         return None
     if on is None:
         return target.machine
     try:
         wanted = Machine(on)
     except ValueError:
-        known = ", ".join([HOST, EXECUTORCH, *(board.value for board in Machine)])
+        known = ", ".join([HOST, EXECUTORCH, "gdb:HOST:PORT", *(board.value for board in Machine)])
         raise CortadoError(f"can't run on '{on}'; known places: {known}") from None
     allowed = tuple(Machine) if target.cpu is CortexM.ANY else (target.machine, *_ALSO.get(target.cpu, ()))
     if wanted not in allowed:
@@ -257,17 +260,17 @@ def harness_source(info: BundleInfo) -> str:
     name = info.name
     arena = "&regions" if info.regions else "&arena"
 
-    reset, push = _untyped("void ", f"{name}_reset"), _untyped("int ", f"{name}_push")
+    reset, push = untyped("void ", f"{name}_reset"), untyped("int ", f"{name}_push")
 
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
 
     if info.row_bytes:
         accessor = ""
-        run = f"NULL, output, NULL, {reset}, {_untyped('int8_t *', f'{name}_row')}, {push}, {info.row_bytes}"
+        run = f"NULL, output, NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, {push}, {info.row_bytes}"
     else:
         accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
-        run = f"input, output, {_untyped('int ', f'{name}_run')}, {reset if info.state else 'NULL'}, NULL, NULL, 0"
+        run = f"input, output, {untyped('int ', f'{name}_run')}, {reset if info.state else 'NULL'}, NULL, NULL, 0"
     return f"""#include "harness.h"
 #include "{name}.h"
 
@@ -306,7 +309,7 @@ void cortado_traced(const void *row, uint32_t bytes)
 """
 
 
-def _untyped(result: str, function: str) -> str:
+def untyped(result: str, function: str) -> str:
     """The function as one of void *: a call of its own around it would take stack that is measured."""
     return f"({result}(*)(void *))(void (*)(void)){function}"
 

@@ -35,6 +35,7 @@ class ToolInfo:
     packages: str
     needed_for: str
     optional: bool = False
+    others: tuple[str, ...] = ()  # names that it goes by elsewhere
 
 
 class Tool(Enum):
@@ -45,6 +46,9 @@ class Tool(Enum):
     ARM_GCC = ToolInfo("arm-none-eabi-gcc", "gcc-arm-none-eabi libnewlib-arm-none-eabi", "building firmware")
     QEMU = ToolInfo("qemu-system-arm", "qemu-system-arm", "running firmware on an emulated board")
     CMAKE = ToolInfo("cmake", "cmake", "checking a bundle's CMakeLists.txt")
+    GDB = ToolInfo(
+        "gdb-multiarch", "gdb-multiarch", "running on a chip through a debug probe", True, ("arm-none-eabi-gdb",)
+    )
     CLANG = ToolInfo("clang-19", "clang-19 lld-19", "building firmware with clang", optional=True)
 
 
@@ -63,8 +67,8 @@ class ToolStatus:
 
 def find(tool: Tool) -> Path | None:
     """The tool on PATH, or None."""
-    path = shutil.which(tool.value.command)
-    return Path(path) if path else None
+    names = (tool.value.command, *tool.value.others)
+    return next((Path(path) for name in names if (path := shutil.which(name))), None)
 
 
 def require(tool: Tool) -> Path:

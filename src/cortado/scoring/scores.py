@@ -17,6 +17,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
 from cortado.frontend.calm import one_thread
 from cortado.frontend.convert import FloatModel
+from cortado.run.probe import Interrupted
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import HOST
 from cortado.scoring import metrics
@@ -204,10 +205,12 @@ def evaluate(
     floats: FloatModel | None = None,
     top_k: int | None = None,
     board_samples: int = 0,
+    on: str | None = None,
     sequence: int | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Runs all samples on this machine, a few of them also on the target's board, and scores what they give.
+    """Runs all samples on this machine, a few of them also on the target's board (all on a chip behind a debug probe,
+    `on`), and scores what they give.
 
     Samples of a model with state are steps, of one sequence or of several that are `sequence` long.
     """
@@ -224,7 +227,9 @@ def evaluate(
     compared = [_compare_reference(artifact, data.samples, codes, sequence, progress)]
     if board_samples > 0:
         chosen = _chosen(artifact, board_samples, len(feeds))
-        compared.append(_compare_board(artifact, feeds, codes, chosen, sequence, progress))
+        compared.append(_compare_board(artifact, feeds, codes, chosen, None, sequence, progress))
+    if on is not None:
+        compared.append(_compare_board(artifact, feeds, codes, range(len(feeds)), on, sequence, progress))
     made = [artifact.real(sample) for sample in codes]
     inputs = [float_inputs(artifact, sample) for sample in data.samples]
     wanted = None if floats is None else float_outputs(artifact, floats, inputs, progress, sequence)
@@ -305,16 +310,21 @@ def _compare_board(
     feeds: Samples,
     codes: Samples,
     chosen: Sequence[int],
+    on: str | None,
     sequence: int | None,
     progress: Progress,
 ) -> CodeComparison:
-    name = artifact.info.target.machine.value
+    name = artifact.info.target.machine.value if on is None else on.partition("?")[0]
     progress(name, 0, len(chosen))
     running = partial(progress, name, total=len(chosen))
     try:
-        made = artifact.execute([feeds[i] for i in chosen], sequence=sequence, progress=running).samples
+        made = artifact.execute([feeds[i] for i in chosen], on, sequence=sequence, progress=running).samples
     except BoardFaultError as fault:
         return CodeComparison(name, len(chosen), f"{name}: {fault}")
+    except Interrupted as lost:
+        done = chosen[: len(lost.made)]
+        wrong = _difference(name, "this machine's", lost.made, [codes[i] for i in done], done)
+        return CodeComparison(name, len(done), f"{name}: {lost}{'' if wrong is None else f'; {wrong}'}")
     return CodeComparison(
         name, len(chosen), _difference(name, "this machine's", made, [codes[i] for i in chosen], chosen)
     )

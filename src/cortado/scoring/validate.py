@@ -17,6 +17,8 @@ from cortado.base.target import ONE_OF_EACH, CortexM, CortexMTargetConfig
 from cortado.frontend.calm import one_thread
 from cortado.frontend.convert import FloatModel
 from cortado.plan.lowered import LoweredGraph
+from cortado.run.probe import Interrupted
+from cortado.run.probe_place import is_probe
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import EXECUTORCH, HOST
 from cortado.scoring.dataset import Dataset, scores_of
@@ -136,9 +138,11 @@ def validate(
     labels: ArrayType | None = None,
     per_layer: bool = False,
     sequence: int | None = None,
+    on: str | None = None,
     progress: Progress = silent,
 ) -> Validation:
-    """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own).
+    """Runs the samples everywhere; `targets` choose the boards (none: the artifact's own). `on`: also a chip behind a
+    debug probe.
 
     Samples of a model with state are steps, of one sequence or of several that are `sequence` long; its layers are
     compared where a sequence begins.
@@ -147,7 +151,7 @@ def validate(
     artifact.check_sequence(sequence)
     data = Dataset([list(sample) for sample in samples], labels, scores_of(artifact))
     check_labels(labels, data.scores)
-    runs = _runs(artifact, targets)
+    runs = _runs(artifact, targets, on)
     reference = artifact.reference(samples, partial(progress, "reference", total=len(samples)), sequence=sequence)
     compared = None if floats is None else _Compared(artifact, floats, sequence)
     if compared is not None:
@@ -162,7 +166,7 @@ def validate(
     layers: list[LayerResult] = []
     if per_layer:
         faulted = {place.name for place in places if place.fault is not None}
-        traced = [run for run in runs if run.on != EXECUTORCH and run.name not in faulted]
+        traced = [run for run in runs if run.on != EXECUTORCH and not is_probe(run.on) and run.name not in faulted]
         length = sequence or len(samples)
         looked = [number for number in range(len(samples)) if not artifact.report.state or number % length == 0]
         pairs = {number: (samples[number], reference.feeds[number]) for number in looked}
@@ -171,11 +175,13 @@ def validate(
     return Validation(len(samples), tuple(places), tuple(layers), score(artifact, data, made, wanted))
 
 
-def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig]) -> list[_Run]:
+def _runs(artifact: Artifact, targets: Sequence[CortexMTargetConfig], on: str | None) -> list[_Run]:
     runs = [_Run(HOST, "C with portable kernels", artifact, HOST)]
     for target in _single(targets or [artifact.info.target]):
         built = artifact.for_target(target)
         runs.append(_Run(target.machine.value, f"C for {target.target_string}", built, None))
+    if on is not None:
+        runs.append(_Run(on.partition("?")[0], "C on the chip", artifact, on))
     if artifact.report.pte is not None:
         runs.append(_Run(EXECUTORCH, f"{artifact.report.prefix}.pte", artifact, EXECUTORCH))
     names = [run.name for run in runs]
@@ -209,6 +215,10 @@ def _place(
             checked = run.artifact.checked(made, reference.expected)
     except BoardFaultError as fault:
         return PlaceResult(run.name, run.what, fault=str(fault), exact=0)
+    except Interrupted as lost:
+        pairs = zip(lost.made, reference.expected, strict=False)
+        exact = sum(all(map(np.array_equal, made, wanted)) for made, wanted in pairs)
+        return PlaceResult(run.name, run.what, fault=f"{lost}, {exact} of them bit-exact", exact=exact)
     return PlaceResult(
         name=run.name,
         what=run.what,

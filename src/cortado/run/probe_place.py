@@ -1,0 +1,139 @@
+"""A chip behind a debug probe as a place to run in: `gdb:HOST:PORT`, and the memories that firmware is loaded into."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
+
+from cortado.base.chip_memory import chip_memory
+from cortado.base.chips import find_chip
+from cortado.base.errors import CortadoError
+from cortado.base.regions import parse_bytes
+from cortado.base.target import CortexM, CortexMTargetConfig
+from cortado.run.board import AddressRange
+
+GDB = "gdb"
+DEFAULT_HOST, DEFAULT_PORT = "localhost", 3333
+_FORM = "expected gdb, gdb:PORT or gdb:HOST:PORT"
+# The part number of CPUID, by the core.
+PARTS: Mapping[int, CortexM] = {
+    0xC20: CortexM.M0,
+    0xC60: CortexM.M0PLUS,
+    0xC23: CortexM.M3,
+    0xC24: CortexM.M4,
+    0xC27: CortexM.M7,
+    0xD20: CortexM.M23,
+    0xD21: CortexM.M33,
+    0xD31: CortexM.M35P,
+    0xD24: CortexM.M52,
+    0xD22: CortexM.M55,
+    0xD23: CortexM.M85,
+}
+_SAME_CODE = ({CortexM.M0, CortexM.M0PLUS}, {CortexM.M33, CortexM.M35P})
+
+
+def is_probe(on: str | None) -> bool:
+    return on is not None and re.match(rf"{GDB}(?:[:?]|$)", on) is not None
+
+
+@dataclass(frozen=True)
+class ProbePlace:
+    """A server, and what the chip behind it has."""
+
+    host: str
+    port: int
+    code: AddressRange  # flash, or with `in_ram` the same as `ram`
+    ram: AddressRange
+    in_ram: bool
+    writes: tuple[tuple[int, int], ...] = field(default=())  # registers, before anything runs
+
+    @property
+    def name(self) -> str:
+        return f"{GDB}:{self.host}:{self.port}"
+
+    @property
+    def where(self) -> str:
+        """In words."""
+        return (
+            f"code and weights in RAM at {self.ram.origin:#010x}"
+            if self.in_ram
+            else (f"code and weights in flash at {self.code.origin:#010x}")
+        )
+
+
+def probe_text(on: str, settings: Mapping[str, str | None]) -> str:
+    """A place with settings behind it: what the command line says beside --on."""
+    given = "&".join(f"{name}={value}" for name, value in settings.items() if value is not None)
+    return f"{on}{'&' if '?' in on else '?'}{given}" if given else on
+
+
+def probe_place(text: str) -> ProbePlace:
+    """From `gdb:HOST:PORT?chip=stm32f405&load=ram`, or with `flash` and `ram` as ORIGIN:SIZE."""
+    address, _, query = text.partition("?")
+    settings = dict(parse_qsl(query))
+    host, port = _server(address)
+    load = settings.get("load", "flash")
+    if load not in ("flash", "ram"):
+        raise CortadoError(f"--load {load}: expected flash or ram")
+    code, ram, writes = _memories(settings, in_ram=load == "ram")
+    return ProbePlace(host, port, code, ram, in_ram=load == "ram", writes=writes)
+
+
+def _server(address: str) -> tuple[str, int]:
+    words = address.split(":")[1:]
+    host, port = ":".join(words[:-1]) or DEFAULT_HOST, words[-1] if words else str(DEFAULT_PORT)
+    if not re.fullmatch(r"[A-Za-z0-9_.:\[\]-]+", host) or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise CortadoError(f"'{address}' names no GDB server; {_FORM}")
+    return host, int(port)
+
+
+def _memories(
+    settings: Mapping[str, str], *, in_ram: bool
+) -> tuple[AddressRange, AddressRange, tuple[tuple[int, int], ...]]:
+    given = {name: _region(name, settings[name]) for name in ("flash", "ram") if name in settings}
+    writes: tuple[tuple[int, int], ...] = ()
+    if "chip" in settings and not {"flash", "ram"} <= set(given):
+        chip = find_chip(settings["chip"])
+        memory = chip_memory(chip)
+        writes = memory.writes
+        given.setdefault("ram", AddressRange(memory.ram, chip.ram_bytes))
+        if memory.flash is not None and chip.flash_bytes is not None:
+            given.setdefault("flash", AddressRange(memory.flash, chip.flash_bytes))
+        if not in_ram and memory.ram_only and "flash" not in settings:
+            raise CortadoError(
+                f"code can't be run from {chip.name}'s flash by a debugger alone: {memory.ram_only}; load it with "
+                "--load ram"
+            )
+    if "ram" not in given or (not in_ram and "flash" not in given):
+        raise CortadoError(
+            "the chip's memories are not known: name it with --chip, or give --flash ORIGIN:SIZE and --ram "
+            "ORIGIN:SIZE, as in --flash 0x08000000:1M --ram 0x20000000:128K (with --load ram only the second)"
+        )
+    return given["ram" if in_ram else "flash"], given["ram"], writes
+
+
+def _region(name: str, text: str) -> AddressRange:
+    found = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+):(\w+)", text)
+    if found is None:
+        raise CortadoError(f"--{name} {text}: expected ORIGIN:SIZE, as in 0x20000000:128K")
+    region = AddressRange(int(found[1], 0), parse_bytes(found[2]))
+    if region.length < 1 or region.end > 1 << 32:
+        raise CortadoError(f"--{name} {text}: no such bytes in an address space of 32 bits")
+    return region
+
+
+def check_core(cpuid: int, target: CortexMTargetConfig, place: str) -> CortexM:
+    """The core that is there. Another than the target's is refused before anything is loaded."""
+    found = PARTS.get((cpuid >> 4) & 0xFFF)
+    if found is None or cpuid >> 24 not in (0x41, 0x63):
+        raise CortadoError(
+            f"what answers at {place} is no Cortex-M that is known here (CPUID {cpuid:#010x}); expected "
+            f"{target.target_string}"
+        )
+    same = {found}.union(*(group for group in _SAME_CODE if found in group))
+    if target.cpu is not CortexM.ANY and target.cpu not in same:
+        raise CortadoError(
+            f"the chip at {place} has a {found.value} (CPUID {cpuid:#010x}), and the model was compiled for "
+            f"{target.target_string}; compile it with --target {found.value}"
+        )
+    return found

@@ -1,0 +1,256 @@
+"""A chip behind a GDB server: every board the emulator has, faults as they are, and servers that misbehave."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cortado.api import Model
+from cortado.artifact.opened import Artifact
+from cortado.base.chip_memory import chip_memory
+from cortado.base.chips import CHIPS as KNOWN_CHIPS
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexM, from_target_string
+from cortado.options import Artifacts, Options
+from cortado.run.gdb import ProbeLost
+from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
+from cortado.run.probe_place import check_core, probe_place
+from cortado.run.silicon import CycleCounter
+from cortado.scoring.dataset import Dataset
+from cortado.scoring.scores import evaluate
+from helpers.cli import Run
+from helpers.gdb_servers import CHIPS, Chip, between, emulated, free_port, silent_server
+from models.tiny import sample
+
+pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("gdb")]
+BY_NAME = {chip.machine: chip for chip in CHIPS}
+NETDUINO = BY_NAME["netduinoplus2"]
+QUICK = ("microbit", "stm32vldiscovery", "netduinoplus2", "mps3-an547")
+
+
+@pytest.fixture(scope="module")
+def artifacts(tiny: Model, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Artifact]:
+    """The tiny network for each core that a board has."""
+    folder, options = tmp_path_factory.mktemp("probe"), Options(artifacts=Artifacts.C)
+    targets = {chip.target for chip in CHIPS}
+    return {target: tiny.compile(target, options).save(folder / target) for target in targets}
+
+
+def on(port: int, chip: Chip = NETDUINO, more: str = "") -> str:
+    return f"gdb:localhost:{port}?flash={chip.flash}&ram={chip.ram}{more}"
+
+
+def samples(count: int) -> list[list[np.ndarray]]:
+    return [[sample(seed).numpy()] for seed in range(count)]
+
+
+# ---- boards --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "chip",
+    [pytest.param(chip, marks=[] if chip.machine in QUICK else [pytest.mark.slow]) for chip in CHIPS],
+    ids=lambda chip: chip.machine,
+)
+def test_every_board_gives_the_references_bits(chip: Chip, artifacts: Mapping[str, Artifact]) -> None:
+    with emulated(chip.machine) as port:
+        found = artifacts[chip.target].run(samples(3), on(port, chip))
+    assert found.bit_exact
+    seen = found.result.silicon
+    assert seen is not None
+    assert seen.core == chip.target
+    assert seen.counter is CycleCounter.SYSTICK  # the emulator's DWT does not count
+    assert seen.first is not None
+    assert seen.first > 0
+    assert found.result.stack_bytes is not None
+    assert 100 < found.result.stack_bytes < 1024
+
+
+def test_a_firmware_in_ram_alone(artifacts: Mapping[str, Artifact]) -> None:
+    with emulated(NETDUINO.machine) as port:
+        found = artifacts["cortex-m4"].run(samples(1), f"gdb:{port}?ram=0x20000000:128K&load=ram")
+    assert found.bit_exact
+    assert found.result.silicon is not None
+    assert found.result.silicon.memory == "code and weights in RAM at 0x20000000"
+
+
+def test_rows_that_are_pushed_and_any_core(tiny: Model, tmp_path: Path) -> None:
+    options = Options(artifacts=Artifacts.C, input_rows=True)
+    artifact = tiny.compile("cortex-m", options).save(tmp_path / "rows")
+    with emulated("microbit") as port:
+        assert artifact.run(samples(2), on(port, BY_NAME["microbit"])).bit_exact
+
+
+def test_a_profile_has_what_the_chip_counted_beside_the_model(
+    artifacts: Mapping[str, Artifact], run: Run, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(artifacts["cortex-m4"].folder, tmp_path / "tiny")
+    with emulated(NETDUINO.machine) as port:
+        words = ("--on", f"gdb:localhost:{port}", "--chip", "stm32f405", "--save", "--contribute", tmp_path / "c.json")
+        found = run("profile", folder, *words, "--json").json
+    measured = found["measured"]
+    assert measured["first_cycles"] > 0
+    assert len(measured["later_cycles"]) == 3
+    assert measured["clock_hz"] > 0
+    assert all(layer["measured_cycles"] > 0 for layer in found["layers"])
+    contributed = json.loads((tmp_path / "c.json").read_text())
+    assert "tiny" not in json.dumps(contributed)
+    assert [step["measured_cycles"] for step in contributed["steps"]] == [
+        layer["measured_cycles"] for layer in found["layers"]
+    ]
+    report = Artifact.open(folder, trust=True).report
+    assert report.profile is not None
+    assert report.profile.measured is not None
+    assert report.profile.measured.first_cycles == measured["first_cycles"]
+    assert "on the chip" in (folder / "report.html").read_text()
+    least = min(measured["first_cycles"], *measured["later_cycles"])
+    assert f"{least:,}" in run("compare", folder, folder).out
+
+
+# ---- faults --------------------------------------------------------------------------------------------------------
+
+FAULTS = {
+    "bus": (
+        "*(volatile int *)0x90000000u = 1;",
+        r"(BusFault|HardFault) on gdb:.* at call_\w+\+0x\w+ \(0x\w+\) in step ",
+    ),
+    "undefined": ('__asm__ volatile("udf #0");', r"UsageFault .*in step \d \(.*an undefined instruction"),
+    "overflow": (
+        "volatile uint8_t big[100000]; big[0] = 1; big[99999] = big[0];",
+        r"stack overflow on gdb:.*in step \d ",
+    ),
+    "endless": ('for (;;) { __asm__ volatile("nop"); }', r"did not finish within 2 s \(--timeout\): it is at call_"),
+}
+
+
+def broken(artifact: Artifact, body: str, folder: Path, seconds: float = 2.0, place: str = "") -> ProbeRun:
+    """The bundle with a statement in the function that calls its first kernel."""
+    shutil.copytree(artifact.folder, folder)
+    source = folder / "tiny.c"
+    text = source.read_text()
+    at = text.index("{\n", text.index("static void call_")) + 2
+    source.write_text(f"{text[:at]}    {body}\n{text[at:]}")
+    names = [step.name for step in artifact.store_rules().steps]
+    return ProbeRun(folder, artifact.info, names, place, seconds=seconds)
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults_are_told_with_their_step_and_address(
+    kind: str, artifacts: Mapping[str, Artifact], tmp_path: Path
+) -> None:
+    artifact, (body, message) = artifacts["cortex-m4"], FAULTS[kind]
+    feeds = [artifact.feed(samples(1)[0])]
+    with emulated(NETDUINO.machine) as port:
+        place = on(port)
+        with pytest.raises(ProbeFault, match=message):
+            broken(artifact, body, tmp_path / "broken", place=place).run(feeds)
+
+
+def test_a_fault_of_a_core_without_fault_registers(artifacts: Mapping[str, Artifact], tmp_path: Path) -> None:
+    chip, artifact = BY_NAME["microbit"], artifacts["cortex-m0"]
+    with emulated(chip.machine) as port:
+        place = on(port, chip)
+        with pytest.raises(ProbeFault, match=r"HardFault on gdb:.* at call_.*in step 0 "):
+            broken(artifact, '__asm__ volatile("udf #0");', tmp_path / "broken", place=place).run(
+                [artifact.feed(samples(1)[0])]
+            )
+
+
+def test_another_core_is_refused_before_anything_is_loaded(artifacts: Mapping[str, Artifact]) -> None:
+    with emulated("mps2-an385") as port, pytest.raises(CortadoError, match=r"has a cortex-m3 \(CPUID 0x410fc231\)"):
+        artifacts["cortex-m4"].run(samples(1), on(port))
+    assert check_core(0x410CC601, from_target_string("cortex-m0"), "x") is CortexM.M0PLUS
+    with pytest.raises(CortadoError, match="is no Cortex-M that is known here"):
+        check_core(0, from_target_string("cortex-m4"), "x")
+
+
+def test_memory_that_is_not_there_is_told(artifacts: Mapping[str, Artifact]) -> None:
+    wrong = Chip("netduinoplus2", "cortex-m4", "0x30000000:1M", "0x20000000:128K")
+    with emulated(NETDUINO.machine) as port, pytest.raises(CortadoError, match=r"could not be loaded|did not verify"):
+        artifacts["cortex-m4"].run(samples(1), on(port, wrong))
+    small = Chip("netduinoplus2", "cortex-m4", "0x08000000:1M", "0x20000000:1K")
+    with (
+        emulated(NETDUINO.machine) as port,
+        pytest.raises(CortadoError, match=r"its RAM \(--ram\) of 1,024 bytes .*too"),
+    ):
+        artifacts["cortex-m4"].run(samples(1), on(port, small))
+
+
+# ---- servers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_refuses_or_says_nothing_is_one_sentence(artifacts: Mapping[str, Artifact], run: Run) -> None:
+    port = free_port()
+    done = run("run", artifacts["cortex-m4"].folder, "--on", f"gdb:localhost:{port}", "--chip", "stm32f405")
+    assert done.code == 2
+    assert f"no GDB server answers at localhost:{port}" in done.err
+    with silent_server() as port, pytest.raises(ProbeLost, match=r"no GDB server answers|did not answer in time"):
+        artifacts["cortex-m4"].run(samples(1), on(port))
+
+
+def test_a_probe_that_is_lost_leaves_what_was_measured(artifacts: Mapping[str, Artifact]) -> None:
+    artifact, given = artifacts["cortex-m4"], samples(60)
+    with (
+        emulated(NETDUINO.machine) as behind,
+        between(behind, drop_after=40_000) as port,
+        pytest.raises(Interrupted, match=r"was lost .*, after \d+ of 60 samples") as caught,
+    ):
+        artifact.run(given, on(port))
+    assert 0 < len(caught.value.made) < 60
+    expected = artifact.reference(given)[1]
+    assert all(np.array_equal(made[0], wanted[0]) for made, wanted in zip(caught.value.made, expected, strict=False))
+    with emulated(NETDUINO.machine) as behind, between(behind, drop_after=40_000) as port:
+        found = evaluate(artifact, Dataset(given), on=on(port))
+    (problem,) = found.problems()
+    assert "was lost" in problem
+    assert found.samples == 60
+
+
+def test_a_slow_server_is_waited_for(artifacts: Mapping[str, Artifact]) -> None:
+    with emulated(NETDUINO.machine) as behind, between(behind, delay=0.01) as port:
+        assert artifacts["cortex-m4"].run(samples(2), on(port)).bit_exact
+
+
+# ---- what is said on the command line ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gdb", "the chip's memories are not known"),
+        ("gdb:here:there", "names no GDB server; expected gdb, gdb:PORT or gdb:HOST:PORT"),
+        ("gdb:localhost:3333?ram=128K", "--ram 128K: expected ORIGIN:SIZE"),
+        ("gdb?chip=rp2040", "code can't be run from rp2040's flash by a debugger alone: .*--load ram"),
+        ("gdb?chip=stm32n657", "the addresses of stm32n657's memories are not known here"),
+        ("gdb?chip=stm32f405&load=disk", "--load disk: expected flash or ram"),
+        ("gdb?flash=0xFFFFFFF0:1M&ram=0x20000000:1K", "no such bytes"),
+    ],
+)
+def test_places_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(CortadoError, match=message):
+        probe_place(text)
+
+
+def test_chips_are_known_by_their_memories() -> None:
+    found = probe_place("gdb:board.local:50000?chip=stm32h743")
+    assert (found.host, found.port, found.ram.origin, found.code.length) == ("board.local", 50000, 0x24000000, 2 << 20)
+    assert probe_place("gdb?chip=pico&load=ram").code == probe_place("gdb?chip=pico&load=ram").ram
+    known = [name for name, chip in KNOWN_CHIPS.items() if name not in ("stm32n657",) and _known(chip.name)]
+    assert len(known) > 45
+
+
+def _known(name: str) -> bool:
+    try:
+        chip_memory(KNOWN_CHIPS[name])
+    except CortadoError:
+        return False
+    return True
+
+
+def test_settings_of_a_chip_without_one_are_refused(artifacts: Mapping[str, Artifact], run: Run) -> None:
+    done = run("run", artifacts["cortex-m4"].folder, "--ram", "0x20000000:128K")
+    assert done.code == 2
+    assert "--ram is for a chip behind a debug probe: add --on gdb" in done.err
