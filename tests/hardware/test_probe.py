@@ -19,7 +19,7 @@ from cortado.run.gdb import ProbeLost
 from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
 from cortado.run.probe_place import check_core, probe_place
 from cortado.run.silicon import CycleCounter
-from cortado.scoring.dataset import Dataset
+from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.scores import evaluate
 from helpers.cli import Run
 from helpers.gdb_servers import CHIPS, Chip, between, emulated, free_port, silent_server
@@ -203,7 +203,7 @@ def test_a_probe_that_is_lost_leaves_what_was_measured(artifacts: Mapping[str, A
     expected = artifact.reference(given)[1]
     assert all(np.array_equal(made[0], wanted[0]) for made, wanted in zip(caught.value.made, expected, strict=False))
     with emulated(NETDUINO.machine) as behind, between(behind, drop_after=40_000) as port:
-        found = evaluate(artifact, Dataset(given), on=on(port))
+        found = evaluate(artifact, Dataset(given, np.zeros(60, np.int64), scores_of(artifact)), on=on(port))
     (problem,) = found.problems()
     assert "was lost" in problem
     assert found.samples == 60
