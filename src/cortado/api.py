@@ -149,6 +149,7 @@ class Model:
             sequence=how.sequence,
             activations=how.activations,
             state=how.state,
+            int16=how.int16,
             stream_padding=dropped,
         )
 

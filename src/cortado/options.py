@@ -97,6 +97,7 @@ class Options:
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
+    int16: tuple[str, ...] = ()  # modules whose real tensors are int16: "encoder.*"
     activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
     calibration_method: CalibrationMethod = CalibrationMethod.MSE
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
@@ -165,6 +166,7 @@ class Options:
             raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
         self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         self._set("place", places_of(self.place))
+        self._set("int16", _expressions(self.int16))
         _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
@@ -238,6 +240,23 @@ def _packages(value: object) -> tuple[PackageKind, ...]:
         raise CortadoError(f"package={value!r} names no system; expected a text such as 'zephyr,arduino'")
     found = (_member("package", one, PackageKind) for one in given)
     return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
+
+
+def _expressions(value: object) -> tuple[str, ...]:
+    """The regular expressions of `int16`: one text, or several."""
+    texts = (value,) if isinstance(value, str) else value
+    if not isinstance(texts, Iterable):
+        raise CortadoError(f"int16={value!r} names no module; expected texts such as 'encoder.*'")
+    found = tuple(str(text) for text in texts)
+    for text in found:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise CortadoError(
+                f"'{text}' is no regular expression ({error}); expected one that matches names of modules, as in "
+                "'encoder.*'"
+            ) from None
+    return found
 
 
 def _text(value: object) -> object:

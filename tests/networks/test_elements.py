@@ -155,7 +155,35 @@ class _Refused(nn.Module):
 def test_what_has_no_kernel_for_int16_is_refused_by_name(layer: nn.Module, name: str) -> None:
     data = [(x,) for x, _ in pairs(33, 1)]
     with pytest.raises(
-        CortadoError, match=r"is asked for in int16 \(--activations\), and takes int8 codes only"
+        CortadoError, match=r"is asked for in int16 \(--activations, --int16\), and takes int8 codes only"
     ) as found:
         prepared(_Refused(layer), data).compile("cortex-m4")
     assert name in str(found.value)
+
+
+class Parts(nn.Module):
+    """Two modules by name, and a function between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 6))
+        self.decoder = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.decoder(torch.tanh(self.encoder(x)))
+        return y
+
+
+def test_modules_are_chosen_by_their_names() -> None:
+    data = [(x.reshape(6, 4),) for x, _ in pairs(33, 1)]
+    options = Options(int16=("encoder.*",), artifacts="c")  # type: ignore[arg-type]
+    compiled = prepare(Parts().eval(), data[0], data, name="parts", options=options).compile("cortex-m4")
+    assert compiled.graph is not None
+    layers = [call for call in compiled.graph.calls if call.operator == "cortex_m::quantized_conv2d_nhwc"]
+    assert [compiled.graph.values[call.name].element.name for call in layers] == ["int16", "int16", "int8"]
+    assert compiled.report.options.int16 == ("encoder.*",)
+    assert compiled.run(data[0][0], on="host").bit_exact
+    with pytest.raises(CortadoError, match=r"--int16 'decoders' matches no module that computes real numbers"):
+        prepare(Parts().eval(), data[0], data, options=Options(int16=("decoders",)))
+    with pytest.raises(CortadoError, match=r"'\(' is no regular expression"):
+        Options(int16=("(",))

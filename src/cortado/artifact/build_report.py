@@ -186,6 +186,7 @@ def _options(options: Options) -> OptionsReport:
         artifacts=options.artifacts,
         activations=options.activations,
         state=options.state,
+        int16=options.int16,
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 

@@ -90,6 +90,7 @@ class OptionsReport:
     stream_padding: StreamPadding = key("what became of padding in time, in a stream", default=StreamPadding.KEEP)
     artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
     activations: Activations = key("what real tensors are kept as", default=Activations.INT8)
+    int16: tuple[str, ...] = key("--int16: modules whose real tensors are int16", default=())
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 

@@ -157,6 +157,13 @@ def _precision_arguments(parser: argparse.ArgumentParser) -> None:
         help="what a buffer that is computed from itself is kept as, with the tensors of its loop (default: int16, for "
         "the C bundle alone; int8 is for the .pte too). Buffers that only delay are int8",
     )
+    parser.add_argument(
+        "--int16",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="real tensors of modules whose names match are int16, as in 'encoder.*'; may be repeated",
+    )
 
 
 def _calibration_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Which tensors have 16 bits: all real ones (--activations int16), or those of feedback.
+"""Which tensors have 16 bits: all real ones (--activations int16), those of modules by name (--int16), or of feedback.
 
 A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
 So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
@@ -8,6 +8,7 @@ that has no int16 kernel: to and fro between the elements in each turn there is 
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,10 +16,11 @@ import torch
 from torch.fx import Graph, Node
 
 from cortado.base.element import INT16, Element
+from cortado.base.errors import CortadoError
 from cortado.frontend.observers import SETTLED, Scheme
 from cortado.frontend.state import holders, results
 from cortado.ir.facts import VALUE, WANTED, Fact
-from cortado.ir.graph import describe, shape
+from cortado.ir.graph import describe, module_path, shape
 from cortado.ir.op import Joined, Match, Plain, SharedWith, decide
 from cortado.options import Activations, Options
 
@@ -31,7 +33,26 @@ def scheme_for(how: Options) -> Scheme:
     """Of Cortado's own calibration."""
     if how.activations is Activations.INT16:
         return replace(SETTLED, elements=_all)
-    return SETTLED if how.state is Activations.INT8 else replace(SETTLED, elements=_of_feedback)
+    feedback = _nothing if how.state is Activations.INT8 else _of_feedback
+    return replace(SETTLED, elements=lambda graph: {**feedback(graph), **_chosen(graph, how.int16)})
+
+
+def _nothing(graph: Graph) -> Elements:
+    return {}
+
+
+def _chosen(graph: Graph, expressions: Sequence[str]) -> Elements:
+    """The tensors of modules whose names match one of these (--int16)."""
+    found: dict[Node, Element] = {}
+    for text in expressions:
+        mine = [node for node in graph.nodes if _is_real(node) and re.fullmatch(text, module_path(node) or "")]
+        if not mine:
+            raise CortadoError(
+                f"--int16 '{text}' matches no module that computes real numbers; expected a regular expression of the "
+                "whole name of one, as in 'encoder.*'"
+            )
+        found |= dict.fromkeys(mine, INT16)
+    return found
 
 
 def _all(graph: Graph) -> Elements:

@@ -488,7 +488,7 @@ def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str
     wanted, taken = wanted_element(bound.node), [one.name for one in pattern.elements]
     if wanted in pattern.elements or Activation(INT8) not in quantization.inputs.values():
         return None
-    return f"is asked for in {wanted.name} (--activations), and takes {' or '.join(taken)} codes only"
+    return f"is asked for in {wanted.name} (--activations, --int16), and takes {' or '.join(taken)} codes only"
 
 
 def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
