@@ -39,7 +39,7 @@ from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NHWC, source_line
 from cortado.ir.patched import alone, late_code
 from cortado.ir.portable import float_operators
-from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, StreamPadding
+from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding
 from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
 from cortado.plan.limits import check_limits
@@ -79,7 +79,7 @@ class Model:
         """The artifacts for one target. With `intermediates`, the graph after each pass is written to that folder."""
         target = _config(target, options)
         _check_installed(options)
-        check_one_core(target, options.image)
+        check_one_core(target, options.image or options.pte is PteKind.DELEGATE)
         clock = Clock(dict(self.seconds), self.progress)
         if options.allow_float:
             with clock.phase(IMPORT_EXECUTORCH):
@@ -92,6 +92,8 @@ class Model:
             pte_graph = lowered_graph(programs.pte) if programs.pte is not None and apart else graph
         c = None if graph is None else self._in_c(graph, target, options, clock)
         pte = None if programs.pte is None else self._in_pte(programs.pte, target, options, clock)
+        if c is not None and options.pte is PteKind.DELEGATE:
+            pte = self._as_delegate(c, target, clock)
         reported = graph or pte_graph
         assert reported is not None
         runs = self._runs(options)
@@ -123,7 +125,7 @@ class Model:
             graph=graph,
             planned=None if c is None else c.planned,
             bundle=None if c is None else c.bundle,
-            image=None if c is None else c.image,
+            image=None if c is None or not options.image else c.image,
             pte=pte,
             pte_graph=pte_graph,
             example=runs[0].inputs,
@@ -135,7 +137,7 @@ class Model:
 
     def _ties(self, pte: Pte | None, target: CortexMTargetConfig) -> list[Finding]:
         """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""
-        may_differ = pte is not None and Core.MVE in target.cores
+        may_differ = pte is not None and Core.MVE in target.cores and not pte.is_delegate
         return [ties_finding(tied) for tied in self.quantized.tied] if may_differ else []
 
     def _used(self, options: Options) -> Options:
@@ -204,6 +206,8 @@ class Model:
                 raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
             _check_no_budget(options, error.reasons)
             return _Programs(None, lower(True, place), bundle_missing=error.reasons)
+        if options.pte is PteKind.DELEGATE:
+            return _Programs(program, None)
         if without is not None:
             return _Programs(program, None, pte_missing=(without,))
         missing = tuple(c_only(program))
@@ -227,6 +231,14 @@ class Model:
         with clock.phase("emit pte"), late_code():
             return emit_pte(program, target, {"model": self.name}, etrecord=options.etrecord)
 
+    def _as_delegate(self, c: InC, target: CortexMTargetConfig, clock: Clock) -> Pte:
+        assert c.image is not None
+        with clock.phase(IMPORT_EXECUTORCH):
+            import_executorch(target)
+            from cortado.emit.pte.delegate import emit_delegate
+        with clock.phase("emit pte"), late_code():
+            return emit_delegate(c.planned, c.image, {"model": self.name})
+
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
             program = self._program(graph, target, options)
@@ -246,7 +258,7 @@ class Model:
             needed = measure.measured(bundle.files, [bundle], [info])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
         check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)
-        image = emit_image(planned) if options.image else None
+        image = emit_image(planned) if options.image or options.pte is PteKind.DELEGATE else None
         return InC(planned, bundle, needed, single, others, image)
 
 
@@ -472,7 +484,8 @@ def _check_options(options: object) -> None:
 
 def _check_installed(options: Options) -> None:
     """Tells of a missing package before the work, not after it; where C is left to be made, the report tells of it."""
-    needed = options.artifacts is Artifacts.PTE or options.allow_float or options.bundleio or options.etrecord
+    of_pte = (options.pte is PteKind.DELEGATE, options.allow_float, options.bundleio, options.etrecord)
+    needed = options.artifacts is Artifacts.PTE or any(of_pte)
     needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)
     if needed and not has_executorch():
         raise MissingTool(f"there can be no .pte: {NO_EXECUTORCH}")

@@ -80,6 +80,13 @@ class Artifacts(Enum):
     BOTH = "both"
 
 
+class PteKind(Enum):
+    """What a .pte calls."""
+
+    OPERATORS = "operators"  # ExecuTorch's cortex_m operators: it runs on any runtime that has them
+    DELEGATE = "delegate"  # Cortado's backend, with the whole network as an image
+
+
 _NUMBER = "(0|[1-9][0-9]{0,3}|[1-5][0-9]{4})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
@@ -104,6 +111,7 @@ class Options:
     sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
     strict: bool = False  # warnings are errors
     artifacts: Artifacts = Artifacts.BOTH
+    pte: PteKind = PteKind.OPERATORS
     bundleio: bool = False  # also a .bpte
     etrecord: bool = False  # also an ETRecord
     image: bool = False  # also the model as data, and what firmware opens it with
@@ -141,6 +149,7 @@ class Options:
             "calibration_method": CalibrationMethod,
             "stream_padding": StreamPadding,
             "artifacts": Artifacts,
+            "pte": PteKind,
         }
         for name, kind in kinds.items():
             self._set(name, _member(name, getattr(self, name), kind))
@@ -170,6 +179,7 @@ class Options:
         _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
+        self._check_delegate()
 
     def __repr__(self) -> str:
         """What is not the default, in the texts of the command line."""
@@ -193,6 +203,23 @@ class Options:
                 f"--memory and {'--input-rows' if self.input_rows else '--stream'}: rows that come one by one are "
                 "counted and kept in an arena in one piece. Leave --memory out: what such a network holds is its rings "
                 "of rows, all of them hot; place its arena in the fastest memory (CORTADO_ARENA)"
+            )
+
+    def _check_delegate(self) -> None:
+        """Refuses what a delegate's .pte can't be."""
+        given = {
+            "--artifacts": self.artifacts is not Artifacts.BOTH,
+            "--bundleio": self.bundleio,
+            "--etrecord": self.etrecord,
+            "--allow-float": self.allow_float,
+            "--memory": bool(self.memory),
+            "--place": bool(self.place),
+        }
+        names = [name for name, value in given.items() if value]
+        if self.pte is PteKind.DELEGATE and names:
+            raise CortadoError(
+                f"--pte delegate and {names[0]}: a delegate's .pte is the C bundle's plan as an image, int8 and in one "
+                "piece, beside that bundle. Leave one of the two out"
             )
 
     def _check_artifacts(self) -> None:

@@ -289,7 +289,7 @@ def test_bytes_and_single_numbers_are_quantized_as_the_reference_does(mixed: Mod
     artifact = mixed.compile("cortex-m4").save(tmp_path / "mixed")
     portable = tmp_path / "portable"
 
-    write_files(portable, {**emit_c(artifact._portable).files, "main.c": NUMBERS})
+    write_files(portable, {**emit_c(artifact.portable).files, "main.c": NUMBERS})
     flags = [*WARNINGS, *BUNDLE_FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     program = toolchain.build_executable(bundle_sources(portable, "c"), bundle_includes(portable), flags, "numbers")
     done = subprocess.run([program], env={"ASAN_OPTIONS": "detect_leaks=0"}, capture_output=True, check=True)
@@ -323,7 +323,7 @@ def test_checks_need_no_function_of_the_user(tiny: Model, tmp_path: Path) -> Non
     assert artifact.run([artifact.example()], HOST, flags=(RUNTIME_CHECKS,)).bit_exact  # with one of ours
     folder = tmp_path / "portable"
     text = '#include "tiny.h"\nint main(void) { return tiny_run(tiny_default_arena()); }\n'
-    write_files(folder, {**emit_c(artifact._portable).files, "main.c": text})
+    write_files(folder, {**emit_c(artifact.portable).files, "main.c": text})
     flags = [*WARNINGS, *BUNDLE_FLAGS, RUNTIME_CHECKS]
     program = toolchain.build_executable(bundle_sources(folder, "c"), bundle_includes(folder), flags, "checks")
     assert subprocess.run([program], timeout=60).returncode == 0

@@ -97,14 +97,14 @@ def build_report(
         input_rows=None if c is None else _input_rows(c.planned.program),
         stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else _flash(c),
-        image=None if c is None or c.image is None else _image(c.image),
+        image=None if c is None or c.image is None or not options.image else _image(c.image),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=() if c is None else layer_reports(c.planned, graph),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
         state=tuple(_state(graph, state, None if c is None else c.planned, reasons or {}) for state in graph.state),
         bundle_missing=tuple(bundle_missing),
-        pte=None if pte is None else PteReport(bytes=len(pte.data), arena_bytes=pte.arena_bytes),
+        pte=None if pte is None else _pte(pte, options),
         pte_missing=tuple(pte_missing),
         pte_limits=() if pte is None else (*pte.limits, *_pte_notes(options)),
         notes=(),
@@ -118,6 +118,10 @@ def build_report(
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )
+
+
+def _pte(pte: Pte, options: Options) -> PteReport:
+    return PteReport(bytes=len(pte.data), arena_bytes=pte.arena_bytes, kind=options.pte)
 
 
 def _image(image: ModelImage) -> ImageReport:

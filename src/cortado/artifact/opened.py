@@ -22,6 +22,7 @@ from cortado.artifact.summary import html_summary, in_words
 from cortado.base.arrays import ArrayType, Header, in_order, read_arrays, read_expected
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY, Core, CortexMTargetConfig, from_target_string
+from cortado.options import PteKind
 from cortado.run.probe_place import is_probe
 from cortado.run.runner import (
     EXECUTORCH,
@@ -329,16 +330,16 @@ class Artifact:
         sequence: int | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> Checked:
-        """The .pte on ExecuTorch's own runtime, with its float inputs and outputs.
-
-        `reference` is that of these samples, if it is known: a .pte without float operators is held to it.
-        """
+        """The .pte on ExecuTorch's own runtime. `reference` is that of these samples, if it is known."""
         self.check_trust()
+        from cortado.artifact.delegated import run_delegate
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
 
         if self.report.pte is None:
             reasons = "; ".join(self.report.pte_missing)
             raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
+        if self.report.pte.kind is PteKind.DELEGATE:
+            return run_delegate(self, reference or self.reference(samples, sequence=sequence), sequence, limits)
         feeds = [[self._as_read(i, x) for i, x in enumerate(sample)] for sample in samples]
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
@@ -348,8 +349,7 @@ class Artifact:
         tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report.float_operators else (0.0, 0)
         length = sequence or max(len(feeds), 1)
         sequences = [feeds[start : start + length] for start in range(0, len(feeds), length)]
-        path = self.folder / f"{self.report.prefix}.pte"  # its state is reset by loading it again
-        seconds = limits.seconds or TIMEOUT_SECONDS
+        path, seconds = self.folder / f"{self.report.prefix}.pte", limits.seconds or TIMEOUT_SECONDS
         found = [outputs for steps in sequences for outputs in run_pte(path, steps, temp_bytes=temp, timeout=seconds)]
         return Checked(RunResult(EXECUTORCH, found), expected, values=found, real=True, tolerance=tolerance)
 
@@ -366,14 +366,14 @@ class Artifact:
         from cortado.emit.c.bundle import emit_c
 
         with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
-            write_files(Path(temporary), emit_c(self._portable).files)
+            write_files(Path(temporary), emit_c(self.portable).files)
             info = replace(info or self.info, regions=())  # one memory is as good as several here
             return run_bundle(
                 Path(temporary), info, feeds, HOST, flags=flags, sequence=sequence, progress=progress, limits=limits
             )
 
     @cached_property
-    def _portable(self) -> "Planned":
+    def portable(self) -> "Planned":
         """This machine has none of the core's instructions: the same schedule with the kernels it can run."""
         from cortado.plan.pushed import Feeding, program_of
         from cortado.plan.schedule import schedule
@@ -392,7 +392,7 @@ class Artifact:
         if on == HOST:
             from cortado.plan.checks import as_json
 
-            rules = StoreRules.from_json(as_json(self._portable, functions=()))
+            rules = StoreRules.from_json(as_json(self.portable, functions=()))
             result = self._run_on_host([feed], (TRACE,))
         else:
             rules = self.store_rules()

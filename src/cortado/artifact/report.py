@@ -18,6 +18,7 @@ from cortado.options import (
     InputLayout,
     LinearWeights,
     Optimize,
+    PteKind,
     StreamPadding,
 )
 
@@ -300,6 +301,7 @@ class PteReport:
 
     bytes: Count = key("size of the file")
     arena_bytes: Count = key("the memory that its plan asks the runtime for")
+    kind: PteKind = key("what it calls", default=PteKind.OPERATORS)
 
 
 @json_class

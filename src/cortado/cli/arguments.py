@@ -23,6 +23,7 @@ from cortado.options import (
     InputLayout,
     LinearWeights,
     Optimize,
+    PteKind,
     StreamPadding,
 )
 
@@ -200,6 +201,13 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         default="both",
         help="what to write: the C bundle, the .pte, or both (the default). For C alone ExecuTorch's packages are not "
         "needed, and nothing waits for their import",
+    )
+    parser.add_argument(
+        "--pte",
+        choices=names(PteKind),
+        default="operators",
+        help="what the .pte calls: ExecuTorch's cortex_m operators (the default), or Cortado's delegate, with the "
+        "whole network, its arena and its kernels in it (docs/executorch.md)",
     )
     parser.add_argument(
         "--bundleio", action="store_true", help="also write NAME.bpte: the .pte with inputs and outputs"

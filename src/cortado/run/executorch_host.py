@@ -168,6 +168,24 @@ def build_program(sources: Sequence[Path], name: str, flags: Sequence[str] = ())
     return toolchain.build_executable(all_sources, include_dirs(), all_flags, name, found.link_flags)
 
 
+@dataclass(frozen=True)
+class DelegateKernels:
+    """What CortadoBackend is linked with: cortado_kernels.c, and the files of kernels/src that it needs."""
+
+    table: str
+    sources: tuple[str, ...]
+
+
+def _delegate_program(kernels: DelegateKernels, flags: Sequence[str]) -> Path:
+    """The runner with the delegate beside the operators."""
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        table = Path(temporary) / "cortado_kernels.c"
+        table.write_text(kernels.table)
+        more = sorted({"cortado_image.c", *kernels.sources} - set(KERNEL_SOURCES))
+        own = [ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c", ADAPTER / "delegate.cpp"]
+        return build_program([*own, table, *(KERNELS / "src" / name for name in more)], "delegate_runner", flags)
+
+
 # ---- Running -----------------------------------------------------------------------------------------------------
 
 
@@ -180,13 +198,15 @@ def run_pte(
     method_bytes: int = 0,
     imitate: bool = True,
     timeout: float = TIMEOUT_SECONDS,
+    delegate: DelegateKernels | None = None,
 ) -> list[list[ArrayType]]:
     """Every output of every sample. `samples` hold the file's own input types and shapes.
 
     `flags` are added to the compiler's when the runner is built; `temp_bytes` is the size of the
     runtime's temp allocator, which no file of Cortado's needs unless it has float operators, and `method_bytes` that of
     its method allocator, by default as much as it asks for. Without `imitate`, operators have the reference's bits also
-    where those of the file's target have others: the step from float32 to int8 on MVE.
+    where those of the file's target have others: the step from float32 to int8 on MVE. `delegate`: with CortadoBackend,
+    and these kernels.
     """
     data, name = _read(pte)
     info = read_pte(data, name)
@@ -196,7 +216,7 @@ def run_pte(
     _check_operators(method, name)
     feed = b"".join(_input_bytes(method, sample, position, name) for position, sample in enumerate(samples))
     outputs = [_static(port, f"output {i} of {name}") for i, port in enumerate(method.outputs)]
-    program = runner_program(flags)
+    program = runner_program(flags) if delegate is None else _delegate_program(delegate, flags)
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
         folder = Path(temporary)
         model, given, got = folder / "model.pte", folder / "inputs.bin", folder / "outputs.bin"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.library import LICENSE, kernel_files, license_text
 from cortado.emit.image.thunks import Thunk, table_text
+from cortado.emit.image.writer import ModelImage
 
 LOADER = "cortado_image.c"
 TABLE = "loader/cortado_kernels.c"
@@ -30,6 +31,11 @@ def loader_files(thunks: Iterable[Thunk], sources: Iterable[str]) -> dict[str, s
         LICENSE: license_text(),
         **kernels,
     }
+
+
+def portable_files(image: ModelImage) -> tuple[str, tuple[str, ...]]:
+    """The table of an image's kernels, and the files of kernels/src that it needs."""
+    return table_text(image.thunks), tuple(image_sources(image.sources))
 
 
 def _cmake_text(sources: Iterable[str]) -> str:

@@ -40,6 +40,7 @@ class Pte:
     metadata: Mapping[str, Any]
     limits: tuple[str, ...] = ()  # which runtimes can't run the file, and why
     etrecord: bytes | None = field(default=None, repr=False)
+    is_delegate: bool = False
 
 
 def emit_pte(

@@ -1,0 +1,238 @@
+"""A .pte whose graph is one call of a delegate, CortadoBackend, with the image of the whole network as its blob.
+
+The arena is an argument of the call, planned ahead of time, and inputs and outputs lie in it where the network's own
+plan has them: the method needs as much planned memory as the C bundle's arena, and nothing is copied.
+"""
+
+import json
+import operator
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from cortado import __version__
+from cortado.emit.image.writer import ModelImage
+from cortado.emit.pte.edge import edge_manager
+from cortado.emit.pte.program import Pte
+from cortado.emit.pte.values import serialize
+from cortado.ir.patched import not_serialized
+from cortado.plan.planned import Planned
+from cortado.plan.program import Program
+from cortado.plan.program import Tensor as Border
+from cortado.pte.info import IoQParams
+from cortado.pte.metadata import METADATA_METHOD, metadata_text
+
+BACKEND = "CortadoBackend"
+NHWC = (0, 2, 3, 1)
+
+
+@dataclass(frozen=True)
+class DelegatePort:
+    """A tensor of the call: its shape, its element, whether images lie with their channels last, its place."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    channels_last: bool
+    offset: int | None  # in the arena; None: it lies outside of it
+
+    def fake(self, mode: FakeTensorMode) -> torch.Tensor:
+        form = torch.channels_last if self.channels_last else torch.contiguous_format
+        return mode.from_tensor(torch.empty(self.shape, dtype=self.dtype).to(memory_format=form), static_shapes=True)
+
+
+def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, Any]) -> Pte:
+    """The .pte of a planned program and its image."""
+    inputs, outputs = _ports(planned)
+    edge = _program(inputs, outputs, planned.plan.peak, image.data)
+    facts = {**metadata, **_facts(planned.program)}
+    finished = _to_executorch(
+        edge, inputs, outputs, max(planned.plan.peak, 1), json.dumps(facts, separators=(",", ":"))
+    )
+    method = finished.executorch_program.execution_plan[0]
+    return Pte(
+        data=serialize(finished.executorch_program, finished._emitter_output.mutable_data),
+        arena_bytes=sum(method.non_const_buffer_sizes),
+        scratch_bytes=0,
+        portable_operators=(),
+        metadata=facts,
+        limits=(
+            f"it runs where {BACKEND} is linked (kernels/executorch/delegate.cpp); of the method allocator it "
+            f"takes {image.ram_bytes:,} bytes for its tables and about 100 for itself",
+        ),
+        is_delegate=True,
+    )
+
+
+def _ports(planned: Planned) -> tuple[list[DelegatePort], list[DelegatePort]]:
+    """What the call gets and gives. Of inputs that come row by row it gets one row, and tells if outputs are new."""
+    program, offsets = planned.program, planned.plan.offsets
+    outputs = [_port(tensor, offsets[tensor.buffer]) for tensor in program.outputs]
+    pushed = program.pushed
+    if pushed is None:
+        return [_port(tensor, offsets[tensor.buffer]) for tensor in program.inputs], outputs
+    row = DelegatePort((pushed.row_bytes,), torch.int8, channels_last=False, offset=None)
+    return [row], [*outputs, DelegatePort((1,), torch.int32, channels_last=False, offset=None)]
+
+
+def _port(tensor: Border, offset: int) -> DelegatePort:
+    shape, dtype = tuple(tensor.shape), tensor.element.torch_dtype
+    if tensor.layout != NHWC:
+        return DelegatePort(shape, dtype, channels_last=False, offset=offset)
+    n, h, w, c = shape
+    return DelegatePort((n, c, h, w), dtype, channels_last=True, offset=offset)
+
+
+def _facts(program: Program) -> dict[str, Any]:
+    def qparams(tensors: Sequence[Border]) -> tuple[IoQParams | None, ...]:
+        return tuple(None if t.qparams is None else IoQParams(t.qparams.scale, t.qparams.zero_point) for t in tensors)
+
+    text = metadata_text(
+        target=program.target.target_string,
+        version=__version__,
+        layout="as in the model, images with their channels last in memory",
+        inputs=qparams(program.inputs),
+        outputs=qparams(program.outputs),
+    )
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+# ---- the program -------------------------------------------------------------------------------------------------
+
+
+def _program(
+    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], peak: int, data: bytes
+) -> ExportedProgram:
+    """Placeholders, the arena, one call, its results."""
+    from executorch.exir.backend.compile_spec_schema import CompileSpec
+    from executorch.exir.delegate import executorch_call_delegate
+    from executorch.exir.lowered_backend_module import LoweredBackendModule
+    from executorch.exir.passes import make_alloc_node
+
+    mode = FakeTensorMode()
+    module = GraphModule(torch.nn.Module(), Graph())
+    graph = module.graph
+    nodes = [_placeholder(graph, f"input{i}", one.fake(mode)) for i, one in enumerate(inputs)]
+    arena = DelegatePort((max(peak, 1),), torch.uint8, channels_last=False, offset=0)
+    original = _shapes_alone([arena, *inputs], outputs, mode)
+    specs = [CompileSpec("arena", b"planned")]
+    lowered = LoweredBackendModule(original, BACKEND, data, specs)
+    module.add_module("lowered_module_0", lowered)
+    attribute = graph.get_attr("lowered_module_0")
+    given = make_alloc_node(module, arena.fake(mode), None)
+    call = graph.call_function(executorch_call_delegate, (attribute, given, *nodes))
+    call.meta["val"] = [one.fake(mode) for one in outputs]
+    results = []
+    for i, value in enumerate(call.meta["val"]):
+        node = graph.call_function(operator.getitem, (call, i))
+        node.meta["val"] = value
+        results.append(node)
+    graph.output(tuple(results))
+    module.recompile()
+    return _exported(module, nodes, results)
+
+
+def _placeholder(graph: Graph, name: str, value: torch.Tensor) -> Node:
+    node = graph.placeholder(name)
+    node.meta["val"] = value
+    return node
+
+
+def _shapes_alone(
+    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], mode: FakeTensorMode
+) -> ExportedProgram:
+    """A program of the same signature: ExecuTorch runs it on fake tensors, for the shapes of the call's results."""
+    from executorch.exir.dialects._ops import ops as exir_ops
+
+    full = exir_ops.edge.aten.full.default
+    module = GraphModule(torch.nn.Module(), Graph())
+    nodes = [_placeholder(module.graph, f"input{i}", one.fake(mode)) for i, one in enumerate(inputs)]
+    results = []
+    for number, one in enumerate(outputs, start=1):
+        node = module.graph.call_function(full, (list(one.shape), 0), {"dtype": one.dtype})
+        node.meta["val"], node.meta["debug_handle"] = one.fake(mode), number
+        results.append(node)
+    module.graph.output(tuple(results))
+    return _exported(module, nodes, results)
+
+
+def _exported(module: GraphModule, nodes: Sequence[Node], results: Sequence[Node]) -> ExportedProgram:
+    from executorch.exir.verification.verifier import EXIREdgeDialectVerifier
+
+    signature = ModuleCallSignature(
+        inputs=[],
+        outputs=[],
+        in_spec=pytree.tree_structure(((0,) * len(nodes), {})),
+        out_spec=pytree.tree_structure((0,) * len(results)),
+    )
+    return ExportedProgram(
+        root=module,
+        graph=module.graph,
+        graph_signature=ExportGraphSignature(
+            [InputSpec(InputKind.USER_INPUT, TensorArgument(node.name), None) for node in nodes],
+            [OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(node.name), None) for node in results],
+        ),
+        state_dict={},
+        range_constraints={},
+        module_call_graph=[ModuleCallEntry("", signature)],
+        example_inputs=None,
+        constants={},
+        verifiers=[EXIREdgeDialectVerifier(class_only=True)],
+    )
+
+
+# ---- its memory --------------------------------------------------------------------------------------------------
+
+
+def _to_executorch(
+    edge: ExportedProgram, inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], arena: int, text: str
+) -> Any:
+    from executorch.exir import ExecutorchBackendConfig
+    from executorch.exir.delegate import executorch_call_delegate
+    from executorch.exir.passes import MemoryPlanningPass
+
+    def plan(alignment: int, specs: Any, module: GraphModule, signature: Any, extra_padding: int) -> list[int]:
+        """The arena first, inputs and outputs in it, what lies outside behind it."""
+        places: dict[int, int | None] = {}
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                places[id(node.meta["spec"])] = inputs[len(places)].offset
+        for node in module.graph.nodes:
+            if node.target is executorch_call_delegate:
+                for spec, one in zip(node.meta["spec"], outputs, strict=True):
+                    places[id(spec)] = one.offset
+        end = arena
+        for number, spec in enumerate(specs):
+            offset = places.get(id(spec), 0)
+            if offset is None:
+                offset = end + -end % 16
+                end = offset + spec.allocated_memory
+            spec.mem_id, spec.mem_obj_id, spec.mem_offset = 1, number, offset
+        return [0, end]
+
+    manager = edge_manager(edge, {METADATA_METHOD: text})
+    with warnings.catch_warnings(), not_serialized():
+        warnings.simplefilter("ignore")
+        return manager.to_executorch(
+            ExecutorchBackendConfig(
+                memory_planning_pass=MemoryPlanningPass(memory_planning_algo=plan, alignment=1),
+                extract_delegate_segments=False,
+                segment_alignment=16,
+            )
+        )

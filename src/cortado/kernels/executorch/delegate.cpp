@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CortadoBackend: an ExecuTorch delegate whose blob is an image (MODEL.cortado, cortado_image.h).
+ *
+ * Arguments of a call: the arena, if the file was planned with one, the inputs, the outputs. What lies in the arena
+ * already is not copied. A file without an arena takes it from the temp allocator with every call, or, where something
+ * lasts from call to call, once from the method allocator. Nothing else is allocated; there are no exceptions.
+ *
+ * An input that comes row by row has one row for each call, and the outputs are followed by an int32 that is 1 when they
+ * are new.
+ */
+#include "cortado_image.h"
+
+#include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/core/event_tracer_hooks_delegate.h>
+#include <executorch/runtime/platform/log.h>
+
+#include <cstring>
+#include <new>
+
+namespace {
+
+using executorch::aten::Tensor;
+using executorch::runtime::ArrayRef;
+using executorch::runtime::BackendExecutionContext;
+using executorch::runtime::BackendInitContext;
+using executorch::runtime::BackendInterface;
+using executorch::runtime::CompileSpec;
+using executorch::runtime::DelegateHandle;
+using executorch::runtime::Error;
+using executorch::runtime::EValue;
+using executorch::runtime::FreeableBuffer;
+using executorch::runtime::Result;
+using executorch::runtime::Span;
+
+struct Handle {
+    cortado_model_t model;
+    uint8_t *arena;        /* its own; NULL: an argument, or the temp allocator's */
+    bool arena_is_planned; /* the first argument */
+    bool started;          /* state has its first values */
+};
+
+const char *reason(cortado_image_error_t error)
+{
+    switch (error) {
+    case CORTADO_IMAGE_NOT_ONE: return "no image, or not at a multiple of 16 bytes";
+    case CORTADO_IMAGE_FORMAT_UNKNOWN: return "an image of another format";
+    case CORTADO_IMAGE_CUT_OFF: return "an image that is cut off";
+    case CORTADO_IMAGE_DAMAGED: return "a damaged image: its CRC is wrong";
+    case CORTADO_IMAGE_CORE: return "an image for another kind of core";
+    case CORTADO_IMAGE_VERSION: return "an image for the kernels of another version";
+    case CORTADO_IMAGE_KERNEL: return "an image that calls a kernel which is not linked";
+    default: return "an image whose tables are wrong";
+    }
+}
+
+bool is_planned(ArrayRef<CompileSpec> specs)
+{
+    for (const CompileSpec &spec : specs) {
+        if (std::strcmp(spec.key, "arena") == 0) {
+            return spec.value.nbytes == 7 && std::memcmp(spec.value.buffer, "planned", 7) == 0;
+        }
+    }
+    return false;
+}
+
+class CortadoBackend final : public BackendInterface {
+public:
+    bool is_available() const override { return true; }
+
+    Result<DelegateHandle *> init(BackendInitContext &context, FreeableBuffer *processed,
+                                  ArrayRef<CompileSpec> specs) const override
+    {
+        auto *allocator = context.get_runtime_allocator();
+        auto *handle = allocator->allocateInstance<Handle>();
+        if (handle == nullptr) {
+            return Error::MemoryAllocationFailed;
+        }
+        new (handle) Handle{};
+        handle->arena_is_planned = is_planned(specs);
+        cortado_model_t &model = handle->model;
+        model.ram_bytes = cortado_image_ram(processed->data(), processed->size());
+        if (model.ram_bytes != 0) { /* of what is no image, opening says why */
+            model.ram = allocator->allocate(model.ram_bytes, 8);
+            if (model.ram == nullptr) {
+                ET_LOG(Error, "Cortado: the method allocator needs %u bytes more", (unsigned)model.ram_bytes);
+                return Error::MemoryAllocationFailed;
+            }
+        }
+        const cortado_image_error_t error = cortado_image_open(processed->data(), processed->size(), &model);
+        if (error != CORTADO_IMAGE_FINE) {
+            ET_LOG(Error, "Cortado: the blob is %s%s%s", reason(error), model.missing == nullptr ? "" : ": ",
+                   model.missing == nullptr ? "" : model.missing);
+            return Error::DelegateInvalidCompatibility;
+        }
+        const bool lasts = model.image->state_bytes != 0 || model.image->feeding != 0;
+        if (lasts && !handle->arena_is_planned) {
+            handle->arena = static_cast<uint8_t *>(allocator->allocate(model.image->arena_bytes, CORTADO_IMAGE_ALIGN));
+            if (handle->arena == nullptr) {
+                ET_LOG(Error, "Cortado: the method allocator needs %u bytes more", (unsigned)model.image->arena_bytes);
+                return Error::MemoryAllocationFailed;
+            }
+        }
+        return static_cast<DelegateHandle *>(handle);
+    }
+
+    Error execute(BackendExecutionContext &context, DelegateHandle *opaque, Span<EValue *> given) const override
+    {
+        auto *handle = static_cast<Handle *>(opaque);
+        const cortado_image_t *image = handle->model.image;
+        const size_t first = handle->arena_is_planned ? 1 : 0, flag = image->feeding != 0 ? 1 : 0;
+        const size_t expected = first + image->inputs + image->outputs + flag;
+        ET_CHECK_OR_RETURN_ERROR(given.size() == expected, InvalidArgument, "Cortado: %zu arguments, expected %zu",
+                                 given.size(), expected);
+        for (size_t i = 0; i < given.size(); i++) {
+            ET_CHECK_OR_RETURN_ERROR(given[i]->isTensor(), InvalidArgument, "Cortado: argument %zu is no tensor", i);
+        }
+        uint8_t *arena = arena_of(context, *handle, given);
+        if (arena == nullptr) {
+            return Error::MemoryAllocationFailed;
+        }
+        if (!handle->started) {
+            cortado_image_reset(&handle->model, arena);
+            handle->started = true;
+        }
+        EValue **inputs = given.data() + first, **outputs = inputs + image->inputs;
+        Error error = flag ? push(handle->model, arena, inputs[0]->toTensor(), outputs[image->outputs]->toTensor())
+                           : run(handle->model, arena, inputs);
+        for (uint32_t i = 0; i < image->outputs && error == Error::Ok; i++) {
+            error = give(handle->model, arena, (int)i, outputs[i]->toTensor());
+        }
+        return error;
+    }
+
+private:
+    static uint8_t *arena_of(BackendExecutionContext &context, const Handle &handle, Span<EValue *> given)
+    {
+        const uint32_t bytes = handle.model.image->arena_bytes;
+        uint8_t *arena = handle.arena;
+        if (handle.arena_is_planned) {
+            const Tensor &tensor = given[0]->toTensor();
+            arena = tensor.nbytes() < bytes ? nullptr : static_cast<uint8_t *>(tensor.mutable_data_ptr());
+        } else if (arena == nullptr) {
+            arena = static_cast<uint8_t *>(context.allocate(bytes, CORTADO_IMAGE_ALIGN));
+        }
+        if (arena == nullptr || reinterpret_cast<uintptr_t>(arena) % CORTADO_IMAGE_ALIGN != 0) {
+            ET_LOG(Error, "Cortado: the arena must have %u bytes at a multiple of %d%s", (unsigned)bytes,
+                   CORTADO_IMAGE_ALIGN, handle.arena_is_planned ? "" : "; give the temp allocator as many");
+            return nullptr;
+        }
+        return arena;
+    }
+
+    static Error run(const cortado_model_t &model, uint8_t *arena, EValue **inputs)
+    {
+        for (int i = 0; i < model.image->inputs; i++) {
+            const Tensor &tensor = inputs[i]->toTensor();
+            void *to = cortado_image_input(&model, arena, i);
+            const uint32_t bytes = cortado_image_input_tensor(&model, i)->bytes;
+            ET_CHECK_OR_RETURN_ERROR(tensor.nbytes() == bytes, InvalidArgument,
+                                     "Cortado: input %d has %zu bytes, expected %u", i, tensor.nbytes(), (unsigned)bytes);
+            if (tensor.const_data_ptr() != to) {
+                std::memmove(to, tensor.const_data_ptr(), bytes);
+            }
+        }
+        return cortado_image_run(&model, arena) == 0 ? Error::Ok : Error::Internal;
+    }
+
+    static Error push(cortado_model_t &model, uint8_t *arena, const Tensor &row, Tensor &made)
+    {
+        if (cortado_image_row(&model, arena) == nullptr) { /* the rows of an input are complete: the next one begins */
+            cortado_image_reset(&model, arena);
+        }
+        const uint32_t bytes = model.program.steps->out_row_bytes;
+        ET_CHECK_OR_RETURN_ERROR(row.nbytes() == bytes && made.nbytes() == sizeof(int32_t), InvalidArgument,
+                                 "Cortado: a row has %zu bytes, expected %u", row.nbytes(), (unsigned)bytes);
+        std::memcpy(cortado_image_row(&model, arena), row.const_data_ptr(), bytes);
+        *made.mutable_data_ptr<int32_t>() = cortado_image_push(&model, arena);
+        return Error::Ok;
+    }
+
+    static Error give(const cortado_model_t &model, const uint8_t *arena, int i, Tensor &tensor)
+    {
+        const void *from = cortado_image_output(&model, arena, i);
+        const uint32_t bytes = cortado_image_output_tensor(&model, i)->bytes;
+        ET_CHECK_OR_RETURN_ERROR(tensor.nbytes() == bytes, InvalidArgument,
+                                 "Cortado: output %d has %zu bytes, expected %u", i, tensor.nbytes(), (unsigned)bytes);
+        if (tensor.const_data_ptr() != from) {
+            std::memmove(tensor.mutable_data_ptr(), from, bytes);
+        }
+        return Error::Ok;
+    }
+};
+
+CortadoBackend backend;
+const Error registered = executorch::runtime::register_backend({"CortadoBackend", &backend});
+
+} // namespace
+
+/* Whether the runtime has taken the backend; a name that firmware can ask for, so that a linker keeps this file. */
+extern "C" int cortado_delegate_registered(void) { return registered == Error::Ok; }
