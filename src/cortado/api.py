@@ -49,6 +49,7 @@ from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
 from cortado.run import measure, runner
 from cortado.scoring.accuracy import check_outputs
+from cortado.scoring.blame import Culprit, culprits
 
 Tensor = torch.Tensor
 # An input of the model, or several of them; a number and None are constants of the compiled one.
@@ -98,7 +99,7 @@ class Model:
         assert reported is not None
         runs = self._runs(options)
         with clock.phase("check"):
-            kept = check_outputs(reported, runs, self.quantized.how.sequence)
+            kept = check_outputs(reported, runs, self.quantized.how.sequence, self._blamed)
         if c is not None and options.selftest:
             c = _with_selftest(c, kept.first)
         report = build_report(
@@ -114,6 +115,7 @@ class Model:
             bundle_missing=programs.bundle_missing,
             float_operators=float_calls,
             findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
+            choice=self.quantized.choice,
             delay=self.delay or 0,
             reasons=self.quantized.reasons,
         )
@@ -134,6 +136,11 @@ class Model:
             options=options,
             report=report,
         )
+
+    def _blamed(self, output: int) -> list[Culprit]:
+        """The tensors that an output loses most to."""
+        quantized = self.quantized
+        return culprits(quantized.converted, quantized.checked, output, quantized.how.sequence)
 
     def _ties(self, pte: Pte | None, target: CortexMTargetConfig) -> list[Finding]:
         """Inputs that ExecuTorch's own operator quantizes in another way on one of the target's cores."""

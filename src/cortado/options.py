@@ -42,6 +42,7 @@ class LinearWeights(Enum):
 class CalibrationMethod(Enum):
     """How the range of an activation is chosen from the calibration data."""
 
+    AUTO = "auto"  # the one that serves the outputs best, on calibration samples that are held back
     MSE = "mse"  # the least squared error of the values that were seen
     PERCENTILE = "percentile"  # all but one value in ten thousand
     MINMAX = "minmax"  # every value
@@ -106,7 +107,7 @@ class Options:
     state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
     int16: tuple[str, ...] = ()  # modules whose real tensors are int16: "encoder.*"
     activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
-    calibration_method: CalibrationMethod = CalibrationMethod.MSE
+    calibration_method: CalibrationMethod = CalibrationMethod.AUTO
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
     sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
     strict: bool = False  # warnings are errors

@@ -209,3 +209,20 @@ def test_of_many_classes_the_worst_are_shown() -> None:
         "(1)",
     ]
     assert lines[-1] == "and 20 classes that are better"
+
+
+def test_saturated_values_are_counted_tensor_by_tensor(run: Run, files: Files, tmp_path: Path) -> None:
+    """Of samples that are four times as large as those of calibration the input saturates, and is named."""
+    x = np.load(files.x)["input"]
+    np.savez(tmp_path / "large.npz", input=4 * x)
+    shares = {}
+    for name, path in {"usual": files.x, "large": tmp_path / "large.npz"}.items():
+        done = run("evaluate", files.folder, "--data", path, "--labels", files.y, "--saturation", "--json")
+        assert done.code == 0, done.err
+        shares[name] = sum(one["saturated"] / one["values"] for one in done.json["saturation"])
+        assert all(
+            0 < one["saturated"] <= one["values"] and 0 < one["samples"] <= 60 for one in done.json["saturation"]
+        )
+    assert shares["large"] > shares["usual"] + 0.1
+    done = run("evaluate", files.folder, "--data", tmp_path / "large.npz", "--labels", files.y, "--saturation")
+    assert "AT AN END" in done.out

@@ -1,5 +1,6 @@
 """The report of a compile: what was lowered, RAM, flash, cost."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from cortado.artifact.layers import layer_reports
 from cortado.artifact.report import (
     SCHEMA_VERSION,
     AlternativeReport,
+    CandidateReport,
     ChipReport,
+    ChoiceReport,
     DType,
     FlashReport,
     FloatOperatorReport,
@@ -39,6 +42,7 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
+from cortado.frontend.candidates import Choice
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
@@ -78,6 +82,7 @@ def build_report(
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
     findings: Sequence[Finding],
+    choice: Choice | None = None,
     delay: int = 0,
     reasons: Mapping[str, str] | None = None,
 ) -> Report:
@@ -115,6 +120,7 @@ def build_report(
         id=model_id(graph),
         model_version=options.model_version or version_of(model_id(graph)),
         build="" if c is None else c.bundle.build,
+        calibrated=None if choice is None or not choice.judged else calibrated_report(choice),
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )
@@ -127,6 +133,23 @@ def _pte(pte: Pte, options: Options) -> PteReport:
 def _image(image: ModelImage) -> ImageReport:
     kernels = tuple(sorted({thunk.name for thunk in image.thunks}))
     return ImageReport(bytes=len(image.data), ram_bytes=image.ram_bytes, kernels=kernels)
+
+
+def calibrated_report(choice: Choice) -> ChoiceReport:
+    return ChoiceReport(
+        method=choice.winner.method,
+        corrected_layers=len(choice.winner.corrected),
+        samples=choice.samples,
+        gain_db=round(choice.gain, 2),
+        candidates=tuple(
+            CandidateReport(
+                method=one.candidate.method,
+                corrected_layers=len(one.candidate.corrected),
+                outputs_db=tuple(round(kept, 2) if math.isfinite(kept) else None for kept in one.kept),
+            )
+            for one in choice.judged
+        ),
+    )
 
 
 def chip_report(chip: Chip) -> ChipReport:

@@ -344,7 +344,7 @@ class Artifact:
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
         else:
-            runs = self._runs(feeds, self.pte_graph, sequence)
+            runs = self.runs(feeds, self.pte_graph, sequence)
             expected = [[one[name].numpy() for name in self.pte_graph.outputs] for one in runs]
         tolerance, temp = (FLOAT_TOLERANCE, FLOAT_TEMP_BYTES) if self.report.float_operators else (0.0, 0)
         length = sequence or max(len(feeds), 1)
@@ -440,9 +440,9 @@ class Artifact:
 
     def values(self, sample: Sequence[ArrayType], graph: "LoweredGraph | None" = None) -> dict[str, "torch.Tensor"]:
         """Every value of the lowered graph for one sample, computed by the exact integer reference."""
-        return next(self._runs([sample], self.graph if graph is None else graph, None))
+        return next(self.runs([sample], self.graph if graph is None else graph, None))
 
-    def _runs(
+    def runs(
         self, samples: Sequence[Sequence[ArrayType]], graph: "LoweredGraph", sequence: int | None
     ) -> Iterator[dict[str, "torch.Tensor"]]:
         """Every value of the lowered graph for each sample; state goes from one to the next."""
@@ -498,7 +498,7 @@ class Artifact:
         sequence: int | None = None,
     ) -> Reference:
         found = Reference([], [], [])
-        for number, values in enumerate(self._runs(samples, self.graph, sequence)):
+        for number, values in enumerate(self.runs(samples, self.graph, sequence)):
             progress(number)
             found.feeds.append([values[tensor.node].numpy() for tensor in self.report.inputs])
             found.expected.append([values[tensor.node].numpy() for tensor in self.report.outputs])

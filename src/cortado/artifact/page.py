@@ -1,11 +1,12 @@
 """report.html: the report for people. One file, nothing loaded from anywhere, made from report.json's data alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cortado.artifact.html import Cell, Markup, Table, bullets, document, note, section
 from cortado.artifact.page_arena import arena_map, peak_table
 from cortado.artifact.page_layers import layer_table, quantization_table, tensor_table
-from cortado.artifact.report import FloatOperatorReport, MemoryReport, Report
+from cortado.artifact.report import ChoiceReport, FloatOperatorReport, MemoryReport, Report
+from cortado.artifact.summary import chosen_ranges
 from cortado.base.codec import to_json
 from cortado.base.names import html_text
 
@@ -36,6 +37,8 @@ def _body(report: Report) -> Iterator[str]:
     yield section("Why there is no C bundle", bullets(report.bundle_missing))
     yield section("Why there is no .pte", bullets(report.pte_missing))
     yield section("Notes", bullets([*report.pte_limits, *report.notes]))
+    if report.calibrated is not None:
+        yield section("Calibration", _candidates(report.calibrated))
     yield section("Options", _options(report))
 
 
@@ -148,6 +151,21 @@ def _options(report: Report) -> Markup:
         for name, value in to_json(report.options).items()
     }
     return Table(("option", "value"), list(options.items()), name="options").markup()
+
+
+def _candidates(chosen: ChoiceReport) -> Markup:
+    """Each with the output that keeps least."""
+    rows = [(one.method.value, one.corrected_layers, _least(one.outputs_db)) for one in chosen.candidates]
+    text = f"Judged by {chosen.samples} calibration samples. Chosen: {chosen_ranges(chosen)}."
+    table = Table(
+        ("ranges", "layers with corrected biases", "dB of the worst output"), rows, frozenset({1, 2})
+    ).markup()
+    return Markup(f"{table}\n{note(text)}")
+
+
+def _least(kept: Sequence[float | None]) -> str:
+    known = [one for one in kept if one is not None]
+    return f"{min(known):.1f}" if known else "-"
 
 
 def _alternatives(memory: MemoryReport) -> Markup:

@@ -322,6 +322,29 @@ class CalibrationReport:
 
 
 @json_class
+class CandidateReport:
+    """A way to choose ranges and biases, and what the outputs keep with it."""
+
+    method: CalibrationMethod = key("how ranges are chosen")
+    corrected_layers: Count = key("layers whose biases make up for rounding")
+    outputs_db: tuple[float | None, ...] = key(
+        "signal to noise of each output on the samples held back; of integers, -10 log10 of the part that differs; "
+        "null: nothing was lost, or nothing is left"
+    )
+
+
+@json_class
+class ChoiceReport:
+    """What --calibration-method auto chose."""
+
+    method: CalibrationMethod = key("how ranges were chosen")
+    corrected_layers: Count = key("layers whose biases make up for rounding")
+    samples: Count = key("calibration samples that the candidates were judged by")
+    gain_db: float = key("above min-max without correction, on average over the outputs")
+    candidates: tuple[CandidateReport, ...] = key("all that were tried, min-max without correction first")
+
+
+@json_class
 class CyclesReport:
     """Cycles as a model of the core has them, at zero wait states."""
 
@@ -436,6 +459,11 @@ class Report:
     build: str = key("by which the C files of one compile know one another; empty without a C bundle", default="")
     calibration: CalibrationReport | None = key(
         "the calibration data; null if compiled in Python, or if the model came quantized", default=None
+    )
+    calibrated: ChoiceReport | None = key(
+        "which ranges and corrected biases were best on calibration samples held back; null if the user chose, or if "
+        "the model came quantized",
+        default=None,
     )
     chip: ChipReport | None = key("the chip that was named with --chip", default=None)
     input_rows: InputRowsReport | None = key(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cortado.artifact.report import Report
+from cortado.artifact.report import ChoiceReport, Report
 from cortado.base.names import html_text
 
 
@@ -18,6 +18,14 @@ def sizes(report: Report) -> list[tuple[str, str]]:
     if report.pte is not None:
         found.append((".pte", f"{report.pte.bytes:,} bytes"))
     return found
+
+
+def chosen_ranges(chosen: ChoiceReport) -> str:
+    """What calibration chose for the outputs' sake, and what that is worth."""
+    layers = chosen.corrected_layers
+    biases = f", biases of {layers} layer{'s' if layers > 1 else ''} corrected" if layers else ""
+    gain = f": {chosen.gain_db:+.1f} dB beside minmax alone" if layers or chosen.gain_db else ""
+    return f"{chosen.method.value}{biases}{gain}"
 
 
 def in_words(report: Report) -> str:

@@ -14,6 +14,7 @@ class FindingKind(StrEnum):
     ODD_SAMPLE = "odd-sample"  # a sample unlike all others, left out of ranges
     LONE_SAMPLE = "lone-sample"  # a sample that sets a range alone
     FEW_CODES = "few-codes"  # a tensor that gets little of its 8 bits
+    SATURATION = "saturation"  # a tensor that new data are expected to pass the range of
     LOW_SQNR = "low-sqnr"  # an output that int8 loses too much of
     TIED_INPUT = "tied-input"  # values of an input that kernels may round to either of two codes
     LOW_AGREEMENT = "low-agreement"  # integers or truth values of an output that are not the float model's
@@ -26,10 +27,10 @@ class Finding:
     kind: FindingKind = key("what was found")
     text: str = key("a sentence with the numbers and what to do")
     found: float | None = key(
-        "samples, different values, times the usual range, codes, decibels, percent of values or the part that agrees; "
-        "null where nothing is left to measure"
+        "samples, different values, times the usual range, codes, times the noise of rounding, decibels, percent of "
+        "values or the part that agrees; null where nothing is left to measure"
     )
-    limit: float = key("what was expected: at least, or for a sample's range and values on ties at most")
+    limit: float = key("what was expected: at least, or for a sample's range, saturation and values on ties at most")
     tensor: str | None = key("the worst tensor, where it is about tensors", default=None)
     sample: Annotated[int, Within("an integer of at least 0", 0)] | None = key(
         "the calibration sample, counted from 0, where it is about one", default=None

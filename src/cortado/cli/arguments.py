@@ -172,9 +172,10 @@ def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibration-method",
         choices=names(CalibrationMethod),
-        default="mse",
-        help="the range of a tensor's codes: the least squared error on the calibration data (mse, the default), all "
-        "but one value in ten thousand (percentile), or all values (minmax). The first two leave out samples that are "
+        default="auto",
+        help="the range of a tensor's codes: the least squared error on the calibration data (mse), all but one value "
+        "in ten thousand (percentile), all values (minmax), or whichever of these serves the outputs best on "
+        "calibration samples that are held back (auto, the default). mse and percentile leave out samples that are "
         "unlike all others, and tell of them",
     )
     parser.add_argument(
@@ -182,7 +183,7 @@ def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         default=True,
         help="let biases make up for what int8 does to the mean of a layer's outputs on the calibration data (the "
-        "default)",
+        "default; with --calibration-method auto where that helps the outputs)",
     )
     _sequence_argument(parser, "the calibration data")
     parser.add_argument(
@@ -325,6 +326,7 @@ def run_arguments(commands: Any) -> None:
         help="write the output here as float32, of several inputs behind each other; .npz for several outputs",
     )
     _sequence_argument(parser, "the input")
+    _saturation_argument(parser)
     _chip_argument(parser)
     parser.add_argument(
         "--timeout",
@@ -340,6 +342,15 @@ def run_arguments(commands: Any) -> None:
         help="give up a sample on an emulated board after so many instructions (default: 20,000,000,000)",
     )
     _trust_argument(parser)
+
+
+def _saturation_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--saturation",
+        action="store_true",
+        help="count the values of each tensor that are at an end of its int8 range, by the reference (at most 256 "
+        "samples)",
+    )
 
 
 def profile_arguments(commands: Any) -> None:
@@ -467,6 +478,7 @@ def evaluate_arguments(commands: Any) -> None:
         help="the model rebuilds its input: a sample's score is how far the output is from it, and labels are 0 for "
         "normal samples, 1 for others",
     )
+    _saturation_argument(parser)
     _sequence_argument(parser, "the data")
     parser.add_argument("--limit", type=_count, metavar="N", help="only the first N samples")
     parser.add_argument("--top-k", type=_count, metavar="K", help="also how often the right class is among the best K")

@@ -273,6 +273,8 @@ def float_would_help(report: "Report") -> bool:
 
 
 def _summary(folder: Path, report: "Report", time: str | None) -> str:
+    from cortado.artifact.summary import chosen_ranges
+
     rows = _bundle_rows(report)
     if time is not None:
         rows.append(("time", time))
@@ -280,6 +282,8 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
         rows.append(("image", f"{report.image.bytes:,} bytes, and {report.image.ram_bytes:,} of RAM for its tables"))
     if report.pte is not None:
         rows.append((".pte", pte_size(report.pte)))
+    if report.calibrated is not None:
+        rows.append(("ranges", chosen_ranges(report.calibrated)))
     rows += _facts(report)
     operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report.operators.items())
     rows.append(("operators", operators))

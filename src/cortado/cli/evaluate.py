@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.places import probe_of
 from cortado.cli.run import folder_of, zoo_network
+from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
 from cortado.cli.scores import score_json, score_lines, thresholds_of
 from cortado.cli.tables import ProgressBar, decibels, in_columns
 from cortado.cli.validate import load_float_model
@@ -44,17 +45,21 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
     require((Tool.CC, Tool.ARM_GCC, Tool.QEMU) if arguments.board_samples else (Tool.CC,))
     spec = arguments.model or artifact.report.zoo
     progress = ProgressBar()
+    progress("load")
     try:
         # A user's own file may print: standard output is for our result alone.
         with contextlib.redirect_stdout(sys.stderr):
-            found, thresholds = _evaluated(arguments, artifact, spec, progress)
+            data = _dataset(arguments, artifact)
+            found, thresholds = _evaluated(arguments, artifact, data, spec, progress)
+            saturated = saturation_of(arguments, artifact, data.samples)
     finally:
         progress.stop()
     problems = [*found.problems(), *thresholds.problems(found)]
     if arguments.json:
-        print(json.dumps({**_evaluation_json(artifact, found, spec), "problems": problems}))
+        more = saturation_json(saturated)
+        print(json.dumps({**_evaluation_json(artifact, found, spec), **more, "problems": problems}))
     else:
-        print("\n".join(_evaluation_text(artifact, found, spec)))
+        print("\n".join([*_evaluation_text(artifact, found, spec), *saturation_lines(saturated)]))
     if problems:
         raise WrongResult("\ncortado: ".join(problems))
     if arguments.save:
@@ -65,12 +70,10 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
 
 
 def _evaluated(
-    arguments: argparse.Namespace, artifact: "Artifact", spec: str | None, progress: ProgressBar
+    arguments: argparse.Namespace, artifact: "Artifact", data: "Dataset", spec: str | None, progress: ProgressBar
 ) -> tuple["Evaluation", "Thresholds"]:
-    progress("load")
     from cortado.scoring.scores import evaluate
 
-    data = _dataset(arguments, artifact)
     thresholds = thresholds_of(arguments, data, spec)
     found = evaluate(
         artifact,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cortado.base.errors import CortadoError, WrongResult
 from cortado.cli.compile import pte_size
 from cortado.cli.places import place_of, silicon_json, silicon_lines
+from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
 from cortado.cli.timing import cycles_json, cycles_text, milliseconds_json
 
 if TYPE_CHECKING:
@@ -67,11 +68,12 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     values = dict(zip(names, checked.outputs, strict=True))
     if arguments.output is not None:
         _write_outputs(arguments.output, values)
-    recording = arguments.recording
+    recording, saturated = arguments.recording, saturation_of(arguments, artifact, samples)
     if arguments.json:
-        print(json.dumps(_run_json(artifact, checked, timing, values, recording)))
+        found = _run_json(artifact, checked, timing, values, recording)
+        print(json.dumps({**found, **saturation_json(saturated)}))
     else:
-        print(_run_text(artifact, checked, timing, values, recording))
+        print("\n".join([_run_text(artifact, checked, timing, values, recording), *saturation_lines(saturated)]))
     if checked.compared and not checked.right:
         raise WrongResult(f"the output on {checked.result.on} differs from the reference")
 

@@ -1,7 +1,7 @@
 """Bias correction: int8 moves the mean of a layer's outputs, by rounding and by clipping; its bias moves it back."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -73,18 +73,20 @@ class Means(Interpreter):
         if n.op == "get_attr" or (observer is not None and constant):
             self._constant[n] = value
         if n.name in self.layers:
-            self.found.setdefault(n.name, {})[self._sample] = _mean(value, self.layers[n.name])
+            self.found.setdefault(n.name, {})[self._sample] = mean_of(value, self.layers[n.name])
         return value
 
 
-def _mean(value: Tensor, axis: int) -> Tensor:
+def mean_of(value: Tensor, axis: int) -> Tensor:
     """Of each channel. torch adds up in parts, so that float32 is enough: what is corrected are quarters of a code."""
     others = [dim for dim in range(value.dim()) if dim != axis % value.dim()]
     return (value.mean(others) if others else value).double()
 
 
-def correct_biases(converted: GraphModule, float_model: Means, batches: Mapping[int, Inputs]) -> None:
-    """Layer by layer, each output channel's mean over the samples becomes that of the float model.
+def correct_biases(
+    converted: GraphModule, float_model: Means, batches: Mapping[int, Inputs], layers: Collection[str]
+) -> None:
+    """Layer by layer, each output channel's mean over the samples becomes that of the float model, of these layers.
 
     All samples go through a layer before any goes on, so that what comes after sees the corrected layer.
     """
@@ -95,13 +97,13 @@ def correct_biases(converted: GraphModule, float_model: Means, batches: Mapping[
         if node.op == "output":
             return
         values[node] = list(next(inputs)) if node.op == "placeholder" else _results(converted, node, values)
-        bias = _own_bias(node) if node.name in float_model.layers else None
+        bias = own_bias(node) if node.name in layers else None
         if bias is not None:
             axis = float_model.layers[node.name]
             wanted = torch.stack([float_model.found[node.name][sample] for sample in batches]).mean(0)
-            shift = (wanted - torch.stack([_mean(value, axis) for value in values[node]]).mean(0)).float()
+            shift = (wanted - torch.stack([mean_of(value, axis) for value in values[node]]).mean(0)).float()
             _replace(converted, bias, shift)
-            values[node] = [_shifted(value, shift, axis) for value in values[node]]
+            values[node] = [shifted(value, shift, axis) for value in values[node]]
         for read in [read for read in node.all_input_nodes if last[read] is node]:
             del values[read]
 
@@ -109,7 +111,7 @@ def correct_biases(converted: GraphModule, float_model: Means, batches: Mapping[
 def _results(module: GraphModule, node: Node, values: Mapping[Node, Sequence[Any]]) -> list[Any]:
     """A node's values; of a constant, or of what is computed from constants alone, there is one."""
     if node.op == "get_attr":
-        return [_attribute(module, node)]
+        return [attribute(module, node)]
     count = max((len(values[read]) for read in node.all_input_nodes), default=1)
 
     def of(sample: int) -> Any:
@@ -121,15 +123,15 @@ def _results(module: GraphModule, node: Node, values: Mapping[Node, Sequence[Any
     return [of(sample) for sample in range(count)]
 
 
-def _own_bias(node: Node) -> Node | None:
+def own_bias(node: Node) -> Node | None:
     """The constant behind a layer's bias, unless other layers have it too."""
     source: Any = bind(node)["bias"]
-    while isinstance(source, Node) and source.op == "call_function" and len(source.users) == 1:
-        source = source.args[0]  # through quantize and dequantize
+    while isinstance(source, Node) and source.op in ("call_function", "call_module") and len(source.users) == 1:
+        source = source.args[0]  # through quantize and dequantize, or the observer
     return source if isinstance(source, Node) and source.op == "get_attr" and len(source.users) == 1 else None
 
 
-def _attribute(module: GraphModule, node: Node) -> Tensor:
+def attribute(module: GraphModule, node: Node) -> Tensor:
     owner, _, name = str(node.target).rpartition(".")
     data: Tensor = getattr(module.get_submodule(owner), name).detach()
     return data
@@ -139,11 +141,11 @@ def _replace(module: GraphModule, bias: Node, shift: Tensor) -> None:
     """A new tensor: the old one may be the user's own parameter."""
     owner, _, name = str(bias.target).rpartition(".")
     holder = module.get_submodule(owner)
-    data = _attribute(module, bias) + shift
+    data = attribute(module, bias) + shift
     delattr(holder, name)
     holder.register_buffer(name, data)
 
 
-def _shifted(value: Tensor, shift: Tensor, axis: int) -> Tensor:
+def shifted(value: Tensor, shift: Tensor, axis: int) -> Tensor:
     axis %= value.dim()
     return value + shift.reshape(-1, *[1] * (value.dim() - 1 - axis))

@@ -13,13 +13,13 @@ from torchao.quantization.pt2e.observer import ObserverBase
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.inputs import Inputs
+from cortado.frontend.lasting import EXPECTED, LastingRange, lasting, regressing
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import (
     FEWEST_CODES,
     LONE,
     ODD,
     choose_range,
-    left_out,
     lone_sample,
     used_codes,
 )
@@ -58,20 +58,35 @@ class _Narrow:
 
 
 @dataclass(frozen=True)
+class _Passed:
+    """A tensor that new data are expected to saturate."""
+
+    tensor: Node
+    expected: LastingRange
+
+
+@dataclass(frozen=True)
 class _Notes:
     """What is found on the way from tensor to tensor."""
 
     odd: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))  # by sample
     lone: dict[int, list[_Beyond]] = field(default_factory=lambda: defaultdict(list))
     narrow: dict[Node, _Narrow] = field(default_factory=dict)  # where it has the fewest codes
+    passed: list["_Passed"] = field(default_factory=list)
 
 
-def settle(prepared: GraphModule, method: CalibrationMethod, batches: Sequence[Inputs]) -> Settled:
-    """Gives every observer its range, unless it follows another. `batches` are what was seen."""
+def settle(
+    prepared: GraphModule, method: CalibrationMethod, batches: Sequence[Inputs], widened: bool = False
+) -> Settled:
+    """Gives every observer its range, unless it follows another. `batches` are what was seen. `widened`: those of
+    tensors that regress are to last."""
     notes, observers = _Notes(), _observers(prepared)
+    widening = regressing(prepared) if widened else frozenset()
     for observer, tensors in observers.items():
         if observer.seen and observer.leader is None:
             _settle_one(observer, tensors, method, notes)
+            if observer in widening and observer.element.affine and not observer.exact:
+                _widen(observer, tensors, method, notes)
     for observer, tensors in observers.items():  # now that all leaders have their parameters
         if observer.seen and (observer.leader is None or isinstance(observer, EdgeObserver)):
             _note_narrow(observer, tensors, notes)
@@ -81,6 +96,7 @@ def settle(prepared: GraphModule, method: CalibrationMethod, batches: Sequence[I
     findings += [_odd(sample, tensors) for sample, tensors in sorted(notes.odd.items())]
     findings += [_lone(sample, tensors) for sample, tensors in sorted(notes.lone.items()) if sample not in notes.odd]
     findings += [_few_codes(list(notes.narrow.values()))] if notes.narrow else []
+    findings += [_saturation(notes.passed)] if notes.passed else []
     return Settled(frozenset(notes.odd), tuple(findings))
 
 
@@ -119,8 +135,7 @@ def _observers(prepared: GraphModule) -> dict[RangeObserver, dict[str, Node]]:
 
 def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
     first = next(iter(tensors.values()))
-    odd = left_out(observer.seen, method, observer.element)
-    usual = [one for one in observer.seen if one.sample not in odd]
+    usual, odd = observer.usual_samples(method)
     low, high = choose_range(usual, method, observer.element)
     observer.set_range(low, high)
     if any(_is_compared(tensor) for tensor in tensors.values()):
@@ -130,6 +145,17 @@ def _settle_one(observer: RangeObserver, tensors: dict[str, Node], method: Calib
     lone = lone_sample(usual, low, high) if observer.element.affine else None
     if lone is not None:
         notes.lone[lone.sample].append(_Beyond(first, lone.times))
+
+
+def _widen(observer: RangeObserver, tensors: dict[str, Node], method: CalibrationMethod, notes: _Notes) -> None:
+    """For data that reach further than what was seen."""
+    usual, _ = observer.usual_samples(method)
+    low, high = min(0.0, float(observer.min_val)), max(0.0, float(observer.max_val))
+    found = lasting(usual, low, high, observer.element.steps)
+    if found is not None:
+        observer.set_range(low * found.factor, high * found.factor)
+        if found.ratio > EXPECTED:
+            notes.passed.append(_Passed(next(iter(tensors.values())), found))
 
 
 def _is_compared(tensor: Node) -> bool:
@@ -223,6 +249,21 @@ def _few_codes(tensors: Sequence[_Narrow]) -> Finding:
         "own, or bring both to one size before they are joined",
         found=float(worst.codes),
         limit=float(FEWEST_CODES),
+        tensor=describe(worst.tensor),
+    )
+
+
+def _saturation(tensors: Sequence[_Passed]) -> Finding:
+    worst = max(tensors, key=lambda one: one.expected.ratio)
+    expected = worst.expected
+    return Finding(
+        kind=FindingKind.SATURATION,
+        text=f"{_names(worst.tensor, len(tensors))} will saturate in about {expected.often:.1%} of new samples: one "
+        f"calibration sample reaches {expected.beyond:.0%} further than all others, and leaving it out costs "
+        f"{expected.ratio:.0f} times the noise of rounding (expected {EXPECTED:g} or less); give more samples, with "
+        "the largest values that the model will meet (`cortado evaluate --saturation` counts what saturates)",
+        found=expected.ratio,
+        limit=EXPECTED,
         tensor=describe(worst.tensor),
     )
 

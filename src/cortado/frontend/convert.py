@@ -16,7 +16,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
-from cortado.frontend.calibration import settle
+from cortado.frontend.calibration import Settled, settle
+from cortado.frontend.candidates import REMEMBERED, Calibrated, Candidate, Choice, Judge
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.export import Captured, capture, infinite_constant, transposes
@@ -66,6 +67,7 @@ class Quantized:
     reasons: Mapping[str, str] = field(default_factory=dict)  # of buffers that last: why they have so many bits
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
+    choice: Choice | None = None  # which candidate won; None: the model came quantized
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
@@ -107,6 +109,7 @@ def quantize(
         raise CortadoError(NO_STATE)
     layers = give_biases(module) if how.bias_correction else {}
     fed: list[Inputs] = []  # what each step reads, state included
+    wanted: dict[int, list[Tensor]] = {}
     with torch.no_grad(), _right_kernels(module), late_code(), counted_on():
         if not any(_same(example_inputs, batch) for batch in batches):
             with captured.eager.blamed("the example inputs", example_inputs):
@@ -125,21 +128,16 @@ def quantize(
             if number < (STEPS if state else CHECKED):
                 checked.append(FloatRun(batch, tuple(outputs)))
             counted(number + 1)
+            if number * sum(output.numel() for output in outputs) < REMEMBERED:
+                wanted[number] = outputs
             if number == 0 and tried is not None and len(batches) > 1:
                 tried(_first_form(prepared, example_inputs, how))
-        share(prepared, how.calibration_method)
-        tie_state(prepared)
-        settled = settle(prepared, how.calibration_method, batches)
+        choice = _choose(prepared, float_model, Calibrated(batches, fed, wanted, state), how)
+        settled = _settle(prepared, choice.winner, batches)
         avoid_ties(prepared, batches)
-        for node in prepared.graph.nodes:
-            if node.op == "call_module":
-                _check_observer(prepared, node)
-        converted = convert_pt2e(prepared, fold_quantize=False)
-        if how.bias_correction:
-            usual = [number for number in range(len(batches)) if number not in settled.odd]
-            chosen = usual[: samples_to_correct(module.graph, layers)]
-            correct_biases(converted, float_model, {number: fed[number] for number in chosen})
-        as_codes(converted)
+        usual = [number for number in range(len(batches)) if number not in settled.odd]
+        chosen = usual[: samples_to_correct(module.graph, layers)]
+        converted = _converted(prepared, float_model, {number: fed[number] for number in chosen}, choice.winner)
     return Quantized(
         converted=converted,
         example_inputs=tuple(example_inputs),
@@ -149,7 +147,37 @@ def quantize(
         reasons={STATE.must(one).buffer: WHY.of(one) or "" for one in holders(prepared.graph)},
         nones=captured.nones,
         how=how,
+        choice=choice,
     )
+
+
+def _converted(prepared: GraphModule, means: Means, samples: Mapping[int, Inputs], winner: Candidate) -> GraphModule:
+    """The quantized graph of settled observers; biases are corrected by these samples."""
+    for node in prepared.graph.nodes:
+        if node.op == "call_module":
+            _check_observer(prepared, node)
+    converted: GraphModule = convert_pt2e(prepared, fold_quantize=False)
+    if winner.corrected:
+        correct_biases(converted, means, samples, winner.corrected)
+    as_codes(converted)
+    return converted
+
+
+def _settle(prepared: GraphModule, candidate: Candidate, batches: Sequence[Inputs]) -> Settled:
+    """Gives every tensor its range; what shares one first."""
+    share(prepared, candidate.method)
+    tie_state(prepared)
+    return settle(prepared, candidate.method, batches, candidate.widened)
+
+
+def _choose(prepared: GraphModule, means: Means, data: Calibrated, how: Options) -> Choice:
+    """As the user has chosen, or what is best for the outputs."""
+    if how.calibration_method is not CalibrationMethod.AUTO:
+        return Choice(Candidate(how.calibration_method, tuple(means.layers), widened=False))
+    judge = Judge(prepared, means, data, how.sequence, lambda candidate: _settle(prepared, candidate, ()))
+    choice = judge.choose(how)
+    judge.recall()
+    return choice
 
 
 def _first_form(prepared: GraphModule, example_inputs: Sequence[Tensor], how: Options) -> Quantized:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,7 +19,8 @@ from torchao.quantization.pt2e.quantizer import (
 
 from cortado.base.element import INT8, INT32, Element, element_of, weight_limit
 from cortado.base.numerics import QParams
-from cortado.frontend.ranges import Seen
+from cortado.frontend.ranges import Seen, left_out
+from cortado.options import CalibrationMethod
 
 # The product of two scales, that of a bias, is still a normal float32.
 SMALLEST_SCALE = 2.0**-60
@@ -29,6 +30,16 @@ BIAS_BITS = 29  # of a bias in steps of its scale: it shares 32 bits with the su
 SCALE_OF_ZEROS = 2.0**-7
 
 Spec: TypeAlias = QuantizationSpecBase
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What an observer knows when all data was seen, before anything is made of it."""
+
+    seen: tuple[Seen, ...]
+    low: float
+    high: float
+    needed: tuple[float, float]
 
 
 class RangeObserver(MinMaxObserver):
@@ -43,6 +54,7 @@ class RangeObserver(MinMaxObserver):
         self.sample, self.place = 0, ""  # the calibration sample that is being run, and the tensor
         self.seen: list[Seen] = []
         self.hidden: dict[str, torch.Tensor] = {}  # by tensor: which of its values nobody reads
+        self.without: frozenset[int] = frozenset()  # samples that are held back when the range is chosen
         self.whole = True  # no value but integers was seen
         self.exact = False  # each of them has a code of its own
         self.needed = (0.0, 0.0)  # values that any range has, whatever is usual: the first that state has
@@ -66,10 +78,27 @@ class RangeObserver(MinMaxObserver):
         self.seen.append(Seen.of(self.sample, self.place, x, float(low), float(high)))
         return x_orig
 
+    def usual_samples(self, method: CalibrationMethod) -> tuple[list[Seen], dict[int, float]]:
+        """What a range is chosen from, and the samples that are left out as unlike all others."""
+        odd = left_out(self.seen, method, self.element)
+        usual = [one for one in self.seen if one.sample not in odd]
+        return [one for one in usual if one.sample not in self.without] or usual, odd
+
     def set_range(self, low: float, high: float) -> None:
         """What calibration makes of all that was seen."""
         self.min_val.fill_(min(low, self.needed[0]))
         self.max_val.fill_(max(high, self.needed[1]))
+
+    def observed(self) -> Observed:
+        return Observed(tuple(self.seen), float(self.min_val), float(self.max_val), self.needed)
+
+    def recall(self, observed: Observed, without: Collection[int] = ()) -> None:
+        """As it was; the range is to be chosen `without` some samples."""
+        kept = [one for one in observed.seen if one.sample not in without] or observed.seen
+        self.seen, self.needed, self.exact, self._leader = list(observed.seen), observed.needed, False, []
+        self.without = frozenset(without)
+        self.min_val.fill_(min((one.low for one in kept), default=observed.low))
+        self.max_val.fill_(max((one.high for one in kept), default=observed.high))
 
     @property
     def element(self) -> Element:

@@ -18,7 +18,7 @@ from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBas
 
 from cortado.base.element import element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
-from cortado.frontend.ranges import choose_range, left_out
+from cortado.frontend.ranges import choose_range
 from cortado.options import CalibrationMethod
 
 LOSS = 1.12  # 1 dB
@@ -146,8 +146,8 @@ def _range(observer: ObserverBase, method: CalibrationMethod) -> _Range:
     assert isinstance(observer, RangeObserver)
     if not observer.seen:
         return _seen(observer)
-    odd = left_out(observer.seen, method, observer.element)
-    return _Range(*choose_range([one for one in observer.seen if one.sample not in odd], method, observer.element))
+    usual, _ = observer.usual_samples(method)
+    return _Range(*choose_range(usual, method, observer.element))
 
 
 def _seen(observer: RangeObserver) -> _Range:

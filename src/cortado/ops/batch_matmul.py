@@ -25,6 +25,7 @@ from cortado.ir.work import Work, loops, nested
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant
 from cortado.ops._wide import divided
+from cortado.ops.embedding import layer_of_rows
 
 aten = torch.ops.aten
 
@@ -63,6 +64,9 @@ def product(like: Node, lhs: Node, rhs: Node) -> Node:
     if is_constant(rhs) and len(sizes_b) <= 2:
         data = constant_data(rhs)
         weight = data.reshape(1, -1) if len(sizes_b) == 1 else data.T
+        rows = layer_of_rows(like, lhs, weight)
+        if rows is not None:
+            return add_view(like, rows, out)
         return add_view(like, add_call(like, aten.linear.default, lhs, add_constant(like, "weight", weight)), out)
     a = [1, *sizes_a] if len(sizes_a) == 1 else sizes_a
     b = [*sizes_b, 1] if len(sizes_b) == 1 else sizes_b
@@ -126,6 +130,9 @@ def addmm_to_sum(bound: Bound) -> Node | None:
         scaled = add_call(like, aten.mul.Tensor, product(like, bound["mat1"], rhs), bound["alpha"])
         return add_call(like, aten.add.Tensor, scaled, add_call(like, aten.mul.Tensor, bias, bound["beta"]))
     if is_constant(rhs) and is_constant(bias) and shape(bias) == (shape(rhs)[1],):
+        rows = layer_of_rows(like, bound["mat1"], constant_data(rhs).T, constant_data(bias))
+        if rows is not None:
+            return rows
         weight = add_constant(like, "weight", constant_data(rhs).T)
         return add_call(like, aten.linear.default, bound["mat1"], weight, bias)
     return add_call(like, aten.add.Tensor, product(like, bound["mat1"], rhs), bias)
@@ -136,6 +143,9 @@ def computed_linear(bound: Bound) -> Node | None:
     like, source, weight, bias = bound.node, bound["input"], bound["weight"], bound["bias"]
     row = bias is None or (is_constant(bias) and math.prod(shape(bias)) == shape(weight)[0])
     if is_constant(weight) and row:
+        rows = layer_of_rows(like, source, constant_data(weight), None if bias is None else constant_data(bias))
+        if rows is not None:
+            return rows
         if bias is None or len(shape(bias)) == 1:
             return None
         flat = add_constant(like, "bias", constant_data(bias).reshape(-1))

@@ -15,11 +15,12 @@ from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.facts import USER_INPUT, dtype, is_whole
-from cortado.ir.graph import Bound, add_call, is_call, shape
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite, SharedWith
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
 from cortado.ops._work import runs_of
+from cortado.ops.reductions import reduce
 from cortado.ops.widen import as_words
 
 aten = torch.ops.aten
@@ -70,6 +71,45 @@ def one_hot(bound: Bound) -> None:
     rows = add_call(like, aten.embedding.default, table, bound["self"])
     for user in wanted:
         user.replace_all_uses_with(rows)
+
+
+def layer_of_rows(like: Node, source: Node, weight: Tensor, bias: Tensor | None = None) -> Node | None:
+    """A linear layer of looked-up rows as the rows that went through it, looked up: one-hot vectors times a matrix are
+    an embedding. None where the source is something else, or where the new table is larger than what it stands for."""
+    rows = _origin(source)
+    if not is_call(rows, aten.embedding.default) or not is_constant(bind(rows)["weight"]):
+        return None
+    table, ids = constant_data(bind(rows)["weight"]), bind(rows)["indices"]
+    (count, width), (out, depth) = table.shape, weight.shape
+    places = depth // width
+    saved = table.numel() if len(rows.users) == 1 else 0
+    if depth % width or places * count * out > saved + weight.numel():
+        return None
+    parts = weight.detach().reshape(out, places, width).permute(1, 2, 0)  # of each place, what its row is multiplied by
+    made = (table.detach() @ parts).reshape(places * count, out)
+    if places == 1:
+        made = made if bias is None else made + bias.detach().reshape(-1)
+        found = add_call(like, aten.embedding.default, add_constant(like, "rows", made), ids)
+        return add_view(like, found, (*shape(source)[:-1], out))
+    return _summed(like, made, ids, (*shape(source)[:-1], places, count), bias)
+
+
+def _summed(like: Node, table: Tensor, ids: Node, sizes: tuple[int, ...], bias: Tensor | None) -> Node:
+    """Rows of one table for each place, added up."""
+    *outer, places, count = sizes
+    firsts = add_constant(like, "firsts", count * torch.arange(places))
+    own = add_call(like, aten.add.Tensor, add_view(like, ids, (*outer, places)), firsts)
+    found = add_call(like, aten.embedding.default, add_constant(like, "rows", table), own)
+    total = reduce(like, found, frozenset({len(outer)}), "sum", (*outer, table.shape[1]))
+    assert total is not None  # of real numbers
+    return total if bias is None else add_call(like, aten.add.Tensor, total, add_constant(like, "bias", bias.detach()))
+
+
+def _origin(source: Node) -> Node:
+    """What a view is of."""
+    while is_call(source, aten.view.default, aten.reshape.default) and len(source.users) == 1:
+        source = source.all_input_nodes[0]
+    return source
 
 
 def check(bound: Bound) -> Reject | None:

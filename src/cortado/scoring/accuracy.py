@@ -1,14 +1,17 @@
 """What int8 keeps of a model's outputs on its own calibration data: outputs that lose their signal are told of."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from cortado.base.findings import Finding, FindingKind
 from cortado.frontend.convert import FloatRun
+from cortado.frontend.noise import agreement, decibels
 from cortado.plan.lowered import LoweredGraph, after, run_reference
+from cortado.scoring.blame import Culprit
 
 Tensor = torch.Tensor
 
@@ -16,6 +19,12 @@ ENOUGH = 20.0  # decibels: below, what was rounded away is more than a hundredth
 ALIKE = 0.95  # of the integers or truth values of an output: fewer are told of
 WORK = 2_000_000  # values that are computed, at most, beyond the first sample
 SEQUENCE_WORK = 20 * WORK  # the same of a model with state: what is rounded away at each step adds up over them
+
+
+NOBODY = (
+    "Its values, or those of a tensor before it, are too small beside the largest one of their tensor; "
+    "`cortado validate --per-layer` shows where"
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +35,16 @@ class AccuracyFindings:
     findings: tuple[Finding, ...]
 
 
-def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int | None = None) -> AccuracyFindings:
+def check_outputs(
+    graph: LoweredGraph,
+    runs: Sequence[FloatRun],
+    sequence: int | None = None,
+    blamed: Callable[[int], Sequence[Culprit]] = lambda output: (),
+) -> AccuracyFindings:
     """`runs` are calibration inputs, at least one, with the float model's outputs; how many are looked at depends on
     the size of the network. Of a model with state they are steps of sequences, of that length or one, and judged over
-    all of them: a value that moves by less than its code's step in each never moves."""
+    all of them: a value that moves by less than its code's step in each never moves. `blamed` gives the tensors that an
+    output loses most to."""
     size = sum(math.prod(value.shape) for value in graph.values.values())
     values = first = run_reference(graph, runs[0].inputs)
     found = [[first[name] for name in graph.outputs]]
@@ -42,14 +57,10 @@ def check_outputs(graph: LoweredGraph, runs: Sequence[FloatRun], sequence: int |
     for position, output in enumerate(runs[0].outputs):
         tensor = _tensor(graph, position, graph.outputs[position])
         pairs = [(run.outputs[position], outputs[position]) for run, outputs in zip(runs, found, strict=False)]
-        findings.append(_low(tensor, pairs) if output.is_floating_point() else _unlike(tensor, pairs))
+        findings.append(
+            _low(tensor, pairs, partial(blamed, position)) if output.is_floating_point() else _unlike(tensor, pairs)
+        )
     return AccuracyFindings(first, tuple(finding for finding in findings if finding is not None))
-
-
-def agreement(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """The part of integers or truth values that are the float model's."""
-    same = sum(int((wanted.to(torch.int64) == found.to(torch.int64)).sum()) for wanted, found in pairs)
-    return same / max(sum(wanted.numel() for wanted, _ in pairs), 1)
 
 
 def _unlike(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | None:
@@ -69,32 +80,22 @@ def _unlike(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | No
     )
 
 
-def _low(tensor: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding | None:
+def _low(
+    tensor: str, pairs: Sequence[tuple[Tensor, Tensor]], blamed: Callable[[], Sequence[Culprit]]
+) -> Finding | None:
     kept = decibels(pairs)
     if kept >= ENOUGH:
         return None
+    found = blamed()
+    why = f"It loses most to {'; to '.join(str(culprit) for culprit in found)}" if found else NOBODY
     return Finding(
         kind=FindingKind.LOW_SQNR,
         text=f"{tensor} keeps {_amount(kept)} of its signal, expected {ENOUGH:g} dB or more: on the calibration data "
-        "its int8 values are that far from the float model's. Its values, or those of a tensor before it, are too "
-        "small beside the largest one of their tensor; `cortado validate --per-layer` shows where",
+        f"its int8 values are that far from the float model's. {why}",
         found=kept if math.isfinite(kept) else None,
         limit=ENOUGH,
         tensor=tensor,
     )
-
-
-def decibels(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """Signal to noise over (float, int8) outputs; values that are not finite in float have no signal."""
-    signal = noise = 0.0
-    for wanted, found in pairs:
-        finite = torch.isfinite(wanted)
-        wanted, found = wanted.to(torch.float64)[finite], found.to(torch.float64)[finite]
-        signal += float(wanted.square().sum())
-        noise += float((wanted - found).square().sum())
-    if noise == 0.0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0.0 else -math.inf
 
 
 def _tensor(graph: LoweredGraph, position: int, name: str) -> str:

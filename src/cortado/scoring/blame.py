@@ -1,0 +1,153 @@
+"""Which tensors an output loses its signal to: each rounded alone, with all others in float."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from cortado.base.numerics import QParams
+from cortado.frontend.convert import FloatRun
+from cortado.frontend.noise import decibels
+from cortado.frontend.quantized import DEQUANTIZE_CHANNEL, QUANTIZE_CHANNEL, is_dequantize, is_quantize, qparams_of
+from cortado.frontend.state import holders
+from cortado.ir.facts import STATE, VALUE
+from cortado.ir.graph import describe, is_call
+from cortado.ops._float import is_constant
+
+Tensor = torch.Tensor
+WORK = 40_000_000  # values that are computed to find out, at most
+SAMPLES, STEPS = 2, 32  # that are run for each tensor, of a model without and with state
+NAMED = 3  # tensors, at most
+WITHIN = 10.0  # dB of the worst, that a tensor must be to be named
+FEW_STEPS = 4.0  # of its scale, that a tensor's usual value is below where it is lost
+SATURATED = 0.002  # of a tensor's values
+PROBABILITIES = 256  # that int8 can tell from zero where all are alike
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A tensor, and what an output keeps where it alone is rounded."""
+
+    tensor: str
+    kept: float
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor} ({max(self.kept, 0):.0f} dB alone): {self.remedy}"
+
+
+class Alone(Interpreter):
+    """Runs a quantized graph in float, but for the roundings that are asked for."""
+
+    def __init__(self, converted: GraphModule, rounded: frozenset[Node]) -> None:
+        super().__init__(converted)
+        self._rounded = rounded
+        self.seen: dict[Node, Tensor] = {}  # by the call that would quantize it: a tensor in float
+
+    def run_node(self, n: Node) -> Any:
+        value = self.fetch_args_kwargs_from_env(n)[0][0] if _quantizes(n) or _dequantizes(n) else None
+        if value is not None and value.is_floating_point() and (_dequantizes(n) or n not in self._rounded):
+            self.seen.update({n: value} if _quantizes(n) else {})
+            return value
+        return super().run_node(n)
+
+
+def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int, sequence: int | None) -> list[Culprit]:
+    """Those that an output loses most to, the worst first."""
+    graph = converted.graph
+    places = [node for node in graph.nodes if _quantizes(node) and not _is_bias(node)]
+    lasting = len(holders(graph))
+    runs = runs[: STEPS if lasting else SAMPLES]
+    size = sum(value.numel() for node in graph.nodes if isinstance(value := VALUE.of(node), Tensor))
+    most = max(8, WORK // max(size * len(runs), 1))
+    with torch.no_grad():
+        exact = Alone(converted, frozenset())
+        _outputs(exact, runs, sequence, output)
+        kept = {
+            place: decibels(_outputs(Alone(converted, frozenset([place])), runs, sequence, output))
+            for place in places[:most]
+        }
+    found = sorted((place for place in kept if math.isfinite(kept[place]) or kept[place] < 0), key=lambda p: kept[p])
+    worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN][:NAMED]
+    return [Culprit(_name(place), kept[place], _remedy(place, exact.seen.get(place))) for place in worst]
+
+
+def _outputs(model: Alone, runs: Sequence[FloatRun], sequence: int | None, output: int) -> list[tuple[Tensor, Tensor]]:
+    """Of each sample or step, beside the float model's."""
+    initial = [STATE.must(node).initial for node in holders(model.module.graph)]  # type: ignore[arg-type]
+    state, pairs = initial, []
+    for number, run in enumerate(runs):
+        state = initial if sequence is not None and number % sequence == 0 else state
+        found = pytree.tree_leaves(model.run(*run.inputs, *state))
+        state = found[len(found) - len(initial) :]
+        pairs.append((run.outputs[output], found[output]))
+    return pairs
+
+
+def _quantizes(node: Node) -> bool:
+    return is_quantize(node) or is_call(node, QUANTIZE_CHANNEL)
+
+
+def _dequantizes(node: Node) -> bool:
+    return is_dequantize(node) or is_call(node, DEQUANTIZE_CHANNEL)
+
+
+def _is_bias(node: Node) -> bool:
+    """A constant in 32 bits."""
+    return torch.int32 in node.args
+
+
+def _name(place: Node) -> str:
+    source = place.all_input_nodes[0]
+    if source.op == "placeholder":
+        return f"input '{source.name}'"
+    if is_call(place, QUANTIZE_CHANNEL):
+        return f"the weights of {describe(next(iter(next(iter(place.users)).users)))}"
+    return describe(source)
+
+
+# ---- what to do ------------------------------------------------------------------------------------------------------
+
+
+def _remedy(place: Node, values: Tensor | None) -> str:
+    if is_call(place, QUANTIZE_CHANNEL):
+        return "a few of a channel's weights are far larger than the others; train with quantization (prepare_qat)"
+    if values is None or not is_quantize(place):
+        return "`cortado validate --per-layer` shows more"
+    qparams, finite = qparams_of(place), values[torch.isfinite(values)]
+    low, high = qparams.range
+    usual = float(finite.abs().median()) if finite.numel() else 0.0
+    saturated = _saturated(finite, qparams)
+    source = place.all_input_nodes[0]
+    if saturated > SATURATED:
+        return (
+            f"{saturated:.1%} of its values saturate beyond {low:.4g} to {high:.4g}; give more calibration samples, or "
+            "--calibration-method minmax"
+        )
+    if source.op == "placeholder":
+        return (
+            f"half of its values are below {usual:.3g} and a step of its int8 codes is {qparams.scale:.3g}; give it in "
+            "another form: the logarithm or the root of powers and spectra, a difference from its mean, parts of "
+            "different size as inputs of their own"
+        )
+    if "softmax" in str(source.target) and values.shape[-1] > PROBABILITIES:
+        return f"{values.shape[-1]} probabilities share 256 codes; return the scores before the softmax"
+    if float(finite.abs().max()) < FEW_STEPS * 8 * qparams.scale and not is_constant(source):
+        return (
+            f"its values are below {float(finite.abs().max()):.3g} in the range of {low:.4g} to {high:.4g} that it "
+            "shares with larger ones; keep them apart (outputs of their own instead of torch.cat)"
+        )
+    return (
+        f"half of its values are below {usual:.3g} in a range of {low:.4g} to {high:.4g}; normalize before it, take a "
+        "logarithm or a root, or train with quantization (prepare_qat)"
+    )
+
+
+def _saturated(values: Tensor, qparams: QParams) -> float:
+    low, high = qparams.range
+    half = qparams.scale / 2
+    return float(((values < low - half) | (values > high + half)).double().mean()) if values.numel() else 0.0
