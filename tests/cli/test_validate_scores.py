@@ -34,14 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_labels_and_thresholds(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of labels that are all wrong: every place is bit-exact, and the accuracy is what fails."""
     computed = []
-    runs = Artifact._runs
+    runs = Artifact.runs
 
     def counted(self: Artifact, *arguments: Any) -> Any:
         for values in runs(self, *arguments):
             computed.append(values)
             yield values
 
-    monkeypatch.setattr(Artifact, "_runs", counted)
+    monkeypatch.setattr(Artifact, "runs", counted)
     data = ("--inputs", folder / "x.npz", "--labels", folder / "wrong.npy", "--model", BLOBS)
     done = run(
         "validate", folder / "out", *data, "--min-accuracy", "90%", "--max-drop", "1%", "--min-sqnr", 20, "--json"

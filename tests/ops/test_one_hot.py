@@ -45,9 +45,7 @@ def test_a_layer_of_one_hot_vectors_is_a_lookup(name: str) -> None:
     assert not any("linear" in one or "conv2d" in one for one in compiled.report.operators) or name == "flattened"
     assert compiled.report.flash is not None
     assert compiled.report.memory is not None
-    assert (
-        compiled.report.flash.weights_bytes < depth * WIDTH + 300
-    )  # a relu is a table; no 1,600 bytes of a unit matrix
+    assert compiled.report.flash.weights_bytes < depth * WIDTH + 300  # no unit matrix of 1,600 bytes
     assert compiled.report.memory.arena_bytes < 8 * PLACES * WIDTH
     checked = compiled.run(*ids[1], on="host")
     assert checked.bit_exact

@@ -64,9 +64,9 @@ def product(like: Node, lhs: Node, rhs: Node) -> Node:
     if is_constant(rhs) and len(sizes_b) <= 2:
         data = constant_data(rhs)
         weight = data.reshape(1, -1) if len(sizes_b) == 1 else data.T
-        rows = layer_of_rows(like, lhs, weight)
-        if rows is not None:
-            return add_view(like, rows, out)
+        found = layer_of_rows(like, lhs, weight)
+        if found is not None:
+            return add_view(like, found, out)
         return add_view(like, add_call(like, aten.linear.default, lhs, add_constant(like, "weight", weight)), out)
     a = [1, *sizes_a] if len(sizes_a) == 1 else sizes_a
     b = [*sizes_b, 1] if len(sizes_b) == 1 else sizes_b
