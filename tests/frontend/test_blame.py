@@ -63,7 +63,7 @@ def test_a_state_is_blamed_over_its_sequence() -> None:
 
     torch.manual_seed(0)
     steps = [(x,) for x in (torch.randn(300, 4) + 1.0).split(1)]
-    mse = Options(artifacts=Artifacts.C, calibration_method="mse")  # type: ignore[arg-type]
+    mse = Options(artifacts=Artifacts.C, calibration_method="mse", state="int8")  # type: ignore[arg-type]
     with pytest.warns(CortadoWarning):
         compiled = prepare(Slow().eval(), steps[0], steps, options=mse).compile("cortex-m4", mse)
     (low,) = [one for one in compiled.report.warnings if one.kind is FindingKind.LOW_SQNR]
