@@ -240,8 +240,7 @@ class Artifact:
         long. State has its initial values where a sequence begins, and so at the first sample of every run.
 
         With `check_stores`, an emulated board also compares every store with what its step may write; with `timed`, the
-        core's cycles are modelled for each step of the first sample. `flags` are added to the compiler's
-        (runner.RUNTIME_CHECKS builds the bundle with its checks).
+        core's cycles are modelled for each step of the first sample. `flags` are added to the compiler's.
         """
         for number, sample in enumerate(samples):
             if len(sample) != len(self.report.inputs):
@@ -299,7 +298,9 @@ class Artifact:
         if on == HOST:
             return self._run_on_host(feeds, flags, sequence, progress, info, limits)
         if is_probe(on):
-            return probe_run(self, str(on), info, limits, timed=timed is not None).run(feeds, sequence, progress)
+            self.check_trust()
+            run = probe_run(self.folder, self.report.chip, self.store_rules(), str(on), info, limits)
+            return replace(run, timed=timed is not None).run(feeds, sequence, progress)
         return run_bundle(
             self.folder,
             info,
