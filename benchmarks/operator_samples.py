@@ -70,6 +70,9 @@ ELEMENTS: Mapping[str, int] = {
     "cortex_m::transpose": 64,
 }
 
+# Operators on signals: their samples are of every length and curve.
+SIGNALS: Mapping[str, int] = {"cortado::samples": 12, "cortado::spectrum": 40}
+
 
 # Operators of 16-bit codes, beside those above.
 WIDE: Mapping[str, int] = {
@@ -104,6 +107,7 @@ FAMILIES: Mapping[str, Family] = {
     "v": Family(VARIANTS),
     "e": Family(ELEMENTS, spread=True),
     "h": Family(WIDE, spread=True),
+    "s": Family(SIGNALS, spread=True),
 }
 
 

@@ -45,6 +45,26 @@ def both(pairs: tuple[Tensor, Tensor]) -> Tensor:
     return pairs[0] + pairs[1]
 
 
+def loudness(x: Tensor) -> Tensor:
+    """Of as many bins as a row has values, above a floor that int8 can't hide."""
+    return torch.log(torch.fft.rfft(x, 64).abs()[..., : x.shape[-1]] + 0.5)
+
+
+def short(shape: Shape) -> bool:
+    return several(shape) and shape[-1] <= 33
+
+
+def powers(x: Tensor) -> Tensor:
+    padded = functional.pad(x, (0, 64 - x.shape[-1]))
+    return 0.1 * aten._fft_r2c.default(padded, [x.dim() - 1], 1, True).abs().square()[..., : x.shape[-1]]
+
+
+def transformed(x: Tensor) -> Tensor:
+    """Frames of all values in a row, as many of them as there are."""
+    row = functional.pad(x.reshape(1, -1), (0, 64))
+    return torch.log1p(torch.stft(row, 32, 16, window=torch.ones(32), center=False, return_complex=True).abs())
+
+
 MEASURES: dict[str, Block] = {
     "cosine_similarity": pair(lambda a, b: functional.cosine_similarity(a, b, -1)[..., None], same),
     "pairwise_distance": pair(lambda a, b: functional.pairwise_distance(a, b)[..., None], same),
@@ -61,6 +81,9 @@ MEASURES: dict[str, Block] = {
     "std_mean": unary(lambda x: x - both(aten.std_mean.default(x)), several),
     "std_mean_dim": unary(lambda x: both(aten.std_mean.dim(x, [-1], True, True)), several),
     "std_mean_correction": unary(lambda x: both(aten.std_mean.correction(x, [-1], keepdim=True)), several),
+    "rfft": unary(loudness, short),
+    "r2c": unary(powers, short),
+    "stft": unary(transformed, lambda s: 16 <= math.prod(s) <= MOST_ELEMENTS // 2),
     "cumsum": unary(lambda x: aten.cumsum.default(x, -1) / x.shape[-1], any_shape),
     "einsum": unary(lambda x: 0.2 * torch.einsum("ij,kj->ik", x, x), rank(2)),
     "baddbmm": unary(lambda x: torch.baddbmm(gram(x), x, x.mT, alpha=0.1), rank(3)),

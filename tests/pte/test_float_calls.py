@@ -67,12 +67,18 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
     "row_cosine": {"input": _real(3, 6), "other": _real(3, 6, seed=1), "eps": 1e-6},
     "row_distance": {"input": _real(3, 6), "other": _real(3, 6, seed=1), "eps": 1e-6},
     "row_variance": {"input": _real(3, 6), "correction": 1.0, "root": True},
+    "samples_of": {"self": _ids(2, 6).to(torch.int16), "offset": 3},
     "softmax_kept": {"input": _real(2, 6), "kept": _TRUTH, "weaker": None, **_SCORES},
     "widened": {"self": _ids(2, 6).to(torch.int8)},
     "wrapped_ids": {"self": _ids(2, 6, high=600), "bits": 8, "sign": True},
 }
 BEYOND: dict[str, dict[str, Any]] = {
     "bags": {"weight": _real(6, 3), "indices": _ids(2, 4), "mean": True, "padding_idx": -1},
+    "spectrum_of": {
+        **{"signal": _real(2, 96), "window": torch.ones(32), "bands": torch.ones(4, 17), "points": 32, "hop": 16},
+        **{"skip": 0, "lead": 0, "frames": 5, "power": 2, "curve": 0},
+        **{"factor": 1.0, "offset": 0.0, "floor": 1e-6, "clamped": False},
+    },
 }
 
 

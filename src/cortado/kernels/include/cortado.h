@@ -661,6 +661,45 @@ typedef struct {
 
 void cortado_variance_s8(const cortado_variance_t *L, const int8_t *in, int8_t *out, int32_t rows);
 
+/* Spectra in bands of frames of 16-bit samples. A row is a block of `block` samples; a frame's first sample is number
+ * `skip` of its first row. Of the frame's spectrum X, with a window of 1 as 2^24 and the samples shifted left by s bits
+ * (as many as all of them have to spare, at most `headroom`), band b is acc = sum of weight * |X|^power over
+ * `counts[b]` bins from `starts[b]` on; weights are unsigned, 2^15 is 1. Then the floor, in units of the largest s, is
+ * added, or is the least (`clamped`), and
+ *   curve 0   out = requant((log2(acc) - (base + power * s) * 2^16 + offset) << 7), of 16 fractional bits
+ *   curve 1   out = acc * out_multiplier * 2^(out_shift - 31 - power * s), of its upper 31 bits
+ *   curve 2   the same of its square root
+ * plus out_zero, clamped. The FFT is of `pairs` complex numbers, in stages of radix[0], radix[1] ...: `places` has
+ * where the first one puts its results, `twiddles` and `turns` cosines (the lower halves) and sines, negated, of the
+ * later stages and of the last step to the spectrum of reals. */
+typedef struct {
+    int32_t block, skip, window_length;
+    int32_t pairs, bins, bands; /* bins that are read */
+    int32_t power, curve, clamped, headroom;
+    int32_t floor_high, floor_low; /* floor_high * 2^31 + floor_low */
+    int32_t base, offset;
+    int32_t out_multiplier, out_shift, out_zero, act_min, act_max;
+    int32_t wide; /* 1: out holds 16-bit codes */
+    int32_t stages;
+    int8_t radix[8];
+    const int16_t *places;
+    const int32_t *twiddles, *turns;
+    const int32_t *window; /* [window_length], and one more of an odd number */
+    const int16_t *starts, *counts, *weights;
+    const int16_t *roots;      /* of magnitudes: min(65535, 4096 * sqrt(i)), i = 64 ... 256 */
+    const int16_t *logarithms; /* of curve 0: 65536 * log2(1 + i / 128), i = 0 ... 128, modulo 2^16 */
+} cortado_spectrum_t;
+
+void cortado_spectrum_s16(const cortado_spectrum_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+int32_t cortado_spectrum_s16_scratch(const cortado_spectrum_t *L);
+
+/* out = clamp(x - offset), of integers of 1 or 2 bytes, with a sign or without. */
+typedef struct {
+    int32_t channels, offset, bytes, sign;
+} cortado_samples_t;
+
+void cortado_samples_s16(const cortado_samples_t *L, const int8_t *in, int16_t *out, int32_t pixels);
+
 /* out = clamp(out_zero + requant(sum(a * b) * 2^24 / sqrt(max(sum(a^2), a_least) * max(sum(b^2), b_least)))), of codes
  * without their zero points; the quotient is rounded, ties away from zero. */
 typedef struct {

@@ -162,3 +162,8 @@ int32_t cortado_depthwise_packed_columns_s8_scratch(const cortado_depthwise_pack
     }
     return ((made + 15) & ~15) + most;
 }
+
+int32_t cortado_spectrum_s16_scratch(const cortado_spectrum_t *L)
+{
+    return 8 * (L->pairs + 1) + 4 * ((L->window_length + 1) / 2);
+}

@@ -1,0 +1,122 @@
+"""out = clamp(x - offset): samples of 8 or 16 bits, or 8-bit codes without their zero point, as 16-bit codes.
+
+An input of integers that a signal operator reads holds codes already, of scale 1: of int16 nothing moves; of
+`(x.float() - 128) / 128` the offset is taken off here, and the factor is the signal operator's. A signal of real
+numbers is quantized to 16 bits.
+"""
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from cortado.base.element import INT16
+from cortado.base.numerics import QParams, Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Bytes, CCall, Operand, Row
+from cortado.ir.domain import DomainRule
+from cortado.ir.facts import dtype, is_whole
+from cortado.ir.functions import Functions
+from cortado.ir.graph import Bound
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, SharedWith
+from cortado.ir.work import loops
+
+_WIDTHS = {torch.int8: (1, 1), torch.uint8: (1, 0), torch.int16: (2, 1)}  # bytes, signed
+KINDS = tuple(_WIDTHS)
+_C_ONLY = "C bundle only: a .pte takes real numbers"
+
+# ---- in the float graph --------------------------------------------------------------------------------------
+
+_LIBRARY = Functions()
+_LIBRARY.define("samples_of(Tensor self, int offset) -> Tensor")
+_LIBRARY.impl("samples_of", lambda self, offset: self.to(torch.float32) - offset, "CompositeExplicitAutograd")
+_LIBRARY.impl("samples_of", lambda self, offset: torch.empty_like(self, dtype=torch.float32), "Meta")
+
+SAMPLES_OF: OpOverload = torch.ops.cortado.samples_of.default
+
+
+def match(bound: Bound) -> Quantization:
+    if is_whole(bound["self"]):
+        return Quantization({}, QParams(1.0, 0, INT16))
+    return Quantization({"self": Activation(INT16)}, SharedWith("self"))
+
+
+def lower(lowering: Lowering) -> Node:
+    node = lowering.node("self")
+    return as_samples(lowering, node, lowering.bound["offset"]) if is_whole(node) else node
+
+
+def as_samples(lowering: Lowering, node: Node, offset: int) -> Node:
+    """Integers of 8 or 16 bits, or 8-bit codes, less an offset."""
+    size, sign = _WIDTHS[dtype(node)]
+    if size == 2 and offset == 0:
+        return lowering.call(RAW_SAMPLES, input=node)
+    return lowering.call(SAMPLES, input=node, offset=offset, bytes=size, sign=sign)
+
+
+# ---- the operators -------------------------------------------------------------------------------------------
+
+
+def reference(*, input: Tensor, offset: int, bytes: int, sign: int) -> Tensor:
+    return (input.to(torch.int64) - offset).clamp(INT16.low, INT16.high).to(torch.int16).contiguous()
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_samples_s16", (Operand.LAYER, Bytes(Row(0)), Operand.OUT, Operand.N)),
+        sources=("samples_s16.c",),
+        struct="cortado_samples_t",
+        fields={"channels": call.shape("input")[-1], **{name: call[name] for name in ("offset", "bytes", "sign")}},
+        work=loops("calls outputs outputs*wide", wide=call["bytes"] == 2),
+    )
+
+
+def samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kind = draw(st.sampled_from(KINDS))
+        size, sign = _WIDTHS[kind]
+        sizes = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        data = sampling.codes(draw(sampling.SEEDS), sizes, torch.iinfo(kind).min, torch.iinfo(kind).max, kind)
+        return {"input": data, "offset": draw(st.integers(-40_000, 40_000)), "bytes": size, "sign": sign}
+
+    return draw_case()
+
+
+SAMPLES = Operator(
+    name="cortado::samples",
+    summary="samples of 8 or 16 bits as 16-bit codes, less an offset",
+    arguments="Tensor input, int offset, int bytes, int sign",
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    element=INT16,
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints=_C_ONLY,
+    samples=samples,
+)
+
+RAW_SAMPLES = Operator(
+    name="cortado::raw_samples",
+    summary="an input of int16 as the codes that it is: no kernel, no copy",
+    arguments="Tensor input",
+    reference=lambda *, input: input.contiguous(),
+    shape=lambda call: call.shape("input"),
+    kernel=None,
+    element=INT16,
+    view=True,
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints=_C_ONLY,
+)
+
+SAMPLES_PATTERN = Pattern(aten=(SAMPLES_OF,), match=match, lower=lower)
+SAMPLES_DOMAIN = DomainRule(aten=(SAMPLES_OF,), real=lambda making, bound: bound.node)

@@ -1,0 +1,261 @@
+"""Signal front ends: however a model writes its spectrum it is one operator, close to float64 and bit-exact in C."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from cortado import api
+from cortado.base.errors import CortadoError
+from cortado.base.target import from_target_string
+from cortado.models.zoo.mfcc import mfcc
+from cortado.ops.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms
+from cortado.options import Artifacts, Options
+from cortado.plan.lowered import reference_outputs
+from helpers.single import Expression
+
+pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+
+Tensor = torch.Tensor
+M4 = from_target_string("cortex-m4")
+BUNDLE = Options(artifacts=Artifacts.C)
+RATE, SAMPLES = 16_000, 4_000
+
+
+def mel(points: int, bands: int, high: float = 7600.0) -> Tensor:
+    """(bins, bands): triangles on the mel scale."""
+    edges = torch.linspace(1127 * np.log1p(20 / 700), 1127 * np.log1p(high / 700), bands + 2)
+    at = 1127 * torch.log1p(torch.arange(points // 2 + 1) * (RATE / points) / 700)[:, None]
+    rising, falling = (at - edges[:-2]) / (edges[1:-1] - edges[:-2]), (edges[2:] - at) / (edges[2:] - edges[1:-1])
+    return torch.minimum(rising, falling).clamp(min=0).float()
+
+
+def sounds(level: float, count: int = 4, length: int = SAMPLES) -> Tensor:
+    """[count, length] within +-level: a voice, a sweep, noise and clicks, each fading in, and a microphone's own noise
+    65 dB below."""
+    rng = np.random.default_rng(26)
+    at = np.arange(length) / RATE
+    pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(9 * at)) / RATE
+    voice = sum(np.sin(n * pitch) / n**1.2 for n in range(1, 40)) * (0.3 + np.sin(12 * at) ** 2)
+    sweep = np.sin(2 * np.pi * (50 * at + 15_000 * at**2))
+    clicks = np.where(rng.random(length) < 0.003, rng.choice([-1.0, 1.0], length), 0.0)
+    found = [voice, sweep, rng.normal(size=length), clicks]
+    made = [0.99 * one / np.abs(one).max() * np.linspace(0.02, 1, length) for one in found]
+    made = [level * (one + 10 ** (-65 / 20) * rng.normal(size=length)).clip(-1, 1) for one in made]
+    return torch.tensor(np.stack([made[number % 4] for number in range(count)]), dtype=torch.float32)
+
+
+# ---- spellings -----------------------------------------------------------------------------------------------
+
+
+class Spectrogram(nn.Module):
+    """As torchaudio.transforms.Spectrogram computes it."""
+
+    window: Tensor
+
+    def __init__(self, n_fft: int = 256, power: float = 2.0, normalized: bool = False) -> None:
+        super().__init__()
+        self.n_fft, self.power, self.normalized = n_fft, power, normalized
+        self.register_buffer("window", torch.hann_window(n_fft))
+
+    def forward(self, x: Tensor) -> Tensor:
+        sizes = x.size()
+        flat = x.reshape(-1, sizes[-1])
+        found = torch.stft(flat, self.n_fft, self.n_fft // 2, window=self.window, return_complex=True)
+        found = found.reshape(sizes[:-1] + found.shape[-2:])
+        if self.normalized:
+            found = found / self.window.pow(2.0).sum().sqrt()
+        return found.abs() if self.power == 1.0 else found.abs().pow(self.power)
+
+
+class MelSpectrogram(nn.Module):
+    fb: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.spectrogram = Spectrogram(**options)
+        self.register_buffer("fb", mel(self.spectrogram.n_fft, 20))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.matmul(self.spectrogram(x).transpose(-1, -2), self.fb).transpose(-1, -2)
+
+
+class AmplitudeToDB(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found = 10.0 * torch.log10(torch.clamp(x, min=1e-10)) - 10.0 * 0.0
+        sizes = found.size()
+        packed = found.reshape(-1, *sizes[-3:]) if len(sizes) > 3 else found.reshape(1, *sizes[-3:])
+        lowest = (packed.amax(dim=(-3, -2, -1)) - 60.0).view(-1, 1, 1, 1)
+        return torch.max(packed.reshape(-1, *sizes[-3:]), lowest).reshape(sizes)
+
+
+class MFCC(nn.Module):
+    cosines: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mel, self.decibels = MelSpectrogram(), AmplitudeToDB()
+        angle = torch.pi / 20 * (torch.arange(20)[:, None] + 0.5) * torch.arange(10)
+        self.register_buffer("cosines", torch.cos(angle) * 0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.matmul(self.decibels(self.mel(x)).transpose(-1, -2), self.cosines).transpose(-1, -2)
+
+
+BANDS, SHORT = mel(256, 20), torch.hann_window(200)
+
+
+def by_frames(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    pairs = torch.view_as_real(torch.fft.rfft(x.unfold(-1, 200, 80) * window, 256))
+    return torch.log10(pairs.square().sum(-1) @ bands + 1e-6)
+
+
+def real_and_imaginary(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    found = torch.fft.rfft(functional.pad(x.unfold(-1, 200, 80) * window, (0, 56)), norm="ortho")
+    return torch.einsum("...fk,kb->...bf", found.real**2 + found.imag**2, bands).clamp(min=1e-5).log()
+
+
+def of_integers(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    found = torch.stft(x.float() / 32768, 256, 80, 200, window, return_complex=True, pad_mode="constant")
+    return torch.log1p(1000 * (found.abs()[:, 1:].transpose(1, 2) @ bands[1:]))
+
+
+def of_bytes(x: Tensor, window: Tensor, bands: Tensor) -> Tensor:
+    found = torch.stft((x.float() - 128) / 128, 256, 80, 200, window, center=False, return_complex=True)
+    return torch.sqrt(functional.linear((found * found.conj()).real.mT, bands.T))
+
+
+CASES: dict[str, tuple[nn.Module, torch.dtype, float]] = {
+    "frames and pairs": (Expression(by_frames, window=SHORT, bands=BANDS), torch.float32, 38),
+    "real and imaginary parts": (Expression(real_and_imaginary, window=SHORT, bands=BANDS), torch.float32, 38),
+    "int16, log1p of magnitudes": (Expression(of_integers, window=SHORT, bands=BANDS), torch.int16, 36),
+    "uint8, root of bands": (Expression(of_bytes, window=SHORT, bands=BANDS), torch.uint8, 33),
+    "spectrogram": (Spectrogram(power=1.0, normalized=True), torch.float32, 30),
+    "mel spectrogram": (nn.Sequential(MelSpectrogram(n_fft=240), AmplitudeToDB()), torch.float32, 36),
+    "mfcc": (MFCC(), torch.float32, 28),
+}
+
+
+def inputs_of(kind: torch.dtype, level: float = 1.0) -> list[tuple[Tensor]]:
+    signal = sounds(level, 8)
+    if kind == torch.int16:
+        signal = (signal * 32767).round().to(torch.int16)
+    if kind == torch.uint8:
+        signal = (signal * 127 + 128).round().to(torch.uint8)
+    return [(one[None],) for one in signal]
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", CASES)
+def test_every_spelling_is_one_operator(name: str, tmp_path: Path) -> None:
+    model, kind, least = CASES[name]
+    batches = inputs_of(kind)
+    compiled = api.prepare(model.eval(), batches[0], batches, name="model").compile(M4, BUNDLE)
+    assert compiled.graph is not None
+    assert [call.operator for call in compiled.graph.calls].count("cortado::spectrum") == 1
+    fresh = inputs_of(kind, 0.7)[:4]
+    found = torch.cat([reference_outputs(compiled.graph, batch)[0].flatten() for batch in fresh])
+    wanted = torch.cat([model(*batch).detach().flatten() for batch in fresh])
+    spread = (wanted - wanted.mean()).square().sum()
+    assert 10 * np.log10(float(spread / (found - wanted).square().sum())) > least
+    artifact = compiled.save(tmp_path / "model")
+    assert artifact.run([[batch[0].numpy()] for batch in fresh[:2]], "host").bit_exact
+
+
+# ---- in front of the last rounding ---------------------------------------------------------------------------
+
+
+def log_bands(x: Tensor, window: Tensor, bands: Tensor, power: int, floor: float) -> Tensor:
+    frames = x.to(window.dtype).div(32768).unfold(-1, 400, 160) * window
+    return torch.log(torch.fft.rfft(frames, 2 * len(bands) - 2).abs() ** power @ bands + floor)
+
+
+@pytest.mark.parametrize(("points", "power", "least"), [(512, 2, 75), (512, 1, 62), (400, 2, 75), (750, 2, 75)])
+def test_in_front_of_the_last_rounding(points: int, power: int, least: float) -> None:
+    """From full scale down to -60 dB of it, and silence, beside the same in float64. Beside a loud tone alone, bands
+    that hold nothing show what 16-bit twiddles leave of it."""
+    window, bands, floor = torch.hann_window(400), mel(points, 40), 1e-10 if power == 2 else 1e-6
+    model = Expression(lambda x, window, bands: log_bands(x, window, bands, power, floor), window=window, bands=bands)
+    loud = (sounds(32767.0)[:, None]).round().to(torch.int16)
+    graph = api.prepare(model, (loud[0],), list(zip(loud))).compile(M4, BUNDLE).graph
+    assert graph is not None
+    found = next(graph.bound(call) for call in graph.calls if call.operator == SPECTRUM.name)
+    factor = np.log(2.0) / 2**LOG_BITS
+    for level in (1.0, 0.1, 0.01, 0.001):
+        signal = (sounds(32767.0 * level)).round().to(torch.int16)
+        exact = log_bands(signal.double(), window.double(), bands.double(), power, floor)
+        acc, shifts = band_sums(framed(signal[:, None, None], found.arguments), found.arguments)
+        made = torch.from_numpy(logarithms(acc, shifts, found.arguments)).reshape(exact.shape) * factor
+        for number, (one, other) in enumerate(zip(exact, made, strict=True)):
+            noise = 10 * torch.log10((one - one.mean()).square().sum() / (one - other).square().sum())
+            assert noise >= (50 if number == 1 else least), (level, number)
+    silent = band_sums(framed(torch.zeros(1, 1, 1, SAMPLES, dtype=torch.int16), found.arguments), found.arguments)
+    assert np.abs(logarithms(*silent, found.arguments) * factor - np.log(floor)).max() < 1e-4
+
+
+# ---- on boards -----------------------------------------------------------------------------------------------
+
+
+class KeywordFrontEnd(nn.Module):
+    """Two channels of samples to the zoo's coefficients."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return mfcc(x.reshape(-1, x.shape[-1]))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"])
+def test_the_zoos_front_end_on_boards(target: str, tmp_path: Path) -> None:
+    batches = [(sounds(level, 2, 1600),) for level in (1.0, 0.3, 0.01)]
+    compiled = api.compile(KeywordFrontEnd(), batches[0], target, batches, options=BUNDLE)
+    assert compiled.graph is not None
+    assert [call.operator for call in compiled.graph.calls].count(SPECTRUM.name) == 1
+    checked = compiled.save(tmp_path / "model").run([[batch[0].numpy()] for batch in batches])
+    assert checked.bit_exact
+
+
+# ---- what can't be compiled ----------------------------------------------------------------------------------
+
+WRONG: dict[str, tuple[Any, torch.dtype, str]] = {
+    "phase": (
+        lambda x: torch.fft.rfft(x[:, :256]).angle(),
+        torch.float32,
+        "another way than can be compiled; supported",
+    ),
+    "length": (lambda x: torch.fft.rfft(x[:, :262]).abs(), torch.float32, "262 points, expected an even number"),
+    "axis": (lambda x: torch.fft.rfft(x[:, :256], dim=0).abs(), torch.float32, "along dimension 0, expected the last"),
+    "both halves": (
+        lambda x: torch.stft(x, 64, 32, onesided=False, return_complex=True).abs(),
+        torch.float32,
+        "leave out onesided=False",
+    ),
+    "samples of 32 bits": (lambda x: torch.fft.rfft(x[:, :256].float()).abs(), torch.int32, "expected float32, int8"),
+    "half an offset": (
+        lambda x: torch.fft.rfft((x - 127.5)[:, :256]).abs(),
+        torch.uint8,
+        "less 127.5, expected an integer",
+    ),
+    "a changing window": (
+        lambda x: torch.stft(x, 64, 32, window=x[0, :64], return_complex=True).abs(),
+        torch.float32,
+        "window that changes with the input",
+    ),
+    "a window longer than the FFT": (
+        lambda x: torch.stft(x, 64, 32, win_length=80, return_complex=True).abs(),
+        torch.float32,
+        "win_length",
+    ),
+    "no hop": (lambda x: torch.stft(x, 64, 0, return_complex=True).abs(), torch.float32, "hop_length"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_no_spectrum_can_be(name: str) -> None:
+    function, kind, said = WRONG[name]
+    example = sounds(1.0, 1, 512).to(kind)
+    with pytest.raises(CortadoError, match=said):
+        api.prepare(Expression(function), (example,), [(example,)]).compile(M4)
