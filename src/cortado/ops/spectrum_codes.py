@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed
-from cortado.ir.facts import dtype, qparams
+from cortado.ir.facts import dtype, qparams, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.op import Activation, Lowering, Pattern, Quantization
@@ -86,7 +86,8 @@ def block_of(hop: int, length: int, span: int) -> int | None:
 
 def match(bound: Bound) -> Quantization | Reject:
     known = qparams(bound["signal"])
-    return Quantization({"signal": Activation(None if known is None else known.element)})
+    element = None if known is None else known.element
+    return Quantization({"signal": Activation(element)}, Activation(wanted_element(bound.node)))
 
 
 @dataclass(frozen=True)
