@@ -1,39 +1,48 @@
 """A delegate's .pte on ExecuTorch's own runtime: the same plan, as an image with the kernels of this machine."""
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cortado.artifact.checked import Checked
-from cortado.artifact.report import TensorReport
+from cortado.artifact.checked import Checked, Samples
+from cortado.artifact.report import Report, TensorReport
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.run.limited import RunLimits
 from cortado.run.runner import EXECUTORCH, RunResult
 
 if TYPE_CHECKING:
-    from cortado.artifact.opened import Artifact, Reference
+    from cortado.plan.planned import Planned
 
 NHWC = (0, 2, 3, 1)
 
 
-def run_delegate(artifact: "Artifact", reference: "Reference", sequence: int | None, limits: RunLimits) -> Checked:
-    """What the reference says of samples is fed, and must come out, code by code."""
+def run_delegate(
+    planned: "Planned",
+    report: Report,
+    given: Samples,
+    expected: Samples,
+    real: Callable[[Sequence[ArrayType]], list[ArrayType]],
+    sequence: int | None,
+    limits: RunLimits,
+) -> Checked:
+    """A plan with the kernels of this machine: codes that are given, those that must come out, and what `real` numbers
+    they stand for."""
     from cortado.emit.image.files import portable_files
     from cortado.emit.image.writer import emit_image
     from cortado.emit.pte.delegate import emit_delegate
     from cortado.run.executorch_host import TIMEOUT_SECONDS, DelegateKernels, run_pte
 
-    report = artifact.report
     if report.input_rows is not None:
         raise CortadoError(
-            f"{artifact.folder} takes its input row by row, one with each call of the .pte; run it on a board, or "
+            f"{report.model} takes its input row by row, one with each call of the .pte; run it on a board, or "
             "with --on host"
         )
-    image = emit_image(artifact.portable)
-    pte = emit_delegate(artifact.portable, image, {"model": report.model})
+    image = emit_image(planned)
+    pte = emit_delegate(planned, image, {"model": report.model})
     kernels = DelegateKernels(*portable_files(image))
-    feeds = [[_named(one, x) for one, x in zip(report.inputs, sample, strict=True)] for sample in reference.feeds]
+    feeds = [[_named(one, x) for one, x in zip(report.inputs, sample, strict=True)] for sample in given]
     length = sequence or max(len(feeds), 1)
     found: list[list[ArrayType]] = []
     for start in range(0, len(feeds), length):  # its state is reset by loading it again
@@ -41,7 +50,7 @@ def run_delegate(artifact: "Artifact", reference: "Reference", sequence: int | N
         done = run_pte(pte.data, feeds[start : start + length], timeout=seconds, delegate=kernels)
         found += [[_stored(one, x) for one, x in zip(report.outputs, sample, strict=True)] for sample in done]
     result = RunResult(EXECUTORCH, found)
-    return Checked(result, reference.expected, values=[artifact.real(sample) for sample in found])
+    return Checked(result, expected, values=[real(sample) for sample in found])
 
 
 def _named(tensor: TensorReport, value: ArrayType) -> ArrayType:

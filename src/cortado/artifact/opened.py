@@ -337,10 +337,10 @@ class Artifact:
         from cortado.run.executorch_host import FLOAT_TEMP_BYTES, TIMEOUT_SECONDS, run_pte
 
         if self.report.pte is None:
-            reasons = "; ".join(self.report.pte_missing)
-            raise CortadoError(f"{self.folder} holds no .pte to run on ExecuTorch: {reasons}")
+            raise CortadoError(f"{self.folder} holds no .pte to run: {'; '.join(self.report.pte_missing)}")
         if self.report.pte.kind is PteKind.DELEGATE:
-            return run_delegate(self, reference or self.reference(samples, sequence=sequence), sequence, limits)
+            known = reference or self.reference(samples, sequence=sequence)
+            return run_delegate(self.portable, self.report, known.feeds, known.expected, self.real, sequence, limits)
         feeds = [[self._as_read(i, x) for i, x in enumerate(sample)] for sample in samples]
         if reference is not None and self.pte_graph is self.graph:
             expected = reference.outputs
