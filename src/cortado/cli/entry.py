@@ -208,6 +208,6 @@ def make_parser() -> argparse.ArgumentParser:
     completion = add(
         commands, "completion", "completion of this command line for a shell", completion_command, json=False
     )
-    completion.add_argument("shell", choices=tuple(SHELLS), metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
+    completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     completion.set_defaults(parser=parser)
     return parser
