@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -19,45 +19,70 @@ HOLE = "..."
 
 HEAD = f"""# Refusals
 
-What Cortado says of a model that it can't compile, gathered from the sources, file by file; `{HOLE}` stands for what
-was found. What is said of a call comes with its name and with the line of the model that makes it. `make golden` writes
+What Cortado says of a model that it can't compile, gathered from the sources, by topic; `{HOLE}` stands for what was
+found. What is said of a call comes with its name and with the line of the model that makes it. `make golden` writes
 this page again. What can be compiled: [operators.md](operators.md).
 """
-
-
-class Kind(Enum):
-    """What becomes of a model; the value is the section of the page."""
-
-    TAKEN_IN = "While a model is read, captured and quantized"
-    INTEGER = "Calls that no integer operator takes"
-    PTE = "Calls that only the `.pte` can't hold"
+IN_C_ALONE = "Calls that only the `.pte` can't hold"
+# Topics, and the files whose refusals belong to them. What no pattern has stands under the last.
+TOPICS = {
+    "The model's file": ("models/*",),
+    "Capturing a model": ("canonical", "captured", "eager", "export", "inputs", "labels", "numbers", "unpadded"),
+    "Quantized models and quantization-aware training": ("incoming", "quantized", "qat"),
+    "Calibration and scales": ("convert", "scales", "quantize_per_tensor", "requantize*"),
+    "Writes in place and state": ("writes", "state*"),
+    "Masks and attention": ("mask*", "hidden", "places", "attention*"),
+    "Integers, truth values and positions": (
+        "domains",
+        "*_int",
+        "index_select",
+        "topk",
+        "embedding*",
+        "widen",
+        "*_forms",
+    ),
+    "Convolutions and linear layers": ("*conv*", "_transposed", "linear*", "matmul*", "volume*"),
+    "Pooling, means and sums": ("*pool*", "*mean*", "_measures", "cumsum", "reduce*"),
+    "Normalization and softmax": ("*norm*", "*softmax*"),
+    "Recurrent layers": ("*recurrent*", "gru", "lstm", "rnn"),
+    "Movement, padding and joins": ("_movement", "transpose", "pad", "cat", "movement*"),
+    "Arithmetic and functions": ("_binary", "activation", "add", "div", "mul*"),
+    "All other calls": ("*",),
+}
 
 
 @dataclass(frozen=True)
 class Refusal:
-    kind: Kind
     file: Path
     sentence: str
+    pte: bool  # only a .pte can't hold it
+
+    @property
+    def topic(self) -> str:
+        path = self.file.relative_to(PACKAGE).with_suffix("")
+        names = (path.name, path.as_posix())
+        found = (
+            topic for topic, patterns in TOPICS.items() for one in patterns for name in names if fnmatch(name, one)
+        )
+        return IN_C_ALONE if self.pte else next(found)
 
 
 def page() -> str:
     found = refusals()
-    return HEAD + "".join(_section(kind, [item for item in found if item.kind is kind]) for kind in Kind)
+    return HEAD + "".join(
+        _section(topic, [item for item in found if item.topic == topic]) for topic in (*TOPICS, IN_C_ALONE)
+    )
 
 
-def _section(kind: Kind, found: list[Refusal]) -> str:
-    files = dict.fromkeys(item.file for item in found)
-    parts = []
-    for file in files:
-        sentences = dict.fromkeys(item.sentence for item in found if item.file == file)
-        parts.append(f"\n### {_title(file)}\n\n" + "".join(f"- {sentence}\n" for sentence in sentences))
-    return f"\n## {kind.value}\n" + "".join(parts)
+def _section(topic: str, found: list[Refusal]) -> str:
+    sentences = dict.fromkeys(_told(item) for item in found)
+    return f"\n## {topic}\n\n" + "".join(f"- {sentence}\n" for sentence in sentences)
 
 
-def _title(file: Path) -> str:
-    """The file, and the operators whose records stand in it."""
-    known = [op.name for op in registry().operators.values() if inspect.getmodule(op.reference) is _module(file)]
-    return ": ".join([f"`{file.relative_to(PACKAGE)}`", *([", ".join(f"`{name}`" for name in known)] if known else [])])
+def _told(item: Refusal) -> str:
+    """With the operators whose records stand in the file."""
+    known = [op.name for op in registry().operators.values() if inspect.getmodule(op.reference) is _module(item.file)]
+    return item.sentence + (f" ({', '.join(f'`{name}`' for name in known)})" if known else "")
 
 
 TAKING_IN = ("frontend", "models")
@@ -75,25 +100,21 @@ def refusals() -> tuple[Refusal, ...]:
 def _refusals_of(file: Path) -> Iterator[Refusal]:
     nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call | ast.FunctionDef)]
     for node in sorted(nodes, key=lambda node: node.lineno):
-        for kind, text in _texts(node, file.relative_to(PACKAGE).parts[0]):
+        for pte, text in _texts(node, file.relative_to(PACKAGE).parts[0]):
             for sentence in _sentences(text, _module(file)):
                 if len(sentence.replace(HOLE, "").split()) > 2:
-                    yield Refusal(kind, file, sentence)
+                    yield Refusal(file, sentence, pte)
 
 
-def _texts(node: ast.Call | ast.FunctionDef, folder: str) -> Iterator[tuple[Kind, ast.expr]]:
-    """What an error or a Reject is given, and what functions return that give a reason or None."""
+def _texts(node: ast.Call | ast.FunctionDef, folder: str) -> Iterator[tuple[bool, ast.expr]]:
+    """Whether it is the .pte's, and the text: of an error, of a Reject, of a function that gives a reason or None."""
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else None
         if name == "Reject" or (name == "CortadoError" and folder in (*TAKING_IN, "ops")):
-            yield Kind.TAKEN_IN if folder in TAKING_IN else Kind.INTEGER, node.args[0]
+            yield False, node.args[0]
     elif folder not in TAKING_IN and node.returns is not None and ast.unparse(node.returns) == "str | None":
         returns = [part.value for part in ast.walk(node) if isinstance(part, ast.Return)]
-        yield from (
-            (Kind.PTE if node.name in ("pte_limit", "c_only") else Kind.INTEGER, value)
-            for value in returns
-            if value is not None
-        )
+        yield from ((node.name in ("pte_limit", "c_only"), value) for value in returns if value is not None)
 
 
 def _sentences(text: ast.expr, module: ModuleType) -> list[str]:
