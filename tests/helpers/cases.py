@@ -1,12 +1,15 @@
 """Operator calls as whole programs: many independent calls in one graph, compiled and run together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
@@ -132,14 +135,24 @@ def _joined(results: Sequence[np.ndarray]) -> np.ndarray:
     return results[0] if len(results) == 1 else joined.copy()
 
 
-def run_cases(
-    cases: Sequence[Case], target: CortexMTargetConfig, on: str, folder: Path, flags: Sequence[str] = ()
-) -> list[np.ndarray]:
-    """Every call's output, computed by the C bundle on this machine or on a board."""
+@dataclass(frozen=True)
+class Bundled:
+    """Calls as one program: its files, what they are fed and what they give."""
+
+    files: dict[str, str]
+    info: runner.BundleInfo
+    inputs: list[np.ndarray]
+    counts: list[int]  # of results that are read, by call
+
+    def run(self, on: str, folder: Path, flags: Sequence[str] = ()) -> list[np.ndarray]:
+        runner.write_files(folder, self.files)
+        found = iter(runner.run_bundle(folder, self.info, [self.inputs], on, flags=flags).samples[0])
+        return [_joined([next(found) for _ in range(count)]) for count in self.counts]
+
+
+def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None) -> Bundled:
     program, inputs = lowered_program(cases)
-    cores = (Core.PORTABLE,) if on == runner.HOST else None
     planned: Planned = schedule(build_program("cases", lowered_graph(program), target, Border.FLOAT, cores))
-    runner.write_files(folder, emit_c(planned).files)
     tensors = planned.program
     info = runner.BundleInfo(
         "cases",
@@ -147,7 +160,26 @@ def run_cases(
         tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.inputs),
         tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
     )
-    result = runner.run_bundle(folder, info, [[value.numpy() for value in inputs]], on, flags=flags)
-    found = iter(result.samples[0])
     counts = [len(read_of(operator, number)) for number, (operator, _) in enumerate(cases)]
-    return [_joined([next(found) for _ in range(count)]) for count in counts]
+    return Bundled(dict(emit_c(planned).files), info, [value.numpy() for value in inputs], counts)
+
+
+def run_cases(
+    cases: Sequence[Case], target: CortexMTargetConfig, on: str, folder: Path, flags: Sequence[str] = ()
+) -> list[np.ndarray]:
+    """Every call's output, computed by the C bundle on this machine or on a board."""
+    return bundled(cases, target, (Core.PORTABLE,) if on == runner.HOST else None).run(on, folder, flags)
+
+
+def drawn(operator: Operator, count: int) -> list[dict[str, Any]]:
+    """So many of an operator's samples, always the same; none of them is hypothesis's simplest."""
+    assert operator.samples is not None
+    batches: list[list[dict[str, Any]]] = []
+
+    @settings(max_examples=2)
+    @given(batch=st.lists(operator.samples(), min_size=count, max_size=count))
+    def take(batch: list[dict[str, Any]]) -> None:
+        batches.append(batch)
+
+    take()
+    return batches[-1]

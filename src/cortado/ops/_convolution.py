@@ -286,20 +286,23 @@ def without_vectors(core: Core) -> Core:
 
 
 def weighted_case(
-    draw: Any, kernel: tuple[int, int], channels: tuple[int, int], weight_shape: tuple[int, ...]
+    draw: Any, kernel: tuple[int, int], channels: tuple[int, int], weight_shape: tuple[int, ...], usual: bool = False
 ) -> dict[str, Any]:
-    """Arguments of a convolution with that kernel: window, input, weights, requantization."""
+    """Arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`, as networks
+    have them, for which cores have kernels of their own."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
     seed = draw(sampling.SEEDS)
-    window = draw_window(draw, kernel)
+    window = draw_window(draw, kernel, usual)
     sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
+    sizes = [1, 1] if usual and kernel == (1, 1) and draw(st.booleans()) else sizes  # a linear layer
     batch = draw(st.sampled_from([1, 1, 1, 2]))
     kind = draw(st.sampled_from([INT8, INT16]))
-    multipliers, shifts = sampling.fixed_points(seed, channels[1], high=1 if kind.affine else 0)
-    low, high = draw(sampling.activation_bounds(kind))
+    largest = -1 if usual else 1 if kind.affine else 0
+    multipliers, shifts = sampling.fixed_points(seed, channels[1], high=largest)
+    low, high = kind.codes if usual else draw(sampling.activation_bounds(kind))
     zero_points = sampling.ZERO_POINTS if kind.affine else st.just(0)
     bias = sampling.codes(seed + 1, (channels[1],), -(2**15), 2**15, torch.int32)
     return {
@@ -316,13 +319,13 @@ def weighted_case(
     }
 
 
-def draw_window(draw: Any, kernel: tuple[int, int]) -> dict[str, Any]:
+def draw_window(draw: Any, kernel: tuple[int, int], usual: bool = False) -> dict[str, Any]:
     """stride, padding (smaller than the kernel) and dilation; `fits` holds (kernel, padding, dilation) per axis."""
     from hypothesis import strategies as st
 
-    plain = kernel == (1, 1) and draw(st.booleans())
+    plain = usual or (kernel == (1, 1) and draw(st.booleans()))
     stride = [1, 1] if plain else [draw(st.sampled_from([1, 1, 2, 3])) for _ in kernel]
-    padding = [0, 0] if plain else [draw(st.integers(0, k - 1)) for k in kernel]
+    padding = [k // 2 for k in kernel] if plain else [draw(st.integers(0, k - 1)) for k in kernel]
     dilation = [1, 1] if plain else [draw(st.sampled_from([1, 1, 1, 2])) for _ in kernel]
     fits = list(zip(kernel, padding, dilation, strict=True))
     return {"stride": stride, "padding": padding, "dilation": dilation, "fits": fits}

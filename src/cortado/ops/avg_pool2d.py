@@ -262,15 +262,15 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        kernel = [draw(st.integers(1, 5)) for _ in range(2)]
-        sizes = [draw(st.integers(k, k + 8)) for k in kernel]
+        kernel, whole = [draw(st.integers(1, 5)) for _ in range(2)], draw(st.sampled_from([False, False, True]))
+        sizes = kernel if whole else [draw(st.integers(k, k + 8)) for k in kernel]
         shape = (draw(st.sampled_from([1, 1, 2])), *sizes, draw(sampling.CHANNELS))
         kind = draw(st.sampled_from([INT8, INT8, INT16]))
         return {
             "input": sampling.values(draw, shape, element=kind),
             "kernel_size": kernel,
             "stride": [draw(st.integers(1, 3)) for _ in kernel],
-            "padding": [draw(st.integers(0, k // 2)) for k in kernel],
+            "padding": [0 if whole else draw(st.integers(0, k // 2)) for k in kernel],
             "ceil_mode": draw(st.booleans()),
             "zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
             "multiplier": _UNIT.multiplier,

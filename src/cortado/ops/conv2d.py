@@ -273,10 +273,10 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        groups, usual = draw(st.sampled_from([1, 1, 1, 2, 3])), draw(st.booleans())
         in_c, out_c = (draw(sampling.CHANNELS) for _ in range(2))
         kernel = draw(st.sampled_from([(1, 1), (3, 3), (1, 1), (3, 3), (1, 1), (2, 5), (10, 4), (1, 3)]))
-        return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c))
+        return weighted_case(draw, kernel, (in_c * groups, out_c * groups), (out_c * groups, *kernel, in_c), usual)
 
     return draw_case()
 

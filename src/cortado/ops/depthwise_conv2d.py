@@ -232,10 +232,10 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        in_c = draw(sampling.CHANNELS)
-        multiplier = draw(st.sampled_from([1, 1, 1, 2, 3]))
-        kernel = draw(st.sampled_from([(3, 3), (3, 3), (1, 1), (5, 5), (2, 3), (1, 4)]))
-        case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier))
+        in_c, usual = draw(sampling.CHANNELS), draw(st.booleans())
+        multiplier = 1 if usual else draw(st.sampled_from([1, 1, 1, 2, 3]))
+        kernel = (3, 3) if usual else draw(st.sampled_from([(3, 3), (1, 1), (5, 5), (2, 3), (1, 4)]))
+        case = weighted_case(draw, kernel, (in_c, in_c * multiplier), (1, *kernel, in_c * multiplier), usual)
         return {**case, "depth_multiplier": multiplier}
 
     return draw_case()

@@ -1,0 +1,77 @@
+"""Every operator's kernels on every kind of core, over the operator's own samples; and that a fault in one is found."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cortado.base.data import KERNELS
+from cortado.base.target import from_target_string
+from cortado.ir.op import registry
+from helpers import cases
+
+pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # programs are made once
+TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
+SAMPLES = 10  # of each operator on each core
+PARTS = 3  # programs that they are built into: planning many calls at once takes longer
+
+
+@cache
+def programs(target: str) -> list[tuple[list[cases.Case], cases.Bundled]]:
+    """The calls of all operators, in a few programs for a target."""
+    operators = [op for op in registry().operators.values() if op.kernel is not None]
+    work: list[cases.Case] = [
+        (operator, arguments) for operator in operators for arguments in cases.drawn(operator, SAMPLES)
+    ]
+    parts = [work[first::PARTS] for first in range(PARTS)]
+    return [(part, cases.bundled(part, from_target_string(target))) for part in parts]
+
+
+def wrong(work: list[cases.Case], bundled: cases.Bundled, folder: Path) -> list[str]:
+    """The operators whose calls give other bits than the reference."""
+    found = bundled.run(bundled.info.target.machine.value, folder)
+    pairs = zip(work, found, cases.references(work), strict=True)
+    return [operator.name for (operator, _), got, want in pairs if not np.array_equal(got, want.numpy())]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_operator_gives_the_references_bits(target: str, tmp_path: Path) -> None:
+    for number, (work, bundled) in enumerate(programs(target)):
+        assert wrong(work, bundled, tmp_path / str(number)) == []
+
+
+def test_the_samples_reach_every_kernel_of_a_core() -> None:
+    """Portable kernels run on this machine too (tests/ops/test_operators.py)."""
+    used = {Path(name).name for target in TARGETS for _, bundled in programs(target) for name in bundled.files}
+    special = {path.name for path in (KERNELS / "src").iterdir() if "__" in path.name and path.suffix in (".c", ".S")}
+    assert sorted(special - used) == []
+
+
+FAULTS = (
+    ("cortex-m0plus", "mul_s8.c", "cortado_clamp(v, low, high)", "cortado_clamp(v, low, 127)"),
+    ("cortex-m0plus", "cumsum_s8.c", "-128, 127", "-127, 127"),
+    ("cortex-m3", "topk_s8.c", "c > last", "c >= last + 2"),
+    ("cortex-m3", "normalize_s8.c", "i < 3", "i < 2"),
+    ("cortex-m3", "batch_matmul_s8.c", "L->depth * L->lhs_zero", "(L->depth + 1) * L->lhs_zero"),
+    ("cortex-m4", "masked_softmax_s8.c", "(n + 7) >> 3", "(n + 8) >> 3"),
+    ("cortex-m4", "depthwise3x3_row_s8__dsp.S", "add     lr, lr, lr, asr #31", "nop"),
+    ("cortex-m4", "conv_tile_s8__scalar_dsp.S", "ssat    r4, #8, r4", "ssat    r4, #9, r4"),
+    ("cortex-m55", "conv_tile_s8__mve.S", "vrshl.s32 q1, q1, q4", "vshl.s32 q1, q1, q4"),
+    ("cortex-m55", "add_s8__mve.S", "vmin.s32 q0, q0, q7", "nop"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "file", "right", "fault"), FAULTS, ids=[file for _, file, _, _ in FAULTS])
+def test_a_fault_in_a_kernel_is_found(target: str, file: str, right: str, fault: str, tmp_path: Path) -> None:
+    """Rounding, ties, bounds, the last channel: small faults, of which a network would lose a bit now and then."""
+    name, found = f"kernels/src/{file}", []
+    for number, (work, bundled) in enumerate(programs(target)):
+        text = bundled.files.get(name, "")
+        if right in text:
+            changed = replace(bundled, files={**bundled.files, name: text.replace(right, fault)})
+            found += wrong(work, changed, tmp_path / str(number))
+    assert found
+    assert len(set(found)) <= 3, found  # of the operators that run on this kernel
