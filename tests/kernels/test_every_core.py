@@ -14,7 +14,7 @@ from helpers import cases
 
 pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # programs are made once
 TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
-SAMPLES = 10  # of each operator on each core
+SAMPLES, OF_LAYERS = 8, 28  # of each operator on each core; layers with weights have most kernels
 PARTS = 3  # programs that they are built into: planning many calls at once takes longer
 
 
@@ -23,7 +23,9 @@ def programs(target: str) -> list[tuple[list[cases.Case], cases.Bundled]]:
     """The calls of all operators, in a few programs for a target."""
     operators = [op for op in registry().operators.values() if op.kernel is not None]
     work: list[cases.Case] = [
-        (operator, arguments) for operator in operators for arguments in cases.drawn(operator, SAMPLES)
+        (operator, arguments)
+        for operator in operators
+        for arguments in cases.drawn(operator, OF_LAYERS if "weight" in operator.argument_names else SAMPLES)
     ]
     parts = [work[first::PARTS] for first in range(PARTS)]
     return [(part, cases.bundled(part, from_target_string(target))) for part in parts]
