@@ -29,6 +29,7 @@ from cortado.api import compile as compile_model
 from cortado.base.target import Core, from_target_string
 from cortado.emit.image.writer import ModelImage, check_one_core, emit_image
 from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.ir.facts import DELEGATED, VALUE
 from cortado.ir.op import registry
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.pushed import Feeding, program_of
@@ -94,7 +95,7 @@ class CortadoPartitioner(Partitioner):
         for part in finder.propose_partitions():
             tag = f"cortado_{part.id}"
             for node in part.nodes:
-                node.meta["delegation_tag"] = tag
+                DELEGATED.note(node, tag)
             specs[tag] = DelegationSpec(CortadoBackend.__name__, [CompileSpec(_TARGET, self.target.encode())])
         tag_constant_data(program)
         tag_mutated_buffer(program)
@@ -113,7 +114,7 @@ class CortadoBackend(BackendDetails):
 def image_of(program: ExportedProgram, target: str) -> ModelImage:
     """A partition of an edge program, compiled."""
     inputs = [
-        node.meta["val"]
+        VALUE.must(node)
         for node in program.graph.nodes
         if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
     ]

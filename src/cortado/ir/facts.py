@@ -74,6 +74,8 @@ TORCH_FN: Fact[Any] = Fact("torch_fn")
 DEBUG_HANDLE: Fact[int] = Fact("debug_handle")
 SOURCE_FN: Fact[Any] = Fact("source_fn_stack")
 FROM_NODE: Fact[Any] = Fact("from_node")
+DELEGATED: Fact[str] = Fact("delegation_tag")  # ExecuTorch's: the partition that takes it
+SPEC: Fact[Any] = Fact("spec")  # ExecuTorch's: the place of what it stands for, or several of them
 INITIALIZED: Fact[bool] = Fact("et_init_buffer")  # ExecuTorch's: a buffer's values are written into the file
 
 

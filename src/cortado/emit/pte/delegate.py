@@ -31,6 +31,7 @@ from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.edge import edge_manager
 from cortado.emit.pte.program import Pte
 from cortado.emit.pte.values import serialize
+from cortado.ir.facts import DEBUG_HANDLE, SPEC, VALUE
 from cortado.ir.patched import not_serialized
 from cortado.plan.planned import Planned
 from cortado.plan.program import Program
@@ -137,11 +138,12 @@ def _program(
     attribute = graph.get_attr("lowered_module_0")
     given = make_alloc_node(module, arena.fake(mode), None)
     call = graph.call_function(executorch_call_delegate, (attribute, given, *nodes))
-    call.meta["val"] = [one.fake(mode) for one in outputs]
+    values = [one.fake(mode) for one in outputs]
+    VALUE.note(call, values)
     results = []
-    for i, value in enumerate(call.meta["val"]):
+    for i, value in enumerate(values):
         node = graph.call_function(operator.getitem, (call, i))
-        node.meta["val"] = value
+        VALUE.note(node, value)
         results.append(node)
     graph.output(tuple(results))
     module.recompile()
@@ -150,7 +152,7 @@ def _program(
 
 def _placeholder(graph: Graph, name: str, value: torch.Tensor) -> Node:
     node = graph.placeholder(name)
-    node.meta["val"] = value
+    VALUE.note(node, value)
     return node
 
 
@@ -166,7 +168,8 @@ def _shapes_alone(
     results = []
     for number, one in enumerate(outputs, start=1):
         node = module.graph.call_function(full, (list(one.shape), 0), {"dtype": one.dtype})
-        node.meta["val"], node.meta["debug_handle"] = one.fake(mode), number
+        VALUE.note(node, one.fake(mode))
+        DEBUG_HANDLE.note(node, number)
         results.append(node)
     module.graph.output(tuple(results))
     return _exported(module, nodes, results)
@@ -212,10 +215,10 @@ def _to_executorch(
         places: dict[int, int | None] = {}
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                places[id(node.meta["spec"])] = inputs[len(places)].offset
+                places[id(SPEC.must(node))] = inputs[len(places)].offset
         for node in module.graph.nodes:
             if node.target is executorch_call_delegate:
-                for spec, one in zip(node.meta["spec"], outputs, strict=True):
+                for spec, one in zip(SPEC.must(node), outputs, strict=True):
                     places[id(spec)] = one.offset
         end = arena
         for number, spec in enumerate(specs):
