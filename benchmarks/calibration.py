@@ -4,8 +4,7 @@ python benchmarks/calibration.py [--kinds zoo,user,random] [--random 60] [--valu
 
 The integer reference on data that calibration has not seen, in decibels beside the float model: the zoo, the networks
 of tests/networks/test_user_networks.py, and random ones (benchmarks/architectures.py). Ends with 1 if an output of the
-default keeps less than min-max does, by more than 0.5 dB. --page writes the figures to calibration.json, of which
-benchmarks/accuracy.py makes a part of docs/accuracy.md.
+default keeps less than min-max does, by more than 0.5 dB. --page writes the figures to calibration.json.
 """
 
 import argparse
