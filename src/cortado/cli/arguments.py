@@ -1,9 +1,6 @@
 """The arguments of compile, run, profile, validate and evaluate."""
 
 import argparse
-import math
-from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +8,7 @@ from cortado.cli.compare import compare_command
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
 from cortado.cli.options import shape_argument
+from cortado.cli.parsing import add, count, names, number, part
 from cortado.cli.places import probe_arguments
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
@@ -26,22 +24,6 @@ from cortado.options import (
     PteKind,
     StreamPadding,
 )
-
-
-def names(kind: type[Enum]) -> tuple[str, ...]:
-    """What a user writes for each member of an option's enum."""
-    return tuple(member.value for member in kind)
-
-
-def add(
-    commands: Any, name: str, text: str, command: Callable[[argparse.Namespace], None], json: bool = True
-) -> argparse.ArgumentParser:
-    about = text[0].upper() + text[1:] + "."
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=about, allow_abbrev=False)
-    parser.set_defaults(command=command)
-    if json:
-        parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
 
 
 def compile_arguments(commands: Any) -> None:
@@ -330,7 +312,7 @@ def run_arguments(commands: Any) -> None:
     _chip_argument(parser)
     parser.add_argument(
         "--timeout",
-        type=_number,
+        type=number,
         metavar="SECONDS",
         help="give up after so many seconds, however busy this machine is (default: on a board never, on host two "
         "minutes for each sample, on executorch ten)",
@@ -375,7 +357,7 @@ def profile_arguments(commands: Any) -> None:
         help="with --on gdb: write what a maintainer needs to check the core's model of cycles: chip, memory, cycles "
         "by step; no weights and no names",
     )
-    parser.add_argument("--timeout", type=_number, metavar="SECONDS", help="with --on gdb: of a run (default: 60)")
+    parser.add_argument("--timeout", type=number, metavar="SECONDS", help="with --on gdb: of a run (default: 60)")
     parser.add_argument("--input", type=Path, metavar="X.npy", help="an input, as for `run`; of several the first")
     parser.add_argument("--csv", action="store_true", help="print CSV, a line for each layer")
     _save_argument(parser)
@@ -398,7 +380,7 @@ def _chip_argument(parser: argparse.ArgumentParser) -> None:
 def _sequence_argument(parser: argparse.ArgumentParser, data: str) -> None:
     parser.add_argument(
         "--sequence",
-        type=_count,
+        type=count,
         metavar="N",
         help=f"of a model with state (docs/state.md): {data} holds the steps of sequences of N steps each, behind each "
         "other along the first dimension, and state starts anew after every N of them (default: all are one sequence)",
@@ -480,11 +462,11 @@ def evaluate_arguments(commands: Any) -> None:
     )
     _saturation_argument(parser)
     _sequence_argument(parser, "the data")
-    parser.add_argument("--limit", type=_count, metavar="N", help="only the first N samples")
-    parser.add_argument("--top-k", type=_count, metavar="K", help="also how often the right class is among the best K")
+    parser.add_argument("--limit", type=count, metavar="N", help="only the first N samples")
+    parser.add_argument("--top-k", type=count, metavar="K", help="also how often the right class is among the best K")
     parser.add_argument(
         "--board-samples",
-        type=_count,
+        type=count,
         metavar="N",
         default=0,
         help="also run N of the samples on the target's emulated board, which must give the same bits",
@@ -527,35 +509,11 @@ def _labels_argument(parser: argparse.ArgumentParser) -> None:
 
 def _threshold_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--min-accuracy", type=_part, metavar="PART", help="exit code 1 if the accuracy is lower; 0.9 or 90%%"
+        "--min-accuracy", type=part, metavar="PART", help="exit code 1 if the accuracy is lower; 0.9 or 90%%"
     )
     parser.add_argument(
-        "--max-drop", type=_part, metavar="PART", help="exit code 1 if float is better by more; 0.01 or 1%%"
+        "--max-drop", type=part, metavar="PART", help="exit code 1 if float is better by more; 0.01 or 1%%"
     )
     parser.add_argument(
-        "--min-sqnr", type=_number, metavar="DB", help="exit code 1 if an output has fewer decibels against float"
+        "--min-sqnr", type=number, metavar="DB", help="exit code 1 if an output has fewer decibels against float"
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
-    return int(text)
-
-
-def _part(text: str) -> float:
-    """A part of 1, or percent."""
-    value = _number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1; with a % sign it may be up to 100%")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number")
-    return value

@@ -17,7 +17,6 @@ from cortado import __version__, quiet_libraries
 from cortado.base.errors import CortadoError, TellsWhatIsMissing, WrongResult
 from cortado.cli import interrupts
 from cortado.cli.arguments import (
-    add,
     compare_arguments,
     compile_arguments,
     evaluate_arguments,
@@ -36,6 +35,7 @@ from cortado.cli.commands import (
 )
 from cortado.cli.completion import SHELLS, completion_command
 from cortado.cli.kernels import kernels_arguments
+from cortado.cli.parsing import add
 from cortado.cli.sweep import estimate_arguments, sweep_arguments
 
 MISTAKE = "this is a mistake in Cortado, not yours; please report it with the lines above"

@@ -17,7 +17,7 @@ enum {
     CORTADO_PROBE_SPIN = 5   /* for as many cycles as the argument says */
 };
 
-/* All members are words: the debugger reads them by their numbers (run/probe.py). */
+/* All members are words: the debugger reads them by their numbers. */
 typedef struct {
     uint32_t magic; /* CORTADO_PROBE_MAGIC when main has begun */
     uint32_t command, argument;

@@ -36,6 +36,7 @@ PACKAGES = (
     Package("torchao", "0.18.0", "0.18.", "quantization"),
     Package("numpy", "2.4.6", "2.", "data in and out"),
     Package("rich", "15.0.0", "", "the progress display"),
+    Package("shtab", "1.13.0", "1.", "completion for shells"),
     Package("pyelftools", "0.33", "0.", "reading firmware images"),
 )
 
