@@ -53,7 +53,8 @@ def kernel_library(checked: bool) -> Path:
     """All portable kernels; the linker takes those in use."""
     compiler = toolchain.host_compiler()
     sources = sorted((KERNELS / "src").glob("*.c"))
-    portable = [path for path in sources if not path.stem.endswith(("_mve", "_dsp"))]
+    images = {"cortado_image"} if checked else set()  # which have no checks of their own
+    portable = [path for path in sources if not path.stem.endswith(("_mve", "_dsp")) and path.stem not in images]
     objects = [toolchain.compile_object(path, INCLUDES, flags(checked, "-O1"), compiler) for path in portable]
 
     def build(output: Path) -> None:

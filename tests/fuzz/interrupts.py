@@ -43,7 +43,7 @@ def glue(info: runner.BundleInfo, least: int) -> str:
     name, text = info.name, runner.harness_source(info)
     header = f'#include "{name}.h"\n'
     changed = text.replace(header, header + DISTURBED.format(name=name, least=least), 1)
-    changed = changed.replace(f" {name}_run,", " disturbed_run,", 1)
+    changed = changed.replace(f" {runner.untyped('int ', f'{name}_run')},", " disturbed_run,", 1)
     assert changed.count("disturbed_run") == 2, "the harness's glue has changed"
     return changed
 

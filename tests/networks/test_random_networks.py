@@ -131,7 +131,9 @@ def on_this_machine(case: Case, old: str, new: str) -> Outcome:
 def test_wrong_bits_and_stray_accesses_on_this_machine_are_found(small: Case) -> None:
     assert on_this_machine(small, "", "").host
     assert on_this_machine(small, "#include", "#error\n#include").kind == Kind.HOST.name
-    lines = [line for line in oracles.host_case(small)[0].files["small.h"].splitlines() if "ARENA_BYTES" in line]
+    lines = [
+        line for line in oracles.host_case(small)[0].files["small.h"].splitlines() if "define SMALL_ARENA_BYTES" in line
+    ]
     outcome = on_this_machine(small, lines[-1], "#define SMALL_ARENA_BYTES 64")
     assert outcome.kind == Kind.HOST.name
     assert "AddressSanitizer" in outcome.what

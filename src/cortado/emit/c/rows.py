@@ -168,6 +168,7 @@ int {name}_push({self.arena})
     memcpy(state, counters(arena), sizeof state);
     const int made = cortado_push_stream(&program, stages, (uint8_t *)arena, state, rows);
     memcpy(counters(arena), state, sizeof state);
+    *reset_mark(arena) = {upper}_BUILD; /* it lies with the counters, where other buffers lie during a push */
 {self._done()}
     return made && {valid};
 }}
