@@ -24,9 +24,9 @@ SANITIZE = "CORTADO_TEST_SANITIZE"  # set: build with the address and undefined-
 
 
 def kernel_sources(assembly: bool = False) -> list[Path]:
-    """Every source of the library but the schedule runner, which is not a kernel."""
+    """Every source of the library but the schedule runner and the loader of images, which are no kernels."""
     files = [*(KERNELS / "src").glob("*.c"), *((KERNELS / "src").glob("*.S") if assembly else ())]
-    return sorted(path for path in files if not path.name.startswith("cortado_run"))
+    return sorted(path for path in files if not path.name.startswith(("cortado_run", "cortado_image")))
 
 
 def build_host(small_core: bool, sanitize: bool) -> Path:
