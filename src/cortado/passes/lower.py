@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from cortado.base.element import FLOAT32
 from cortado.base.errors import CortadoError, NotInteger, Reject
 from cortado.base.numerics import ChannelQParams, QParams
 from cortado.ir.facts import CLAMP, NOT_ATEN, QPARAMS, TWIN, VALUE, dtype, qparams
@@ -286,7 +287,8 @@ def add_operator_call(like: Node, mode: FakeTensorMode, operator: Operator, argu
     made = tuple(shaped(mode, size, kind.torch_dtype) for size, kind in zip(sizes, kinds, strict=True))
     VALUE.note(node, made if operator.also else made[0])
     known = qparams(like)
-    if not operator.also and known is not None and known.element.name == kinds[0].name:  # others are made on the way
+    # Of another element is what is made on the way; of float32, what reads a call that was refused.
+    if not operator.also and known is not None and kinds[0].name in (known.element.name, FLOAT32.name):
         QPARAMS.note(node, known)
     copy_origin(like, node)
     return node
