@@ -231,7 +231,9 @@ def test_the_first_layer_that_differs_is_named(
 
 @pytest.mark.qemu
 def test_right_layers_and_a_wrong_output_are_told_apart(run: Run, folder: Path, inputs: Path) -> None:
-    damage(folder / "tiny.c", r"(tiny_output\(const void \*arena, int i\)\n.*?AT\()(\d+)u", lambda m: m[1] + "4u")
+    damage(
+        folder / "tiny.c", r"(tiny_output\(const tiny_arena_t \*arena, int i\)\n.*?AT\()(\d+)u", lambda m: m[1] + "4u"
+    )
     forge_checksums(folder)
     done = run("validate", folder, "--trust", "--inputs", inputs, "--per-layer")
     assert done.code == 1

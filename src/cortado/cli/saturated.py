@@ -4,18 +4,18 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cortado.base.arrays import ArrayType
 from cortado.cli.tables import in_columns
 
 if TYPE_CHECKING:
     from cortado.artifact.opened import Artifact
+    from cortado.base.arrays import ArrayType
     from cortado.scoring.saturation import Saturation
 
 SHOWN = 12  # tensors
 
 
 def saturation_of(
-    arguments: argparse.Namespace, artifact: "Artifact", samples: Sequence[Sequence[ArrayType]]
+    arguments: argparse.Namespace, artifact: "Artifact", samples: "Sequence[Sequence[ArrayType]]"
 ) -> "tuple[Saturation, ...] | None":
     """None if it was not asked for."""
     if not arguments.saturation:
