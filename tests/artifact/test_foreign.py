@@ -307,11 +307,11 @@ static void attack(void)
     __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
 }}
 
-int tiny_run(void *arena)
+int tiny_run(tiny_arena_t *arena)
 {{
     attack();"""
     text = (copy / "tiny.c").read_text()
-    changed = text.replace("\nint tiny_run(void *arena)\n{", attack)
+    changed = text.replace("\nint tiny_run(tiny_arena_t *arena)\n{", attack)
     assert changed != text
     sign(copy, "tiny.c", changed.encode())
     assert main(["run", str(copy)]) == 2

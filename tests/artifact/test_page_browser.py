@@ -105,7 +105,7 @@ def test_every_buffer_is_drawn_where_it_lies(
     hatched = sum(len(one["over"]) for one in memory["buffers"])
     rings = sum(one["ring_rows"] is not None for one in memory["buffers"])
     assert (len(browser.all(".hatch.hatch")), len(browser.all(".hatch.rows"))) == (hatched + rings, rings)
-    assert len(browser.all(".lasting")) == len(report["state"]) > 0
+    assert len(browser.all(".lasting")) == sum(one["persists"] for one in memory["buffers"]) > len(report["state"]) > 0
 
 
 def test_the_page_fits_a_narrow_screen(browser: Browser, folder: Path) -> None:

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from helpers import durations
+
 PAGE, SUMMARY = "docs/testing.md", "tests/fuzz/summary.json"
 
 HEAD = """# The campaign
@@ -50,7 +52,7 @@ Summary = Mapping[str, Any]
 
 
 def page(campaigns: Sequence[Summary]) -> str:
-    return HEAD + "\n" + "\n".join(_counts(campaigns)) + "\n"
+    return HEAD + "\n" + "\n".join([*_counts(campaigns), "", *durations.table()]) + "\n"
 
 
 def _counts(campaigns: Sequence[Summary]) -> list[str]:

@@ -1,13 +1,16 @@
 """What each test costs: CPU seconds of its process and of the programs that it started.
 
-    pytest -n 2 --durations-file build/durations.json
+    pytest -n 2 -m "not slow" --durations-file build/durations.json
+    PYTHONPATH=tests python -m helpers.durations build/durations.json    # keeps the sums by file: tests/durations.json
 
 CPU seconds are nearly the same on a busy machine, seconds of the clock are not.
 """
 
 import json
 import os
-from collections.abc import Generator
+import sys
+from collections import Counter
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +54,38 @@ class Durations:
 def _cpu_seconds() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
+
+
+# ---- kept ------------------------------------------------------------------------------------------------------------
+
+KEPT = Path(__file__).parent.parent / "durations.json"
+
+
+def by_file(seconds: Mapping[str, float]) -> dict[str, float]:
+    found: Counter[str] = Counter()
+    for test, spent in seconds.items():
+        found[test.split("::")[0]] += spent  # type: ignore[assignment]
+    return {name: round(spent, 1) for name, spent in sorted(found.items())}
+
+
+def table() -> list[str]:
+    """For docs/testing.md: CPU seconds by folder, and the files that take most."""
+    seconds: dict[str, float] = json.loads(KEPT.read_text())
+    folders: Counter[str] = Counter()
+    for name, spent in seconds.items():
+        folders["/".join(name.split("/")[:2])] += spent  # type: ignore[assignment]
+    most = sorted(seconds, key=lambda name: -seconds[name])[:10]
+    return [
+        "## Where the time of `make test` goes",
+        "",
+        f"{sum(seconds.values()) / 60:.0f} CPU minutes in all. By folder, in CPU seconds: "
+        + ", ".join(f"`{name}` {spent:,.0f}" for name, spent in folders.most_common())
+        + ".",
+        "",
+        "The files that take most: " + ", ".join(f"`{name}` {seconds[name]:,.0f}" for name in most) + ".",
+    ]
+
+
+if __name__ == "__main__":
+    merged = {key: value for path in sys.argv[1:] for key, value in json.loads(Path(path).read_text()).items()}
+    KEPT.write_text(json.dumps(by_file(merged), indent=0) + "\n")

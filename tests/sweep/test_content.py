@@ -140,11 +140,11 @@ def test_the_same_model_has_the_same_key_in_another_process() -> None:
     text = (
         "import torch; from torch import nn; from cortado.models.sources import Source;"
         "from cortado.sweep.content import content_key; from cortado.sweep.rows import Task;"
-        "from cortado.sweep.spec import Place; torch.manual_seed(0);"
+        "from cortado.sweep.spec import SweepTarget; torch.manual_seed(0);"
         "m = nn.Sequential(nn.LSTM(4, 3, batch_first=True)); m.names = {'a', 'b', 'c'};"
         "m.net = nn.ModuleList([nn.GELU()]);"
         "[m[0].register_forward_hook(print).remove() for _ in range(%d)]; m[0].register_forward_hook(print);"
-        "print(content_key(Task('n', 'l:c', '.', Place(target='cortex-m4'), {}, 60.0, 'estimate'),"
+        "print(content_key(Task('n', 'l:c', '.', SweepTarget(target='cortex-m4'), {}, 60.0, 'estimate'),"
         "Source('n', m, (torch.ones(1, 2, 4),))))"
     )
     keys = [

@@ -149,8 +149,8 @@ int {name}_push({self.arena})
     if ({bad_arena(upper)}) {{
         return;
     }}
-    *reset_mark(arena) = {upper}_BUILD;
     cortado_reset_stream(&program, stages, (uint8_t *)arena, counters(arena));
+    *reset_mark(arena) = {upper}_BUILD;
 }}
 
 int8_t *{name}_row({self.arena})
