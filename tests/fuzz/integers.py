@@ -1,18 +1,14 @@
 """Random networks of integers and truth values alone: what comes out must be just what torch gives.
 
-`python -m fuzz.integers --networks 300` draws them: arithmetic in types that wrap around, counts, comparisons, computed
+`make fuzz` draws them by the hundred: arithmetic in types that wrap around, counts, comparisons, computed
 positions, movement, writes. A network is a seed, and a list of steps that its repr shows.
 """
 
-import argparse
-import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import nn
@@ -160,32 +156,3 @@ def check_seed(seed: int) -> tuple[str, str, IntegerCase | None]:
     except Exception as error:  # whatever it is, it is told of
         return "crash", f"{type(error).__name__}: {error}", None
     return ("wrong", wrong, None) if wrong else ("ok", "", case)
-
-
-def main(arguments: list[str], say: Callable[[Any], None] = print) -> int:
-    parser = argparse.ArgumentParser(prog="fuzz.integers", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--networks", type=int, default=300)
-    parser.add_argument("--every", type=int, default=4, help="each of so many networks is also run in C; 0: none")
-    chosen = parser.parse_args(arguments)
-    counts: Counter[str] = Counter()
-    steps: Counter[str] = Counter()
-    for seed in range(chosen.seed, chosen.seed + chosen.networks):
-        kind, text, case = check_seed(seed)
-        counts[kind] += 1
-        if kind not in ("ok", "empty"):
-            say(f"{kind} seed {seed}: {text[:600]}\n  {draw_integers(seed)}")
-        if case is not None:
-            steps.update(step.name for step in case.steps)
-            in_c = bool(chosen.every) and seed % chosen.every == 0
-            counts["in C"] += in_c
-            for name in check_c([case]) if in_c else ():
-                counts["other bits in C"] += 1
-                say(f"other bits in C: {name}")
-    say(dict(counts))
-    say(dict(sorted(steps.items())))
-    return 1 if counts["wrong"] or counts["crash"] or counts["other bits in C"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,17 +1,14 @@
 """Masks by random composition: where they come from, what is computed of them, how they are moved, what reads them.
 
-Beside the blocks of random networks there is a campaign of its own, `python -m fuzz.masks FIRST COUNT`: models of one
+Beside the blocks of random networks they are a family of their own in `make fuzz`: models of one
 such spelling, their mask constant or an input, on fresh data beside torch. What is hidden must be 0 where torch has 0,
 and the rest not be further off than without a mask.
 """
 
 import math
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 import torch
 from torch import nn
@@ -247,21 +244,3 @@ def measured(
 def _may_refuse(text: str) -> bool:
     """Rows that masks hide whole, of which nothing can be said."""
     return "masked whole" in text or "that they hide whole" in text or "the mask leaves nothing of row" in text
-
-
-def main(arguments: Sequence[str]) -> None:
-    first, count = (int(one) for one in arguments)
-    warnings.simplefilter("ignore")
-    wrong = 0
-    for seed in range(first, first + count):
-        found: Any = check(seed)
-        if found is not None:
-            wrong += 1
-            print(
-                f"{seed}: {found[:400]}\n    {draw_case(seed).spelling} computed={draw_case(seed).computed}", flush=True
-            )
-    print(f"{count} spellings, {wrong} wrong")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

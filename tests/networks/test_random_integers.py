@@ -1,6 +1,6 @@
 """Random networks of integers and truth values: just what torch gives, and the same bits in C.
 
-`python -m fuzz.integers` runs hundreds of them (docs/testing.md); here are a few.
+`make fuzz` runs hundreds of them (docs/testing.md); here are a few.
 """
 
 import pytest

@@ -24,7 +24,7 @@ from cortado.ir.op import Activation, Bias, Call, Lowering, Role, Weight
 from cortado.ops import _wide
 from cortado.ops._convolution_work import Codes
 from cortado.ops._float import pair
-from cortado.ops._work import Window
+from cortado.ops._work import Window, sliding_fields
 
 
 def finish(
@@ -178,18 +178,8 @@ def common_fields(call: Call, weight_sums: np.ndarray[Any, Any]) -> dict[str, An
 
 
 def window_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
-    return {
-        "in_w": call.shape("input")[2],
-        "in_c": call.shape("input")[3],
-        "out_w": call.out_shape[2],
-        "out_c": call.out_shape[3],
-        "kernel_h": kernel[0],
-        "kernel_w": kernel[1],
-        "stride_w": call["stride"][1],
-        "pad_left": call["padding"][1],
-        "dilation_w": call["dilation"][1],
-        "zero": Array(np.full(call.shape("input")[3], -call["input_offset"], dtype=np.int8)),
-    }
+    zero = np.full(call.shape("input")[3], -call["input_offset"], dtype=np.int8)
+    return {**sliding_fields(call, kernel), "zero": Array(zero)}
 
 
 def window_of(call: Call, kernel: tuple[int, int], groups: int = 1) -> Window:

@@ -17,6 +17,7 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Call
 from cortado.ir.work import loops
+from cortado.ops._work import sliding_fields
 
 LONGEST_ROW = 512  # taps of a depthwise window that are summed up in 32 bits
 
@@ -51,17 +52,9 @@ def is_wide(element: Element) -> bool:
 
 def _fields(call: Call, kernel: tuple[int, int], weights: np.ndarray[Any, Any], by_channel: Tensor) -> dict[str, Any]:
     """A layer's descriptor; `by_channel` are its weights as [out_c, ...]."""
-    bias = None if call["bias"] is None else call["bias"]
+    bias = call["bias"]
     return {
-        "in_w": call.shape("input")[2],
-        "in_c": call.shape("input")[3],
-        "out_w": call.out_shape[2],
-        "out_c": call.out_shape[3],
-        "kernel_h": kernel[0],
-        "kernel_w": kernel[1],
-        "stride_w": call["stride"][1],
-        "pad_left": call["padding"][1],
-        "dilation_w": call["dilation"][1],
+        **sliding_fields(call, kernel),
         "groups": call.shape("input")[3] // by_channel.shape[-1],
         "sum_shift": sum_shift(by_channel, bias),
         "act_min": call["activation_min"],

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from cortado.ir.op import Call
 from cortado.ir.work import Calls, Quantities, Work, loops, nested
 
 VECTOR = 16  # bytes
@@ -178,3 +180,18 @@ def row_sums(channels: int, pixels: int, rows: int) -> Work:
         "in_w": pixels,
     }
     return Work(_SUMS, lambda calls: {**sizes, "images": calls.calls / rows})
+
+
+def sliding_fields(call: Call, kernel: tuple[int, int]) -> dict[str, Any]:
+    """How a window slides over the columns: the same in the descriptors of all elements."""
+    return {
+        "in_w": call.shape("input")[2],
+        "in_c": call.shape("input")[3],
+        "out_w": call.out_shape[2],
+        "out_c": call.out_shape[3],
+        "kernel_h": kernel[0],
+        "kernel_w": kernel[1],
+        "stride_w": call["stride"][1],
+        "pad_left": call["padding"][1],
+        "dilation_w": call["dilation"][1],
+    }
