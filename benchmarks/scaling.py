@@ -17,7 +17,8 @@ from _common import compile_timed, measured_apart, sizes_of, table
 from cortado.base.codec import to_json
 
 DEFAULT = (
-    "heads:64,heads:128,inputs:300,pyramid:8,residual:100,residual:400,dense:16,dense:32,linear:100,convolution:100"
+    "heads:64,heads:128,inputs:300,pyramid:8,residual:100,residual:400,dense:16,dense:32,linear:100,convolution:100,"
+    "lags:32,lags:64,scan:12,scan:24"
 )
 
 
@@ -94,6 +95,42 @@ class Dense(nn.Module):
         return x
 
 
+class Lags(nn.Module):
+    """An autocorrelation written as a loop over its lags."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x: Tensor) -> Tensor:
+        width = x.shape[-1]
+        found = [(x[..., : width - lag] * x[..., lag:]).mean(-1) for lag in range(self.count)]
+        return torch.stack(found, -1)
+
+
+class Scan(nn.Module):
+    """A selective scan written as a loop over its steps: decay, input and output depend on the step's own values."""
+
+    def __init__(self, count: int, width: int = 16, states: int = 8) -> None:
+        super().__init__()
+        self.count = count
+        self.rates = nn.Parameter(-torch.rand(width, states) - 0.1)
+        self.steps = nn.Linear(width, width)
+        self.into = nn.Linear(width, states)
+        self.out = nn.Linear(width, states)
+
+    def forward(self, x: Tensor) -> Tensor:
+        step = nn.functional.softplus(self.steps(x))
+        decay = torch.exp(step[..., None] * self.rates)
+        taken = (step * x)[..., None] * self.into(x)[..., None, :]
+        read = self.out(x)
+        state, found = taken[:, 0], []
+        for k in range(self.count):
+            state = decay[:, k] * state + taken[:, k]
+            found.append((state * read[:, k, None, :]).sum(-1))
+        return torch.stack(found, 1)
+
+
 def heads(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return Heads(size), (torch.randn(1, 3, 32, 32),)
 
@@ -128,8 +165,16 @@ def convolution(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     )
 
 
+def lags(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Lags(size), (torch.randn(1, 1, 128),)
+
+
+def scan(size: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    return Scan(size), (torch.randn(1, size, 16),)
+
+
 FAMILIES: Mapping[str, Callable[[int], tuple[nn.Module, tuple[Tensor, ...]]]] = {
-    family.__name__: family for family in (heads, inputs, pyramid, residual, dense, linear, convolution)
+    family.__name__: family for family in (heads, inputs, pyramid, residual, dense, linear, convolution, lags, scan)
 }
 
 

@@ -59,6 +59,8 @@ STEPS: dict[str, Callable[[Tensor], Tensor]] = {
     "bounded": lambda x: x.clamp(min=LOWEST),
     "no larger": lambda x: torch.minimum(x, torch.tensor(9.0)),
     "no smaller": lambda x: torch.maximum(x, torch.tensor(LOWEST)),
+    "bounded at a billion": lambda x: torch.maximum(x, torch.tensor(-1e9)),
+    "smaller of two": lambda x: torch.minimum(x, x.flip(1) + 0.25),
     "copied": lambda x: x.clone().contiguous(),
     "without the largest": lambda x: x - x.amax(-1, keepdim=True),
 }

@@ -155,6 +155,24 @@ def test_a_row_that_is_hidden_whole_is_what_float32_makes_of_it(kind: str, fill:
     assert float((wanted - got).abs().max()) < 0.03
 
 
+@pytest.mark.parametrize("fill", [-1e9, LOWEST])
+@pytest.mark.parametrize("kind", ["bounded", "clamped", "smaller"])
+def test_a_bound_of_two_masks_is_a_bound_of_their_sum(kind: str, fill: float) -> None:
+    """What both hide is no further away than what one of them hides: a row that is hidden whole has equal parts."""
+    ahead = torch.zeros(LENGTH, LENGTH).masked_fill(AHEAD, fill)
+    masked: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+        "bounded": lambda s, m: torch.maximum(s + m.float() * fill + ahead, torch.tensor(fill)),
+        "clamped": lambda s, m: (s + m.float() * fill + ahead).clamp(min=fill),
+        "smaller": lambda s, m: torch.minimum(s.masked_fill(m, fill), s + ahead),
+    }
+    model = Function(lambda self, s, m: masked[kind](s, m).softmax(-1))
+    batches = [(randn(2, LENGTH, LENGTH, seed=seed, scale=1.8), whole(seed)) for seed in range(6)]
+    found = lower_on(model, batches)
+    fresh = [(randn(2, LENGTH, LENGTH, seed=seed), whole(seed)) for seed in range(20, 24)]
+    wanted, got = (torch.cat(list(x)) for x in zip(*((model(*b), found.outputs(*b)[0]) for b in fresh), strict=True))
+    assert float((wanted - got).abs().max()) < 0.03
+
+
 @pytest.mark.qemu
 @pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
 def test_masks_and_rows_of_nothing_on_boards(target: str, tmp_path: Path) -> None:

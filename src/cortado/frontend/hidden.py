@@ -4,6 +4,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import torch
@@ -11,7 +12,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from cortado.frontend.places import Places, as_node, compact, ranked, spread, viewed
+from cortado.frontend.places import Places, as_node, both, compact, either, negated, ranked, spread, viewed
 from cortado.ir.facts import VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
@@ -28,6 +29,7 @@ SENTINEL = -1e3
 """What is at most this is no value for a maximum or a function with a limit: one step of its range would be above 1."""
 NEVER_A_VALUE = -1e6
 """What is at most this can't be meant as a value among others: it would take all codes. It is a mask or refused."""
+_MOST_TOGETHER = 4  # masks that may hide a place together
 _MOST_MOVED = 1 << 24  # elements whose numbers float32 holds
 
 
@@ -122,6 +124,42 @@ def hidden_in(node: Node, data: Tensor) -> Hidden | None:
     visible = add_constant(node, "added", rest) if bool((rest != 0).any()) else None
     certain = min(term.fill for term in terms) <= NEVER_A_VALUE
     return Hidden(tuple(terms), visible, node, certain)
+
+
+# ---- places that several terms hide ----------------------------------------------------------------------------------
+
+
+def hidden_anywhere(like: Node, terms: Sequence[Term]) -> Places:
+    """What at least one of the terms hides; they have the same number of dimensions."""
+    where = terms[0].where
+    for term in terms[1:]:
+        where = either(like, where, term.where)
+    return where
+
+
+def choices_of(terms: Sequence[Term]) -> list[tuple[Term, ...]] | None:
+    """The terms that may hide one place together; None if there are too many ways."""
+    if len(terms) > _MOST_TOGETHER:
+        return None
+    return [chosen for count in range(1, len(terms) + 1) for chosen in combinations(terms, count)]
+
+
+def apart(like: Node, terms: Sequence[Term], values: Sequence[tuple[tuple[Term, ...], float]]) -> tuple[Term, ...]:
+    """Terms of which each place has one alone: the value of those that hide it together, which takes its place."""
+    rank = max(len(term.where.sizes) for term in terms)
+    full = {id(term): replace(term, where=ranked(like, term.where, rank)) for term in terms}
+    if len({value for _, value in values}) == 1:
+        return (Term(hidden_anywhere(like, list(full.values())), values[0][1], added=False),)
+    found: dict[float, Places] = {}
+    for chosen, value in values:
+        where = full[id(chosen[0])].where
+        for one in chosen[1:]:
+            where = both(like, where, full[id(one)].where)
+        for other in (full[id(term)] for term in terms if not any(term is one for one in chosen)):
+            where = both(like, where, negated(like, other.where))
+        if not where.nowhere:
+            found[value] = where if value not in found else either(like, found[value], where)
+    return tuple(Term(where, value, added=False) for value, where in found.items())
 
 
 # ---- movement ------------------------------------------------------------------------------------------------------

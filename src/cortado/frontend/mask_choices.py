@@ -1,7 +1,7 @@
 """Rules of masks for choices: torch.where, masked_fill, and the larger or smaller of two tensors."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,12 @@ from cortado.frontend.hidden import (
     Hidden,
     Term,
     TwoValued,
+    apart,
+    choices_of,
     is_float,
     is_truth,
     name_of,
+    total,
 )
 from cortado.frontend.mask_parts import anywhere_hidden, choose, fit, number_in, real
 from cortado.frontend.mask_readers import Readers
@@ -27,6 +30,13 @@ from cortado.ir.graph import Bound, add_call, shape
 from cortado.ops._float import is_constant
 
 aten = torch.ops.aten
+
+
+def _further(chosen: Sequence[Term], own: Sequence[Term]) -> float:
+    """Of what the terms of each side add up to, what is further from 0."""
+    first = [term.fill for term in chosen if any(term is one for one in own)]
+    second = [term.fill for term in chosen if not any(term is one for one in own)]
+    return max((total(*fills) for fills in (first, second)), key=abs)
 
 
 class Choices:
@@ -65,16 +75,21 @@ class Choices:
         known = self.hidden(side)
         if known is None or known.negative != (number < 0):
             return None
-        rank = len(shape(like))
-        terms = tuple(
-            replace(
-                term, where=ranked(like, term.where, rank), fill=math.copysign(min(abs(term.fill), abs(number)), number)
-            )
-            for term in known.terms
+        visible = None if known.visible is None else fit(like, known.visible)
+        chosen = choices_of(known.terms)
+        if chosen is None:
+            return None
+        sums = [total(*(term.fill for term in terms)) for terms in chosen]
+        ends = [math.copysign(min(abs(one), abs(number)), number) for one in sums]
+        if len(known.terms) == 1:
+            (term,) = known.terms
+            terms = (replace(term, where=ranked(like, term.where, len(shape(like))), fill=ends[0]),)
+            return replace(known, terms=terms, visible=visible)
+        return replace(
+            known, terms=apart(like, known.terms, list(zip(chosen, ends, strict=True))), visible=visible, biased=True
         )
-        return replace(known, terms=terms, visible=None if known.visible is None else fit(like, known.visible))
 
-    def _smaller(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Hidden:
+    def _smaller(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Hidden | None:
         like: Node = bound.node
         given = [real(like, one) for one in visibles]
         terms = [
@@ -84,8 +99,14 @@ class Choices:
             for term in side.terms
         ]
         visible = fit(like, add_call(like, bound.node.target, *given))
-        first = next(side for side in known if side is not None)
-        return replace(first, terms=tuple(terms), visible=visible, biased=True)
+        hiding = [side for side in known if side is not None]
+        if len(hiding) == 2:
+            chosen = choices_of(terms)
+            if chosen is None:
+                return None
+            own = terms[: len(hiding[0].terms)]
+            terms = list(apart(like, terms, [(one, _further(one, own)) for one in chosen]))
+        return replace(hiding[0], terms=tuple(terms), visible=visible, biased=True)
 
     def _larger(self, bound: Bound, known: list[Hidden | None], visibles: list[Any]) -> Fact | Node | None:
         """What is hidden of one side is the other; what is hidden of both stays hidden."""

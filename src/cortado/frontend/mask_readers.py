@@ -12,7 +12,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from cortado.base.errors import CortadoError
-from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, is_truth, name_of, total
+from cortado.frontend.hidden import SENTINEL, Fact, Hidden, Term, hidden_anywhere, is_truth, name_of, total
 from cortado.frontend.places import Places, anywhere, as_node, both, compact, either, negated, ranked, spread
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call, shape
 from cortado.ops._float import PRODUCTS, QUOTIENTS, add_constant, add_permute, add_view, is_constant
@@ -74,7 +74,7 @@ class Readers:
 
     def _rows_left(self, like: Node, known: Hidden, dim: int) -> Hidden:
         """A row that a finite number hides whole is not hidden: it has the softmax of what float32 leaves of it."""
-        kept = negated(like, compact(_anywhere(like, known.terms)))
+        kept = negated(like, compact(hidden_anywhere(like, known.terms)))
         some = anywhere(like, kept, dim)
         if some.constant is not None and bool(some.constant.all()):
             return known
@@ -94,7 +94,7 @@ class Readers:
     def _logarithms(self, like: Node, known: Hidden, sizes: tuple[int, ...], dim: int) -> Node:
         """log_softmax along `dim` of what is visible."""
         terms = [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
-        kept = negated(like, compact(_anywhere(like, terms)))
+        kept = negated(like, compact(hidden_anywhere(like, terms)))
         order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
         moved = add_permute(like, self._visible(like, known, sizes), order)
         found = add_call(like, LOG_SOFTMAX_KEPT, moved, _mask(like, kept, sizes, order))
@@ -120,7 +120,9 @@ class Readers:
     def _lowest(self, like: Node, source: Node, known: Hidden) -> tuple[Node, Places]:
         """What is visible, and below all of it what is not; and where that is."""
         sizes = shape(source)
-        where = _anywhere(like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms])
+        where = hidden_anywhere(
+            like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
+        )
         where = spread(like, where, sizes)
         visible = self._visible(like, known, sizes)
         kept = as_node(like, negated(like, where))
@@ -167,7 +169,7 @@ class Readers:
         args, kwargs = map_arg((node.args, node.kwargs), lambda one: visible if one is source else one)
         return add_call(node, target, *args, **kwargs)
 
-    def limited(self, node: Node, source: Node, known: Hidden, limits: Sequence[float]) -> Node | None:
+    def limited(self, node: Node, source: Node, known: Hidden, ends: Sequence[Term]) -> Node | None:
         """The function of what is visible, and its limit elsewhere."""
         if abs(known.weakest) < -SENTINEL:
             return None
@@ -176,19 +178,18 @@ class Readers:
         else:
             visible = known.visible if known.visible is not None else add_constant(node, "zeros", torch.zeros(1))
         result = self.again(node, source, visible)
-        for term, limit in zip(known.terms, limits, strict=True):
-            where = as_node(node, ranked(node, term.where, len(shape(node))))
-            result = add_call(node, aten.masked_fill.Scalar, result, where, limit)
+        for end in ends:
+            where = as_node(node, ranked(node, end.where, len(shape(node))))
+            result = add_call(node, aten.masked_fill.Scalar, result, where, end.fill)
         return result
 
-    def compared(self, node: Node, source: Node, known: Hidden, limits: Sequence[float]) -> Node | None:
+    def compared(self, node: Node, source: Node, known: Hidden, ends: Sequence[Term]) -> Node | None:
         """A comparison with a number, which infinity passes or not."""
-        if known.visible is None or not is_truth(node) or len(set(limits)) != 1 or not known.certain:
+        if known.visible is None or not is_truth(node) or len(ends) != 1 or not known.certain:
             return None
         result = Places(self.again(node, source, known.visible))
-        terms = [replace(term, where=ranked(node, term.where, len(shape(node)))) for term in known.terms]
-        where = _anywhere(node, terms)
-        if limits[0]:
+        where = ranked(node, ends[0].where, len(shape(node)))
+        if ends[0].fill:
             return as_node(node, either(node, result, where))
         return as_node(node, both(node, result, negated(node, where)))
 
@@ -205,18 +206,11 @@ class _Kept:
     zeros: bool
 
 
-def _anywhere(like: Node, terms: Sequence[Term]) -> Places:
-    where = terms[0].where
-    for term in terms[1:]:
-        where = either(like, where, term.where)
-    return where
-
-
 def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
     """Masks that are added to one another leave, of a row that they hide whole, the places that they hide least."""
     rank = len(shape(like))
     terms = [replace(term, where=ranked(like, term.where, rank)) for term in known.terms]
-    kept = negated(like, compact(_anywhere(like, terms)))
+    kept = negated(like, compact(hidden_anywhere(like, terms)))
     finite = [term for term in terms if math.isfinite(term.fill)]
     leaves = kept.constant is not None and bool(kept.constant.expand(shape(like)).any(dim).all())
     added = bool(finite) and all(term.added for term in finite)
@@ -271,7 +265,7 @@ def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
         level = levels[-1] if levels else Places(torch.zeros((1,) * rank, dtype=torch.bool))
         for chosen in sums[value]:
             others = [term for term in terms if not any(term is one for one in chosen)]
-            rest = Places(torch.zeros((1,) * rank, dtype=torch.bool)) if not others else _anywhere(like, others)
+            rest = Places(torch.zeros((1,) * rank, dtype=torch.bool)) if not others else hidden_anywhere(like, others)
             level = either(like, level, negated(like, rest))
         levels.append(level)
     return levels

@@ -27,6 +27,8 @@ from cortado.frontend.hidden import (
     Movement,
     Term,
     TwoValued,
+    apart,
+    choices_of,
     hidden_in,
     is_float,
     is_truth,
@@ -35,6 +37,7 @@ from cortado.frontend.hidden import (
     movement,
     name_of,
     scaled,
+    total,
 )
 from cortado.frontend.mask_choices import Choices
 from cortado.frontend.mask_parts import fit, number_in, real, times
@@ -351,21 +354,23 @@ class _Rules:
 
     def _limit(self, node: Node, source: Node, hidden: Hidden) -> Fact | Node | None:
         """A function of a tensor of which some stands for infinity: it has a limit there, or stays infinite."""
-        fills = [term.fill for term in hidden.terms]
-        limits = self._at(node, source, fills)
+        chosen = choices_of(hidden.terms)
+        if chosen is None:
+            return None
+        limits = self._at(node, source, [total(*(term.fill for term in terms)) for terms in chosen])
         if any(math.isnan(one) for one in limits):
             return None
+        ends = apart(node, hidden.terms, list(zip(chosen, limits, strict=True)))
         if is_truth(node):
-            return self.readers.compared(node, source, hidden, limits)
+            return self.readers.compared(node, source, hidden, ends)
         if all(LEAST < one < -CERTAIN for one in limits):
-            return self.readers.limited(node, source, hidden, limits)
+            return self.readers.limited(node, source, hidden, ends)
         if all(one <= LEAST for one in limits) or all(one >= -CERTAIN for one in limits):
             low, high = is_clamp(node) or (0.0, 0.0)
             result = hidden.visible
             if low > CERTAIN or high < -CERTAIN:  # else no visible value is clamped
                 result = fit(node, self.readers.again(node, source, real(node, hidden.visible)))
-            terms = tuple(Term(term.where, one, added=False) for term, one in zip(hidden.terms, limits, strict=True))
-            return replace(hidden, terms=terms, visible=result, biased=True)
+            return replace(hidden, terms=ends, visible=result, biased=True)
         return None
 
     # ---- movement
