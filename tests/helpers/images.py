@@ -1,5 +1,7 @@
 """Networks as images beside their bundles: on this machine and on boards."""
 
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +14,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.target import Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.emit.image.files import loader_files
-from cortado.emit.image.layout import ImageHead
+from cortado.emit.image.layout import CRC_AT, ImageHead
 from cortado.emit.image.writer import ModelImage, emit_image
 from cortado.options import Border
 from cortado.plan.lowered import LoweredGraph
@@ -73,6 +75,15 @@ class Imaged:
             for x, y in zip(a, b, strict=True):
                 np.testing.assert_array_equal(x, y)
         return image.instructions, bundle.instructions
+
+
+def changed(data: bytes, at: int, value: bytes, *, repaired: bool = True) -> bytes:
+    """An image with other bytes at a place; `repaired`: its CRC is right again."""
+    found = bytearray(data)
+    found[at : at + len(value)] = value
+    if repaired:
+        struct.pack_into("<I", found, CRC_AT, zlib.crc32(found[CRC_AT + 4 :]))
+    return bytes(found)
 
 
 def _random(rng: np.random.Generator, tensor: runner.IO) -> ArrayType:

@@ -2,7 +2,6 @@
 
 import struct
 import subprocess
-import zlib
 from functools import cache
 from pathlib import Path
 
@@ -13,12 +12,11 @@ from torch import Tensor, nn
 import cortado
 from cortado import Options
 from cortado.base.target import BUNDLE_FLAGS
-from cortado.emit.image.layout import CRC_AT
 from cortado.emit.image.reader import read_image
 from cortado.plan.pushed import Feeding
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, write_files
-from helpers.images import Imaged, of, on_host
+from helpers.images import Imaged, changed, of, on_host
 from helpers.stateful import Ring
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -145,34 +143,26 @@ def _opened(firmware: Path, data: bytes, folder: Path, ram: int = 8192) -> tuple
     return int(error), missing
 
 
-def _changed(data: bytes, at: int, value: bytes, *, repaired: bool = True) -> bytes:
-    found = bytearray(data)
-    found[at : at + len(value)] = value
-    if repaired:
-        struct.pack_into("<I", found, CRC_AT, zlib.crc32(found[CRC_AT + 4 :]))
-    return bytes(found)
-
-
 def test_what_a_firmware_cannot_run_is_refused_with_a_reason(firmware: Path, tmp_path: Path) -> None:
     net = imaged("cascade")
     data, head = net.image.data, net.head
     assert _opened(firmware, data, tmp_path, net.image.ram_bytes)[0] == FINE
     cases = {
         NOT_ONE: b"CTDX" + data[4:],
-        FORMAT: _changed(data, 4, b"\2\0"),
+        FORMAT: changed(data, 4, b"\2\0"),
         CUT_OFF: data[:-1],
-        DAMAGED: _changed(data, len(data) - 40, bytes([data[-40] ^ 1]), repaired=False),
-        CORE: _changed(data, 7, b"\3"),
-        VERSION: _changed(data, 16, b"\x63\x00"),
-        WRONG: _changed(data, head.step + 2 * head.pointer_bytes, struct.pack("<I", 1 << 30)),
+        DAMAGED: changed(data, len(data) - 40, bytes([data[-40] ^ 1]), repaired=False),
+        CORE: changed(data, 7, b"\3"),
+        VERSION: changed(data, 16, b"\x63\x00"),
+        WRONG: changed(data, head.step + 2 * head.pointer_bytes, struct.pack("<I", 1 << 30)),
     }
-    for error, changed in cases.items():
-        assert _opened(firmware, changed, tmp_path)[0] == error
+    for error, other in cases.items():
+        assert _opened(firmware, other, tmp_path)[0] == error
     assert _opened(firmware, data, tmp_path, net.image.ram_bytes - 1)[0] == RAM
     assert _opened(firmware, b"", tmp_path)[0] == NOT_ONE
-    other = imaged("state").image
-    missing = {thunk.name for thunk in other.thunks} - {thunk.name for thunk in net.image.thunks}
-    error, name = _opened(firmware, other.data, tmp_path)
+    foreign = imaged("state").image
+    missing = {thunk.name for thunk in foreign.thunks} - {thunk.name for thunk in net.image.thunks}
+    error, name = _opened(firmware, foreign.data, tmp_path)
     assert error == KERNEL
     assert name in missing
 
@@ -180,8 +170,8 @@ def test_what_a_firmware_cannot_run_is_refused_with_a_reason(firmware: Path, tmp
 def test_every_single_damaged_byte_is_found(firmware: Path, tmp_path: Path) -> None:
     data = imaged("cascade").image.data
     for at in range(0, len(data), 97):
-        changed = _changed(data, at, bytes([data[at] ^ 0x10]), repaired=False)
-        assert _opened(firmware, changed, tmp_path)[0] != FINE
+        damaged = changed(data, at, bytes([data[at] ^ 0x10]), repaired=False)
+        assert _opened(firmware, damaged, tmp_path)[0] != FINE
 
 
 def test_reader_says_what_the_image_holds() -> None:
