@@ -57,7 +57,7 @@ ELEMENTS: Mapping[str, int] = {
     "cortado::argmax": 12,
     "cortado::compare": 24,
     "cortado::kept_log_softmax": 10,
-    "cortado::magnitude": 16,
+    "cortado::magnitude": 32,
     "cortado::masked_softmax": 24,
     "cortado::pick": 24,
     "cortado::reduce_int": 24,

@@ -21,6 +21,7 @@ NAME = re.compile(
 UNTYPED = {"copy2d", "widen", "pad_wide", "pick_wide", "requantize", "transpose_wide", "where"}
 # More kernels of one operator in its file: the same rows at once, what its sums become, computed masks.
 TOGETHER = {
+    "cortado_distance_s8": "magnitude_s8",
     "cortado_means_s8": "sum_rows_s8",
     "cortado_upsample_nearest_rows_s8": "upsample_nearest_s8",
     "cortado_where_number_s8": "where_s8",

@@ -46,13 +46,13 @@ EXACT: dict[str, Case] = {
     "std along another dimension": (lambda x: x.std(1, keepdim=True), ((3, 16, 4),), ["variance"]),
     "var without correction": (lambda x: x.var(-1, unbiased=False), ((3, 16),), ["variance"]),
     "var of images": (lambda x: x.var((2, 3)), ((1, 3, 6, 6),), ["variance"]),
-    "pairwise_distance": (F.pairwise_distance, ((3, 16), (3, 16)), ["distance"]),
+    "pairwise_distance": (F.pairwise_distance, ((3, 16), (3, 16)), ["magnitude"]),
     "distance in other scales": (
         lambda x, y: F.pairwise_distance(x, 20 * y),
         ((5, 8), (5, 8)),
-        ["quantized_activation", "distance"],
+        ["quantized_activation", "magnitude"],
     ),
-    "cdist": (torch.cdist, ((2, 3, 16), (2, 4, 16)), ["repeat", "repeat", "distance"]),
+    "cdist": (torch.cdist, ((2, 3, 16), (2, 4, 16)), ["repeat", "repeat", "magnitude"]),
     "cumsum": (lambda x: x.cumsum(-1), ((3, 16),), ["cumsum"]),
     "cumsum over channels": (lambda x: x.cumsum(1), ((1, 8, 4, 4),), ["cumsum"]),
     "einsum of matrices": (

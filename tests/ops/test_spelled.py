@@ -182,6 +182,10 @@ MAGNITUDES: list[Callable[..., Any]] = [
     lambda x, y: (x.pow(2) + y**2 + 1e-6).sqrt(),
     lambda x, y: torch.complex(x, y).abs(),
     lambda x, y: torch.view_as_complex(torch.stack([x, y], -1)).abs(),
+    lambda x, y: torch.linalg.vector_norm(torch.stack([x, y], 1), dim=1),
+    lambda x, y: torch.cat([x, y]).norm(),
+    lambda x, y: (x.reshape(4, 8, 8).square().sum((0, 2), keepdim=True) + 1e-6).sqrt() + 0 * y[0, 0],
+    lambda x, y: torch.sqrt((y * y).sum(-1)) + 0 * x[0, 0],
 ]
 
 
@@ -206,7 +210,8 @@ def test_complex_numbers_are_refused_by_name() -> None:
 def everything(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, ...]:
     """New operators, and windows and reductions that were too large."""
     tall = F.conv2d(z, torch.linspace(-1, 1, 600).reshape(2, 1, 300, 1), stride=(8, 1))
-    return torch.hypot(x, y), (x * x + y * y + 0.5).sqrt(), tall, x.median(-1).values, F.max_pool2d(z, (300, 1))
+    norms = torch.hypot(x, y), (x * x + y * y + 0.5).sqrt(), x.norm(dim=0), F.pairwise_distance(x, y)
+    return *norms, tall, x.median(-1).values, F.max_pool2d(z, (300, 1))
 
 
 @pytest.mark.qemu

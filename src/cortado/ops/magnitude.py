@@ -1,10 +1,13 @@
-"""out = clamp(zero_point + sqrt(a^2 + b^2 + start) * factor), element by element: hypot, and sqrt(a * a + b * b).
+"""out = clamp(zero_point + sqrt(start + sum) * factor): Euclidean norms, of rows or element by element.
 
-a and b are codes without their zero points, times multipliers of up to 12 bits that bring them to one step; `start` is
-in that step too. The sum is exact and its root is rounded once, so that small magnitudes beside large ones lose
-nothing: squares in int8 would.
+The sum is that of squares of one tensor's codes, of those of two side by side (hypot, complex numbers), or of their
+differences plus an offset (distances). Codes are without their zero points, times multipliers of up to 12 bits that
+bring them to one step, in which `start` and the offset are counted too. The sum is exact and its root is rounded once,
+so that small magnitudes beside large ones lose nothing: squares in int8 would.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,84 +17,143 @@ from torch.fx import Node
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
-from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.c_call import Absent, CCall, Operand, Row
 from cortado.ir.facts import dtype
 from cortado.ir.functions import Functions
-from cortado.ir.graph import Bound, add_call, bind, is_call, shape, sole_user
-from cortado.ir.kernel import Kernel
+from cortado.ir.graph import Bound, add_call, bind, is_call, shape
+from cortado.ir.kernel import ONE_ROW, Kernel, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.work import loops
 from cortado.ops import _binary, _measures
-from cortado.ops._work import ELEMENTS
+from cortado.ops._float import add_view
+from cortado.ops._squares import LONGEST, root_argument, squared, summed
 from cortado.ops.pointwise import operands
+from cortado.ops.reductions import dims_of, reduce
 
 aten = torch.ops.aten
 MULTIPLIER_BITS = 12
-LARGEST_START = 2**60  # squares have 40 bits; what is beyond leaves nothing of them in the output
+LARGEST_START = 2**60  # squares have 56 bits; what is beyond leaves nothing of them in the output
+LARGEST_OFFSET = 2**21
+LARGEST_ROW = LONGEST  # squares of differences then sum to 62 bits
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
 _LIBRARY = Functions()
-_LIBRARY.define("magnitude_of(Tensor input, Tensor other, float eps) -> Tensor")
-_LIBRARY.impl(
-    "magnitude_of",
-    lambda input, other, eps: torch.sqrt(input * input + other * other + eps) if eps else torch.hypot(input, other),
-    "CompositeExplicitAutograd",
-)
-_LIBRARY.impl("magnitude_of", lambda input, other, eps: torch.empty_like(input), "Meta")
+_LIBRARY.define("magnitude_of(Tensor input, Tensor? other, bool rows, bool apart, float offset, float eps) -> Tensor")
+
+
+def _in_float(input: Tensor, other: Tensor | None, rows: bool, apart: bool, offset: float, eps: float) -> Tensor:
+    if other is None or apart:
+        terms = input if other is None else input - other + offset
+        squares = terms * terms
+    else:
+        squares = input * input + other * other
+    return torch.sqrt((squares.sum(-1, keepdim=True) if rows else squares) + eps)
+
+
+def _meta(input: Tensor, other: Tensor | None, rows: bool, *others: Any) -> Tensor:
+    return input.new_empty((input.shape[0], 1)) if rows else torch.empty_like(input)
+
+
+_LIBRARY.impl("magnitude_of", _in_float, "CompositeExplicitAutograd")
+_LIBRARY.impl("magnitude_of", _meta, "Meta")
 
 MAGNITUDE_IN_FLOAT: OpOverload = torch.ops.cortado.magnitude_of.default
 
 
-def magnitude(like: Node, first: Node, second: Node, eps: float = 0.0) -> Node:
-    """Of tensors that can be broadcast."""
-    sizes = list(torch.broadcast_shapes(shape(first), shape(second)))
-    both = [
-        one if list(shape(one)) == sizes else add_call(like, aten.expand.default, one, sizes) for one in (first, second)
+def _broadcast(like: Node, *sources: Node) -> list[Node]:
+    sizes = list(torch.broadcast_shapes(*(shape(source) for source in sources)))
+    return [
+        source if list(shape(source)) == sizes else add_call(like, aten.expand.default, source, sizes)
+        for source in sources
     ]
-    return add_call(like, MAGNITUDE_IN_FLOAT, *both, eps)
+
+
+def _side_by_side(like: Node, first: Node, second: Node, eps: float = 0.0) -> Node:
+    """Element by element, of tensors that can be broadcast."""
+    return add_call(like, MAGNITUDE_IN_FLOAT, *_broadcast(like, first, second), False, False, 0.0, eps)
+
+
+def _of_rows(like: Node, source: Node, dims: Sequence[int], eps: float = 0.0) -> Node:
+    """Of one tensor, over some of its dimensions."""
+    rows = _measures.as_rows(like, source, dims)
+    return add_view(like, add_call(like, MAGNITUDE_IN_FLOAT, rows, None, True, False, 0.0, eps), shape(like))
+
+
+def _distance(like: Node, left: Node, right: Node, offset: float) -> Node:
+    """Along the last dimension of tensors that can be broadcast."""
+    rows = [_measures.as_rows(like, one, [len(shape(one)) - 1]) for one in _broadcast(like, left, right)]
+    return add_view(like, add_call(like, MAGNITUDE_IN_FLOAT, *rows, True, True, offset, 0.0), shape(like))
 
 
 def hypot(bound: Bound) -> Node | None:
     """Of one tensor it is a table."""
     if len(operands(bound.node)) < 2:
         return None
-    return magnitude(bound.node, bound["self"], bound["other"])
+    return _side_by_side(bound.node, bound["self"], bound["other"])
 
 
 def root_of_squares(bound: Bound) -> Node | None:
-    """sqrt(a * a + b * b + eps), however squares are written."""
-    source, eps = bound["self"], 0.0
-    if is_call(source, aten.add.Tensor) and isinstance(bind(source)["other"], int | float):
-        eps, source = float(bind(source)["other"]), bind(source)["self"]
-    if not is_call(source, aten.add.Tensor) or sole_user(source) is None or bind(source)["alpha"] != 1 or eps < 0:
+    """sqrt(a * a + b * b + eps) and sqrt((x * x).sum(dim) + eps), however squares are written."""
+    source, eps = root_argument(bound.node)
+    row = summed(source)
+    if row is not None and len(source.users) == 1 and eps >= 0:
+        return _of_rows(bound.node, row, sorted(dims_of(bind(source), len(shape(row)))), eps)
+    if not is_call(source, aten.add.Tensor) or len(source.users) > 1 or bind(source)["alpha"] != 1 or eps < 0:
         return None
-    first, second = (_squared(bind(source)[name]) for name in ("self", "other"))
+    first, second = (squared(bind(source)[name]) for name in ("self", "other"))
     if first is None or second is None or first is second:
         return None
-    return magnitude(bound.node, first, second, eps)
-
-
-def _squared(node: Any) -> Node | None:
-    """What a node is the square of."""
-    if not isinstance(node, Node) or node.op != "call_function" or dtype(node) != torch.float32:
-        return None
-    bound = bind(node)
-    product = is_call(node, aten.mul.Tensor) and bound["self"] is bound["other"]
-    power = is_call(node, aten.pow.Tensor_Scalar) and bound["exponent"] == 2
-    base = bound["self"] if product or power or is_call(node, aten.square.default) else None
-    return base if isinstance(base, Node) else None
+    return _side_by_side(bound.node, first, second, eps)
 
 
 def of_complex(bound: Bound) -> Node | None:
     """abs of complex numbers whose parts are known."""
     source = bound["self"]
     if is_call(source, aten.complex.default):
-        return magnitude(bound.node, bind(source)["real"], bind(source)["imag"])
+        return _side_by_side(bound.node, bind(source)["real"], bind(source)["imag"])
     if is_call(source, aten.view_as_complex.default):
         pairs = bind(source)["self"]
-        real, imaginary = (add_call(bound.node, aten.select.int, pairs, -1, part) for part in (0, 1))
-        return magnitude(bound.node, real, imaginary)
+        return _of_rows(bound.node, pairs, [len(shape(pairs)) - 1])
     return None
+
+
+def _of_other_order(like: Node, source: Node, order: float, dims: frozenset[int]) -> Node | None:
+    """The sum of sizes, or the largest of them."""
+    if order not in (1.0, math.inf):
+        return None
+    sizes = add_call(like, aten.abs.default, source)
+    return reduce(like, sizes, dims, "sum" if order == 1.0 else "max", shape(like))
+
+
+def vector_norm(bound: Bound) -> Node | None:
+    """Of order 2, 1 or infinity."""
+    like, source, order = bound.node, bound["self"], float(bound["ord"])
+    dims = dims_of(bound, len(shape(source)))
+    if dtype(like) != torch.float32:
+        return None
+    return _of_rows(like, source, sorted(dims)) if order == 2.0 else _of_other_order(like, source, order, dims)
+
+
+def _apart(like: Node, left: Node, right: Node, order: float, eps: float) -> Node | None:
+    if order == 2.0:
+        return _distance(like, left, right, eps)
+    difference = add_call(like, aten.sub.Tensor, left, right)
+    moved = difference if eps == 0.0 else add_call(like, aten.add.Tensor, difference, eps)
+    return _of_other_order(like, moved, order, frozenset({len(shape(moved)) - 1}))
+
+
+def pairwise(bound: Bound) -> Node | None:
+    return _apart(bound.node, bound["x1"], bound["x2"], float(bound["p"]), float(bound["eps"]))
+
+
+def each_to_each(bound: Bound) -> Node | None:
+    """cdist: rows of one matrix from rows of another."""
+    left, right = bound["x1"], bound["x2"]
+    one = [*shape(left)[:-1], 1, shape(left)[-1]]
+    other = [*shape(right)[:-2], 1, *shape(right)[-2:]]
+    views = add_view(bound.node, left, one), add_view(bound.node, right, other)
+    return _apart(bound.node, *views, float(bound["p"]), 0.0)
 
 
 # ---- what it computes ----------------------------------------------------------------------------------------
@@ -99,42 +161,51 @@ def of_complex(bound: Bound) -> Node | None:
 
 def reference(
     *,
-    input: Tensor,
-    input_zero_point: int,
-    input_multiplier: int,
-    other: Tensor,
-    other_zero_point: int,
-    other_multiplier: int,
+    inputs: Sequence[Tensor],
+    zero_points: Sequence[int],
+    multipliers: Sequence[int],
+    rows: bool,
+    apart: bool,
+    offset: int,
     start: int,
     start_shift: int,
     output_zero_point: int,
     output_multiplier: int,
     output_shift: int,
 ) -> Tensor:
-    a = (input.to(torch.int64) - input_zero_point) * input_multiplier
-    b = (other.to(torch.int64) - other_zero_point) * other_multiplier
-    wide, left = _measures.normalized(a.square() + b.square() + (start << start_shift))
+    known = zip(inputs, zero_points, multipliers, strict=True)
+    terms = [(codes.to(torch.int64) - zero) * multiplier for codes, zero, multiplier in known]
+    squares = (terms[0] - terms[1] + offset).square() if apart else sum(term.square() for term in terms)
+    assert isinstance(squares, Tensor)
+    total = squares.sum(-1, keepdim=True) if rows else squares
+    wide, left = _measures.normalized(total + (start << start_shift))
     size = _measures.rescaled(_measures.root(wide), output_multiplier, 31 + (left >> 1) - output_shift)
     return clamp_int8(size + output_zero_point).contiguous()
 
 
+def _names(bound: Bound) -> list[str]:
+    return [name for name in ("input", "other") if bound.get(name) is not None]
+
+
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"input": Activation(), "other": Activation()})
+    refused = _measures.check_length(bound, LARGEST_ROW) if bound["rows"] else None
+    return refused or Quantization({name: Activation() for name in _names(bound)})
 
 
 def lower(lowering: Lowering) -> Node:
-    scales = {name: lowering.q(name).scale for name in ("input", "other")}
-    step = max(scales.values()) / (2**MULTIPLIER_BITS - 1)
-    start = min(round(lowering.bound["eps"] / step / step), LARGEST_START)
+    bound, names = lowering.bound, _names(lowering.bound)
+    parameters = [lowering.q(name) for name in names]
+    step = max(one.scale for one in parameters) / (2**MULTIPLIER_BITS - 1)
+    start = min(round(bound["eps"] / step / step), LARGEST_START)
     shift = max(start.bit_length() - 31, 0)
     return lowering.call(
         MAGNITUDE,
-        input=lowering.node("input"),
-        input_zero_point=lowering.q("input").zero_point,
-        input_multiplier=round(scales["input"] / step),
-        other=lowering.node("other"),
-        other_zero_point=lowering.q("other").zero_point,
-        other_multiplier=round(scales["other"] / step),
+        inputs=[lowering.node(name) for name in names],
+        zero_points=[one.zero_point for one in parameters],
+        multipliers=[round(one.scale / step) for one in parameters],
+        rows=bound["rows"],
+        apart=bound["apart"],
+        offset=max(-LARGEST_OFFSET, min(LARGEST_OFFSET, round(bound["offset"] / step))),
         start=start >> shift,
         start_shift=shift,
         output_zero_point=lowering.out.zero_point,
@@ -145,24 +216,41 @@ def lower(lowering: Lowering) -> Node:
 # ---- the C kernel --------------------------------------------------------------------------------------------
 
 
+def _sizes(call: Call) -> tuple[int, ...]:
+    return call.shapes("inputs")[0]
+
+
+def output_shape(call: Call) -> tuple[int, ...]:
+    return (*_sizes(call)[:-1], 1) if call["rows"] else _sizes(call)
+
+
 def kernel(call: Call, core: Core) -> Kernel:
+    tensors, length = len(call["inputs"]), _sizes(call)[-1] if call["rows"] else 1
+    second = Row(1) if tensors == 2 else Absent()
+    function = "cortado_distance_s8" if call["apart"] else "cortado_magnitude_s8"
+    terms = "calls outputs outputs*length" if call["apart"] else "calls outputs outputs*tensors outputs*tensors*length"
+    fields = {f"{name}_zero": zero for name, zero in zip("ab", (*call["zero_points"], 0), strict=False)}
+    fields |= {f"{name}_multiplier": factor for name, factor in zip("ab", (*call["multipliers"], 0), strict=False)}
     return Kernel(
-        call=CCall("cortado_magnitude_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
+        call=CCall(function, (Operand.LAYER, Row(0), second, Operand.OUT, Operand.N)),
         sources=("magnitude_s8.c",),
         struct="cortado_magnitude_t",
         fields={
-            "a_zero": call["input_zero_point"],
-            "a_multiplier": call["input_multiplier"],
-            "b_zero": call["other_zero_point"],
-            "b_multiplier": call["other_multiplier"],
+            "length": length,
+            **fields,
+            "offset": call["offset"],
             "start": call["start"],
             "start_shift": call["start_shift"],
             "out_zero": call["output_zero_point"],
             "out_multiplier": call["output_multiplier"],
             "out_shift": call["output_shift"],
         },
-        work=ELEMENTS,
+        work=loops(terms, tensors=tensors, length=length),
     )
+
+
+def rows(call: Call) -> Rows:
+    return Rows((ONE_ROW,) * len(call["inputs"]), pixelwise=True, elementwise=not call["rows"])
 
 
 def samples() -> Any:
@@ -173,18 +261,20 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         most = 2**MULTIPLIER_BITS - 1
-        operands = _binary.draw_operands(draw, by_channel=False)
+        by_row, apart = draw(st.sampled_from([(True, False), (False, False), (True, True)]))
+        drawn = _measures.draw_pair(draw) if by_row else _binary.draw_operands(draw, by_channel=False)
+        codes = [drawn["input" if by_row else "self"], *([] if by_row and not apart else [drawn["other"]])]
         multipliers = [most, draw(st.integers(0, most))]
-        if draw(st.booleans()):
+        if len(codes) == 2 and draw(st.booleans()):
             multipliers.reverse()
         return {
-            "input": operands["self"],
-            "input_zero_point": draw(sampling.ZERO_POINTS),
-            "input_multiplier": multipliers[0],
-            "other": operands["other"],
-            "other_zero_point": draw(sampling.ZERO_POINTS),
-            "other_multiplier": multipliers[1],
-            "start": draw(st.sampled_from([0, 1, 70_000, 2**31 - 1])),
+            "inputs": codes,
+            "zero_points": [draw(sampling.ZERO_POINTS) for _ in codes],
+            "multipliers": multipliers[: len(codes)],
+            "rows": by_row,
+            "apart": apart,
+            "offset": draw(st.sampled_from([0, 1, -70, LARGEST_OFFSET, -LARGEST_OFFSET])) if apart else 0,
+            "start": 0 if apart else draw(st.sampled_from([0, 1, 70_000, 2**31 - 1])),
             "start_shift": draw(st.sampled_from([0, 0, 1, 29])),
             "output_zero_point": draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
@@ -196,22 +286,21 @@ def samples() -> Any:
 
 MAGNITUDE = Operator(
     name="cortado::magnitude",
-    summary="square root of the sum of two squares, element by element",
+    summary="Euclidean norm: of rows, of two tensors element by element, of differences of rows",
     arguments=(
-        "Tensor input, int input_zero_point, int input_multiplier, Tensor other, int other_zero_point, "
-        "int other_multiplier, int start, int start_shift, int output_zero_point, int output_multiplier, "
-        "int output_shift"
+        "Tensor[] inputs, int[] zero_points, int[] multipliers, bool rows, bool apart, int offset, int start, "
+        "int start_shift, int output_zero_point, int output_multiplier, int output_shift"
     ),
     reference=reference,
-    shape=lambda call: call.shape("input"),
+    shape=output_shape,
     kernel=kernel,
-    rows=lambda call: _binary.ELEMENTS,
-    tensors=("input", "other"),
-    relayout=lambda arguments, perm: arguments,
+    rows=rows,
+    tensors=("inputs",),
+    relayout=lambda arguments, perm: None if arguments["rows"] and perm[-1] != len(perm) - 1 else arguments,
     places=frozenset({Place.C}),
     constraints=(
-        "equal shapes; other shapes are expanded first; C bundle only: the runtime has no integer operator for it, and "
-        "squares in int8 would lose small magnitudes"
+        f"rows of at most {LARGEST_ROW} values; C bundle only: the runtime has no integer operator for it, and squares "
+        "in int8 would lose small magnitudes"
     ),
     samples=samples,
 )
@@ -220,3 +309,6 @@ MAGNITUDE_PATTERN = Pattern(aten=(MAGNITUDE_IN_FLOAT,), match=match, lower=lower
 HYPOT_REWRITE = Rewrite(aten=(aten.hypot.default,), rewrite=hypot)
 ROOT_REWRITE = Rewrite(aten=(aten.sqrt.default,), rewrite=root_of_squares)
 ABS_REWRITE = Rewrite(aten=(aten.abs.default,), rewrite=of_complex)
+VECTOR_NORM_REWRITE = Rewrite(aten=(aten.linalg_vector_norm.default,), rewrite=vector_norm)
+PAIRWISE_REWRITE = Rewrite(aten=(aten.pairwise_distance.default,), rewrite=pairwise)
+CDIST_REWRITE = Rewrite(aten=(aten.cdist.default,), rewrite=each_to_each)

@@ -14,6 +14,7 @@ from torch.fx import Node
 from cortado.ir.graph import Bound, add_call, fake, shape
 from cortado.ir.op import Rewrite
 from cortado.ops._float import add_constant, add_permute, add_view, parts_of, replace_values
+from cortado.ops._squares import is_under_root
 from cortado.ops.pick import PICKED
 from cortado.ops.pool_forms import WindowAxis, window_sums
 
@@ -168,7 +169,8 @@ def _reduced(bound: Bound, out: Sequence[int]) -> Node | None:
 
 
 def to_windows(bound: Bound) -> Node | None:
-    return _reduced(bound, shape(bound.node))
+    """A sum of squares whose root is taken is part of that."""
+    return None if is_under_root(bound.node) else _reduced(bound, shape(bound.node))
 
 
 def values_to_windows(bound: Bound) -> None:

@@ -711,25 +711,19 @@ typedef struct {
 void cortado_cosine_similarity_s8(const cortado_cosine_similarity_t *L, const int8_t *a, const int8_t *b, int8_t *out,
                                   int32_t rows);
 
-/* d = (a - a_zero) * a_multiplier - (b - b_zero) * b_multiplier + offset;
- * out = clamp(out_zero + sqrt(sum(d^2)) * out_multiplier * 2^(out_shift - 31)). */
+/* x = (a - a_zero) * a_multiplier, y = (b - b_zero) * b_multiplier, over rows of `length` values, at most 2^16;
+ * out = clamp(out_zero + sqrt(squares) * out_multiplier * 2^(out_shift - 31)), where squares is
+ * magnitude: sum(x^2) + sum(y^2) + start * 2^start_shift; b may be NULL: there is no y;
+ * distance: sum((x - y + offset)^2). */
 typedef struct {
     int32_t length;
-    int32_t a_zero, a_multiplier, b_zero, b_multiplier, offset;
-    int32_t out_zero, out_multiplier, out_shift;
-} cortado_distance_t;
-
-void cortado_distance_s8(const cortado_distance_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t rows);
-
-/* x = (a - a_zero) * a_multiplier, y = (b - b_zero) * b_multiplier;
- * out = clamp(out_zero + sqrt(x^2 + y^2 + start * 2^start_shift) * out_multiplier * 2^(out_shift - 31)). */
-typedef struct {
-    int32_t a_zero, a_multiplier, b_zero, b_multiplier;
-    int32_t start, start_shift; /* below 2^61 together */
+    int32_t a_zero, a_multiplier, b_zero, b_multiplier, offset; /* multipliers: of 12 bits */
+    int32_t start, start_shift;                                 /* below 2^61 together */
     int32_t out_zero, out_multiplier, out_shift;
 } cortado_magnitude_t;
 
 void cortado_magnitude_s8(const cortado_magnitude_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n);
+void cortado_distance_s8(const cortado_magnitude_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t rows);
 
 /* out[i] = clamp(out_zero + requant(sum << left_shift)), sum that of in[j] - in_zero for j <= i, along rows of `length`
  * values. May be in place. */

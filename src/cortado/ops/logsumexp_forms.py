@@ -1,30 +1,15 @@
-"""Vector norms and logsumexp: functions of a sum or a maximum, written out in operators that exist."""
+"""logsumexp, written out in operators that exist."""
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch.fx import Node
 
-from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.op import Rewrite
 from cortado.ops.reductions import dims_of, reduce
 
 aten = torch.ops.aten
-
-
-def vector_norm(bound: Bound) -> Node | None:
-    """Of order 2, 1 or infinity."""
-    like, source, order = bound.node, bound["self"], float(bound["ord"])
-    dims, out = dims_of(bound, len(shape(source))), shape(like)
-    if dtype(like) != torch.float32 or order not in (1.0, 2.0, math.inf):
-        return None
-    if order == 2.0:
-        total = reduce(like, add_call(like, aten.mul.Tensor, source, source), dims, "sum", out)
-        return None if total is None else add_call(like, aten.sqrt.default, total)
-    sizes = add_call(like, aten.abs.default, source)
-    return reduce(like, sizes, dims, "sum" if order == 1.0 else "max", out)
 
 
 def logsumexp(bound: Bound) -> Node | None:
@@ -47,5 +32,4 @@ def _kept(sizes: Sequence[int], dims: frozenset[int]) -> list[int]:
     return [1 if dim in dims else size for dim, size in enumerate(sizes)]
 
 
-VECTOR_NORM_REWRITE = Rewrite(aten=(aten.linalg_vector_norm.default,), rewrite=vector_norm)
 LOGSUMEXP_REWRITE = Rewrite(aten=(aten.logsumexp.default,), rewrite=logsumexp)
