@@ -236,6 +236,7 @@ def test_kernels_of_another_version_are_found(bundles: Path) -> None:
             f"`{LOOP}_with_runtime_checks'",
         ),
         ("CORTADO_PROFILE", {"main.c", "tiny.c"}, f"`{LOOP}_with_profile'"),
+        ("CORTADO_CHECK_RANGES", {"main.c", "tiny.c"}, f"`{LOOP}_counting_ranges'"),
         ("CORTADO_ENABLE_RUNTIME_CHECKS", {"main.c", "tiny.c", "kernels"}, None),
         ("CORTADO_PROFILE", {"main.c", "tiny.c", "kernels"}, None),
     ],

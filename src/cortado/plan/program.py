@@ -1,8 +1,8 @@
 """The lowered graph as kernels and buffers: what the C bundle, the memory plan and the report are made of."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.options import Border
+from cortado.plan.ends import Ends, chosen_ends, ends_of
 from cortado.plan.identity import model_id
 from cortado.plan.lowered import LoweredCall, LoweredGraph, State
 
@@ -209,6 +210,7 @@ class Program:
     state: tuple[StateTensor, ...] = ()  # in an order in which no source is overwritten before it is read
     stream: Stream | None = None
     identity: str = ""  # of what it computes: plan/identity.py
+    ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
 
     @property
     def entering(self) -> tuple[str, ...]:
@@ -283,7 +285,14 @@ class _Builder:
             outputs=tuple(results),
             state=_in_order([self._kept(state) for state in self.graph.state]),
             identity=model_id(self.graph),
+            ends=self._ends(inputs),
         )
+
+    def _ends(self, inputs: Sequence[Tensor]) -> dict[str, Ends]:
+        chosen = chosen_ends(self.graph)
+        entering = {tensor.buffer: ends_of(tensor.qparams) for tensor in inputs}
+        known = {name: chosen.get(name) for name in self.buffers} | entering
+        return {name: ends for name, ends in known.items() if ends is not None}
 
     def _kept(self, state: State) -> StateTensor:
         source = self.place.get(state.source)

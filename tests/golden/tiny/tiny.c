@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xac6b9575u
+#if TINY_BUILD != 0xe6c5a8e4u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 
@@ -36,6 +36,11 @@ const char cortado_two_sets_of_kernels__compile_the_models_with_together = 0;
 #define PROFILED(...) , __VA_ARGS__
 #else
 #define PROFILED(...)
+#endif
+#ifdef CORTADO_CHECK_RANGES
+#define RANGED(...) , __VA_ARGS__
+#else
+#define RANGED(...)
 #endif
 
 /* ---- kernels: the steps call them by these functions, all of one type ---- */
@@ -191,8 +196,29 @@ const char *const tiny_step_names[TINY_STEPS] = {
 };
 #endif
 
+#ifdef CORTADO_CHECK_RANGES
+/* The ranges of inputs, then of the results of each step: their ends in codes. */
+static const cortado_range_t ranges[] = {
+    {-128, 127, 1, 0, 0},
+    {CORTADO_NO_CODE, 127, 1, 0, 0},
+    {CORTADO_NO_CODE, 127, 1, 0, 0},
+    {-128, 127, 1, 0, 0},
+};
+static const uint16_t first_range[] = {
+    1, 2, 3, 4
+};
+uint32_t tiny_saturated[4];
+const char *const tiny_range_names[4] = {
+    "x",
+    "quantized_conv2d_nhwc_default",
+    "quantized_depthwise_conv2d_nhwc_default",
+    "quantized_conv2d_nhwc_default_1",
+};
+#endif
+
 static const cortado_program_t program = {
     steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0]) PROFILED(tiny_profile)
+    RANGED(first_range, ranges, tiny_saturated)
 };
 
 /* ---- the network ---- */
@@ -213,6 +239,10 @@ int tiny_run(tiny_arena_t *arena)
     if (arena == NULL || (uintptr_t)arena % TINY_ARENA_ALIGN != 0) {
         return 1;
     }
+#ifdef CORTADO_CHECK_RANGES
+    tiny_saturated[0] +=
+        cortado_at_ends(&ranges[0], (const uint8_t *)arena + AT(160u, 352u), 36u);
+#endif
     for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         cortado_run_stage(&program, &stages[i], i, (uint8_t *)arena, state, rows);
     }

@@ -33,13 +33,13 @@ extern "C" {
  * compile that wrote this file. */
 #define TINY_ID "b067a3e2c31f25cc"
 #define TINY_MODEL_VERSION "0.45159.41954"
-#define TINY_BUILD 0xac6b9575u
+#define TINY_BUILD 0xe6c5a8e4u
 /* The name carries the build: a header, a source and data of different compiles don't link. Define
  * CORTADO_PLAIN_NAMES for all sources where a program binds functions by their names. */
 #if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* all sources have them, or none */
-#define tiny_run tiny_run_ac6b9575_with_runtime_checks
+#define tiny_run tiny_run_e6c5a8e4_with_runtime_checks
 #elif !defined(CORTADO_PLAIN_NAMES)
-#define tiny_run tiny_run_ac6b9575
+#define tiny_run tiny_run_e6c5a8e4
 #endif
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -158,6 +158,14 @@ static inline float tiny_dequantize(int8_t code, float scale, int32_t zero_point
 #define TINY_STEPS 3u
 void tiny_profile(uint32_t step);
 extern const char *const tiny_step_names[TINY_STEPS];
+#endif
+
+#ifdef CORTADO_CHECK_RANGES
+/* Of each tensor, how many values were at an end of its range: they are that value, or were beyond it. They add up
+ * over all runs and arenas; set them to 0 to begin anew. */
+#define TINY_RANGES 4u
+extern uint32_t tiny_saturated[4];
+extern const char *const tiny_range_names[4];
 #endif
 
 #ifdef __cplusplus

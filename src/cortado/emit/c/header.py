@@ -9,6 +9,7 @@ from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, a
 from cortado.emit.c.data import float_text
 from cortado.emit.c.identity import INFO_TYPES, identity_facts, info_declaration
 from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
+from cortado.emit.c.ranges import ranges_declaration
 from cortado.emit.c.rows import head_of_bytes, rows_facts, rows_functions
 from cortado.emit.c.state import state_facts, state_functions
 from cortado.emit.c.text import LONGEST_TITLE, WIDTH, comment
@@ -182,7 +183,8 @@ void {name}_dequantize_output({read}, int i, float *values);
 void {name}_profile(uint32_t step);
 extern const char *const {name}_step_names[{name.upper()}_STEPS];
 #endif
-"""
+
+{ranges_declaration(planned)}"""
 
 
 def _scalars(name: str) -> str:

@@ -24,6 +24,7 @@ from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.identity import info_text, same_build
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
 from cortado.emit.c.layers import Layers
+from cortado.emit.c.ranges import counted_inputs, ranges_text
 from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
 from cortado.emit.c.state import StateInC
@@ -78,6 +79,11 @@ class ModelSource(OfPlan):
 #else
 #define PROFILED(...)
 #endif
+#ifdef CORTADO_CHECK_RANGES
+#define RANGED(...) , __VA_ARGS__
+#else
+#define RANGED(...)
+#endif
 """
 
     def _kernels(self) -> str:
@@ -129,8 +135,10 @@ const char *const {self.name}_step_names[{self.upper}_STEPS] = {{
 }};
 #endif
 
+{ranges_text(self.planned)}
 static const cortado_program_t program = {{
     steps, ports CHECKED(guarded, sizeof guarded / sizeof guarded[0]) PROFILED({self.name}_profile)
+    RANGED(first_range, ranges, {self.name}_saturated)
 }};
 {network_symbol(self.program) if self.selftest else ""}"""
 
@@ -144,6 +152,7 @@ static const cortado_program_t program = {{
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         regions = bool(self.planned.regions)
         loop = "cortado_run_stage_regions" if regions else "cortado_run_stage"
+        before = "".join((self.state.check, region_table(self.planned), counted_inputs(self.planned)))
         return f"""/* ---- the network ---- */
 
 {wrong_function(self.planned)}{self.state.functions}{self._accessor("input", self.program.inputs, const="")}
@@ -154,7 +163,7 @@ int {self.name}_run({arena_parameter(self.planned)})
     if ({wrong_arena(self.planned)}) {{
         return 1;
     }}
-{self.state.check}{region_table(self.planned)}    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
+{before}    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         {loop}(&program, &stages[i], i, {"regions" if regions else "(uint8_t *)arena"}, state, rows);
     }}
 {self.state.keep}#ifdef CORTADO_PROFILE

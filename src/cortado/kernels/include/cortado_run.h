@@ -88,6 +88,30 @@ void cortado_check_failed(const char *step, const char *what, const char *buffer
 void cortado_traced(const void *row, uint32_t bytes);
 #endif
 
+#ifdef CORTADO_CHECK_RANGES
+/* Built so, values at an end of their range are counted: they are that value, or were beyond it and saturated. */
+#define CORTADO_NO_CODE (-129) /* low: that end is not counted */
+typedef struct {
+    int16_t low, high;
+    uint8_t bytes;  /* of a value: 1 or 2 */
+    uint8_t result; /* of its step: 0, or from 1 on those beside the first */
+    uint8_t last;   /* 1: the result is there after the last call for an image, not before */
+} cortado_range_t;
+
+/* How many of some values are at an end of a range. */
+static inline uint32_t cortado_at_ends(const cortado_range_t *range, const void *values, uint32_t bytes)
+{
+    const int8_t *narrow = (const int8_t *)values;
+    const int16_t *wide = (const int16_t *)values;
+    uint32_t found = 0;
+    for (uint32_t left = bytes / range->bytes; left > 0; left--) {
+        const int32_t code = range->bytes == 1 ? *narrow++ : *wide++;
+        found += code == range->low || code == range->high;
+    }
+    return found;
+}
+#endif
+
 typedef struct {
     uint16_t first; /* step of the program's table */
     uint16_t images;
@@ -103,6 +127,11 @@ typedef struct {
 #endif
 #ifdef CORTADO_PROFILE
     void (*profile)(uint32_t step); /* before each kernel call: the step's place in `steps` */
+#endif
+#ifdef CORTADO_CHECK_RANGES
+    const uint16_t *first_range; /* of each step, and one more: where its ranges begin; NULL: none are counted */
+    const cortado_range_t *ranges;
+    uint32_t *saturated; /* by range */
 #endif
 } cortado_program_t;
 

@@ -12,14 +12,20 @@
 #define CORTADO_KERNELS_HASH 0x00000000u
 
 /* Settings that change the tables are in the names too: a network and kernels with different ones don't link. */
-#if defined(CORTADO_ENABLE_RUNTIME_CHECKS) && defined(CORTADO_PROFILE)
-#define CORTADO_VERSIONED(name) name##_of_version_0_2_0_kernels_00000000_with_runtime_checks_and_profile
-#elif defined(CORTADO_ENABLE_RUNTIME_CHECKS)
-#define CORTADO_VERSIONED(name) name##_of_version_0_2_0_kernels_00000000_with_runtime_checks
-#elif defined(CORTADO_PROFILE)
-#define CORTADO_VERSIONED(name) name##_of_version_0_2_0_kernels_00000000_with_profile
+#ifdef CORTADO_CHECK_RANGES
+#define CORTADO_COUNTING(name) name##_counting_ranges
 #else
-#define CORTADO_VERSIONED(name) name##_of_version_0_2_0_kernels_00000000
+#define CORTADO_COUNTING(name) name
+#endif
+#if defined(CORTADO_ENABLE_RUNTIME_CHECKS) && defined(CORTADO_PROFILE)
+#define CORTADO_VERSIONED(name) \
+    CORTADO_COUNTING(name##_of_version_0_2_0_kernels_00000000_with_runtime_checks_and_profile)
+#elif defined(CORTADO_ENABLE_RUNTIME_CHECKS)
+#define CORTADO_VERSIONED(name) CORTADO_COUNTING(name##_of_version_0_2_0_kernels_00000000_with_runtime_checks)
+#elif defined(CORTADO_PROFILE)
+#define CORTADO_VERSIONED(name) CORTADO_COUNTING(name##_of_version_0_2_0_kernels_00000000_with_profile)
+#else
+#define CORTADO_VERSIONED(name) CORTADO_COUNTING(name##_of_version_0_2_0_kernels_00000000)
 #endif
 
 #endif /* CORTADO_VERSION_H */

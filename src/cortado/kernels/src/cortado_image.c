@@ -316,6 +316,9 @@ cortado_image_error_t cortado_image_open(const void *bytes, size_t size, cortado
     model->missing = NULL;
     model->program.steps = (const cortado_step_t *)model->ram;
     model->program.ports = placed(model, image->port);
+#ifdef CORTADO_CHECK_RANGES
+    model->program.first_range = NULL; /* an image has no table of ranges */
+#endif
     ram += whole(image->tables_bytes);
     model->state.rows = (cortado_state_t *)(void *)ram;
     model->rows = (const int8_t **)(void *)(ram + whole(image->longest * (uint32_t)sizeof(cortado_state_t)));

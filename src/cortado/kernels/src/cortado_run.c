@@ -115,6 +115,7 @@ CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, corta
                PLACE(turn->arena, step->scratch_offset), (int32_t)turn->y);
     TRACED(out, step->out_row_bytes * count);
     TRACED_ALSO(turn->program->ports + step->port, step->ports, turn->rows, count);
+    COUNTED(turn->program, step, out, turn->rows, count, turn->after == step->rows);
     state->made = (uint16_t)turn->after;
     if (state->made == step->rows) {
         state->made = CORTADO_ALL;
@@ -203,6 +204,7 @@ static void take_row(const cortado_program_t *program, const cortado_step_t *ste
 {
     PROFILED(program, step);
     TRACED(arena + step->out_offset + state->out_slot * step->out_row_bytes, step->out_row_bytes);
+    COUNTED(program, step, arena + step->out_offset + state->out_slot * step->out_row_bytes, NULL, 1u, 1);
     (void)arena;
     const uint32_t made = state->made + 1u, slot = state->out_slot + 1u;
     state->made = (uint16_t)(made == step->rows ? CORTADO_ALL : made);

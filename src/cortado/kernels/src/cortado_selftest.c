@@ -51,6 +51,9 @@ void cortado_selftest_watch(cortado_selftest_t *test, const cortado_network_t *n
 #ifdef CORTADO_PROFILE
     test->program.profile = unheard;
 #endif
+#ifdef CORTADO_CHECK_RANGES
+    test->program.first_range = NULL;
+#endif
     for (uint32_t s = 0; s < test->stage.steps; s++) {
         cortado_step_t *step = &test->steps[s];
         *step = network->program->steps[first + s];

@@ -66,6 +66,7 @@ static void run_row(const cortado_program_t *program, const cortado_step_t *step
     step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)state->made);
     TRACED(out, step->out_row_bytes);
     TRACED_ALSO(program->ports + step->port, step->ports, rows, 1u);
+    COUNTED(program, step, out, rows, 1u, 1);
     count_row(step, state);
 }
 
@@ -96,6 +97,7 @@ int cortado_push_stream(const cortado_program_t *program, const cortado_stage_t 
     CHECK(program, step, 0u, arena); /* of what the caller wrote, too */
     PROFILED(program, step);
     TRACED(arena + step->out_offset + at->out_slot * step->out_row_bytes, step->out_row_bytes);
+    COUNTED(program, step, arena + step->out_offset + at->out_slot * step->out_row_bytes, NULL, 1u, 1);
     count_row(step, at);
     for (uint32_t s = stage->steps; s > 1; s--) {
         step++;

@@ -49,6 +49,39 @@ static inline void trace_also(const cortado_port_t *port, uint32_t ports, const 
 #define PROFILED(program, step) ((void)(program))
 #endif
 
+#ifdef CORTADO_CHECK_RANGES
+/* After a kernel call that left `count` rows of each result. */
+static inline void count_ends(const cortado_program_t *program, const cortado_step_t *step, const void *out,
+                              const int8_t *const *rows, uint32_t count, int last)
+{
+    if (program->first_range == NULL) {
+        return;
+    }
+    const uint16_t *first = program->first_range + (step - program->steps);
+    for (uint32_t i = first[0]; i < first[1]; i++) {
+        const cortado_range_t *range = &program->ranges[i];
+        const cortado_port_t *port = program->ports + step->port;
+        const void *values = out;
+        uint32_t bytes = step->out_row_bytes * count;
+        const int8_t *const *at = rows;
+        for (uint32_t result = 0; result < range->result; at += port->taps, port++) {
+            if (port->producer == CORTADO_WRITTEN) {
+                values = *at;
+                bytes = port->row_bytes * count;
+                result++;
+            }
+        }
+        if (last || !range->last) {
+            program->saturated[i] += cortado_at_ends(range, values, bytes);
+        }
+    }
+}
+
+#define COUNTED(program, step, out, rows, count, last) count_ends(program, step, out, rows, count, last)
+#else
+#define COUNTED(program, step, out, rows, count, last) ((void)0)
+#endif
+
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
 
 /* Where nobody else defines it: stay here, for a debugger or a watchdog to see. */
