@@ -261,7 +261,15 @@ class Model:
             bundle = emit_c(planned, options.place, selftest=options.selftest, version=options.model_version)
         with clock.phase("measure code"):
             row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
-            info = runner.BundleInfo(c_identifier(self.name), target, (), (), row_bytes, bool(graph.state))
+            info = runner.BundleInfo(
+                c_identifier(self.name),
+                target,
+                (),
+                (),
+                row_bytes,
+                bool(graph.state),
+                aligned_only=bool(planned.aligned_only),
+            )
             needed = measure.measured(bundle.files, [bundle], [info])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
         check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)

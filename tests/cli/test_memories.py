@@ -1,5 +1,6 @@
 """`--memory` and `--place`: what the summary and the report say, running the result, and mistakes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from cortado.artifact.opened import Artifact
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.regions import Region, WeightPlacement, places_of, regions_of
+from cortado.base.target import ALIGNED_ONLY, Machine
 from cortado.options import Options
+from cortado.run import runner
 from helpers.cli import Run, compile_tiny, refused
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -39,6 +42,23 @@ def test_memories_and_sections_are_in_the_summary_and_the_report(run: Run, tmp_p
     assert layers.code == 0, layers.err
 
 
+@pytest.mark.qemu
+def test_device_memory_has_code_that_accesses_nothing_unaligned(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "two"
+    done = compile_tiny(run, "-t", "cortex-m7", "--memory", "dtcm=64,psram=1K:device", "-o", folder)
+    assert done.code == 0, done.err
+    artifact = Artifact.open(folder)
+    memory = artifact.report.memory
+    assert memory is not None
+    assert [region.device for region in memory.regions] == [False, True]
+    assert " ".join(ALIGNED_ONLY) in (folder / "CMakeLists.txt").read_text()
+    assert artifact.run([artifact.example()]).bit_exact
+    with pytest.raises(CortadoError, match=r"unaligned accesses fault in device memory \(psram\)"):
+        runner.build(folder, replace(artifact.info, aligned_only=False), Machine.MPS2_AN500)
+    with pytest.raises(CortadoError, match="add -mno-unaligned-access"):
+        runner.build(folder, artifact.info, Machine.MPS2_AN500, ("-munaligned-access",))
+
+
 def test_a_chip_has_memories_of_its_own(run: Run, tmp_path: Path) -> None:
     assert regions_of("auto", find_chip("stm32h743")) == (
         Region("dtcm", 128 * 1024),
@@ -55,6 +75,7 @@ def test_a_chip_has_memories_of_its_own(run: Run, tmp_path: Path) -> None:
     [
         (("--memory", "dtcm"), "'dtcm' is no memory; expected NAME=BYTES, as in dtcm=64K"),
         (("--memory", "dtcm=64X"), "'64X' is not a size"),
+        (("--memory", "psram=1M:slow"), "the memory psram is said to be 'slow'; expected nothing behind its size, or "),
         (("--memory", "dtcm=0"), "the memory dtcm has 0 bytes; expected 1 or more"),
         (("--memory", "a b=1K"), "'a b' can't be the name of a memory"),
         (("--memory", "register=1K"), "'register' can't be the name of a memory"),

@@ -81,6 +81,35 @@ def test_wrong_indices_and_arenas_are_answered_here(tiny: Model, tmp_path: Path)
     assert done.returncode == 0, done.stderr
 
 
+# What a DMA channel writes beside the data cache must share no line with another variable; the exit code as above.
+LINES = """#include "tiny.h"
+
+static uint8_t memory[sizeof(tiny_arena_t) + CORTADO_CACHE_LINE] __attribute__((aligned(CORTADO_CACHE_LINE)));
+
+int main(void)
+{
+    if (sizeof(tiny_arena_t) % CORTADO_CACHE_LINE != 0 || TINY_ARENA_ALIGN != CORTADO_CACHE_LINE) { return 1; }
+    if ((uintptr_t)tiny_default_arena() % CORTADO_CACHE_LINE != 0) { return 2; }
+    if (tiny_arena(memory, sizeof(tiny_arena_t) - 1) != NULL) { return 3; }
+    if (tiny_arena(memory + CORTADO_CACHE_LINE / 2, sizeof(tiny_arena_t)) != NULL) { return 4; }
+    return tiny_run(tiny_arena(memory, sizeof(tiny_arena_t)));
+}
+"""
+
+
+@pytest.mark.host
+def test_the_arena_takes_whole_lines_of_the_data_cache(tiny: Model, tmp_path: Path) -> None:
+    sources = write(tiny, tmp_path, "cortex-m7", (Core.PORTABLE,))
+    (tmp_path / "main.c").write_text(LINES)
+    flags = [*WARNINGS, *BUNDLE_FLAGS]
+    program = toolchain.build_executable(
+        sources, bundle_includes(tmp_path), [*flags, "-DCORTADO_CACHE_LINE=32"], "lines"
+    )
+    assert subprocess.run([program], timeout=60).returncode == 0
+    with pytest.raises(CortadoError, match="CORTADO_CACHE_LINE is the length of a line of the data cache: 32 on most"):
+        toolchain.build_executable(sources, bundle_includes(tmp_path), [*flags, "-DCORTADO_CACHE_LINE=20"], "lines")
+
+
 @pytest.mark.qemu
 @pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
 def test_wrong_indices_and_arenas_are_answered_on_boards(tiny: Model, tmp_path: Path, target: str) -> None:

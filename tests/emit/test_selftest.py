@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cortado.api import Compiled, Model, prepare
-from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
+from cortado.base.target import ALIGNED_ONLY, BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.emit.c.selftest import selftest_files
 from cortado.options import Border, Optimize, Options
@@ -191,6 +191,15 @@ def test_every_layer_is_right_on_boards(net: Model, tmp_path: Path, target: str)
     bundle = compiled(net, target).bundle
     assert bundle is not None
     assert run_there(tmp_path, bundle, target) == 0
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("kind", [Net, Running])
+def test_the_self_test_and_state_access_nothing_unaligned(kind: type[nn.Module], net: Model, tmp_path: Path) -> None:
+    """Inputs and initial values are bytes at any address of the flash; at -Os no compiler aligns them."""
+    bundle = compiled(net if kind is Net else prepared(Running(), 1, 6)).bundle
+    assert bundle is not None
+    assert run_there(tmp_path, bundle, "cortex-m4", ("-DCORTADO_TRAP_UNALIGNED", *ALIGNED_ONLY, "-Os")) == 0
 
 
 # ---- something is wrong ------------------------------------------------------------------------------------------

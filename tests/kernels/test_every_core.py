@@ -1,5 +1,6 @@
 """Every operator's kernels on every kind of core, over the operator's own samples; and that a fault in one is found."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -8,13 +9,15 @@ import numpy as np
 import pytest
 
 from cortado.base.data import KERNELS
-from cortado.base.target import from_target_string
+from cortado.base.target import ALIGNED_ONLY, from_target_string
 from cortado.ir.op import registry
+from cortado.run.qemu import BoardFaultError
 from helpers import cases
 
 pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # programs are made once
 TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
 SAMPLES, OF_LAYERS = 8, 28  # of each operator on each core; layers with weights have most kernels
+TRAP = "-DCORTADO_TRAP_UNALIGNED"  # CCR.UNALIGN_TRP is on, as some firmware has it and as device memory is
 PARTS = 3  # programs that they are built into: planning many calls at once takes longer
 
 
@@ -31,9 +34,9 @@ def programs(target: str) -> list[tuple[list[cases.Case], cases.Bundled]]:
     return [(part, cases.bundled(part, from_target_string(target))) for part in parts]
 
 
-def wrong(work: list[cases.Case], bundled: cases.Bundled, folder: Path) -> list[str]:
+def wrong(work: list[cases.Case], bundled: cases.Bundled, folder: Path, flags: Sequence[str] = ()) -> list[str]:
     """The operators whose calls give other bits than the reference."""
-    found = bundled.run(bundled.info.target.machine.value, folder)
+    found = bundled.run(bundled.info.target.machine.value, folder, flags)
     pairs = zip(work, found, cases.references(work), strict=True)
     return [operator.name for (operator, _), got, want in pairs if not np.array_equal(got, want.numpy())]
 
@@ -42,6 +45,21 @@ def wrong(work: list[cases.Case], bundled: cases.Bundled, folder: Path) -> list[
 def test_every_operator_gives_the_references_bits(target: str, tmp_path: Path) -> None:
     for number, (work, bundled) in enumerate(programs(target)):
         assert wrong(work, bundled, tmp_path / str(number)) == []
+
+
+def test_unaligned_accesses_fault_and_aligned_only_makes_none(tmp_path: Path) -> None:
+    work, bundled = programs("cortex-m4")[0]
+    with pytest.raises(BoardFaultError, match=": unaligned access"):
+        wrong(work, bundled, tmp_path / "any", (TRAP,))
+    assert wrong(work, bundled, tmp_path / "aligned", (TRAP, *ALIGNED_ONLY)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS[1:])
+def test_no_kernel_of_any_core_accesses_unaligned(target: str, tmp_path: Path) -> None:
+    """Cores without a long multiply have no unaligned access: every test of theirs is this one."""
+    for number, (work, bundled) in enumerate(programs(target)):
+        assert wrong(work, bundled, tmp_path / str(number), (TRAP, *ALIGNED_ONLY)) == []
 
 
 def test_the_samples_reach_every_kernel_of_a_core() -> None:

@@ -34,7 +34,7 @@ def check_ram(planned: Planned, alternatives: Mapping[Optimize, Alternative], op
 
 def in_regions(schedules: Schedules, planned: Planned, options: Options) -> Planned:
     """The plan in the memories that were named, if there are any; raises with the one that is too small."""
-    rooms = [Room(region.name, region.bytes) for region in options.memory]
+    rooms = [Room(region.name, region.bytes, region.device) for region in options.memory]
     if not rooms:
         return planned
     found = over_regions(planned, rooms)

@@ -252,6 +252,7 @@ def _regions(planned: Planned) -> tuple[RegionReport, ...]:
             bytes=region.bytes,
             size_bytes=region.room,
             buffers=tuple(PeakBufferReport(name=b.name, bytes=b.size) for b in buffers if b.name in region.buffers),
+            device=region.device,
         )
         for region in planned.regions
     )

@@ -149,6 +149,7 @@ class Artifact:
             row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
             state=bool(report.state),
             regions=() if report.memory is None else tuple(region.name for region in report.memory.regions),
+            aligned_only=report.memory is not None and any(one.device and one.bytes for one in report.memory.regions),
         )
 
     def check_sequence(self, sequence: int | None) -> None:

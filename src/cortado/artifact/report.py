@@ -154,6 +154,7 @@ class RegionReport:
     bytes: Count = key("what the arena takes of it")
     size_bytes: Size = key("what it may take")
     buffers: tuple[PeakBufferReport, ...] = key("what lies there at any time, the most used bytes first")
+    device: bool = key("it is device memory: the C is compiled with CORTADO_ALIGNED_ONLY", default=False)
 
 
 @json_class

@@ -10,6 +10,7 @@ from cortado.base.errors import CortadoError
 AUTO = "auto"
 MOST_REGIONS = 8
 REGION_NAME = "[a-z][a-z0-9_]*"
+DEVICE_MEMORY = "device"  # behind the size of a memory
 _UNITS = {"": 1, "K": 1024, "M": 1024 * 1024}
 # A region is a member of a structure in C, and that may be C++.
 _WORDS_OF_C = (
@@ -26,10 +27,12 @@ _CODE = re.compile("ITCM")  # at its best for instructions
 
 @dataclass(frozen=True)
 class Region:
-    """A memory by name, and the bytes of it that the arena may take."""
+    """A memory by name, and the bytes of it that the arena may take. `device`: its type is device memory, where an
+    unaligned access faults."""
 
     name: str
     bytes: int
+    device: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def parse_bytes(text: str) -> int:
 
 
 def regions_of(given: object, chip: Chip | None) -> tuple[Region, ...]:
-    """From 'dtcm=64K,sram=256K', from {"dtcm": "64K", "sram": 262144}, or with a chip from 'auto'."""
+    """From 'dtcm=64K,sram=256K:device', from {"dtcm": "64K", "sram": 262144}, or with a chip from 'auto'."""
     if isinstance(given, str):
         given = _banks(chip) if given.strip() == AUTO else [_pair(part) for part in given.split(",") if part.strip()]
     elif isinstance(given, Mapping):
@@ -78,10 +81,18 @@ def _pair(part: str) -> tuple[str, str]:
 
 
 def _region(name: str, size: str | int) -> Region:
+    kind = ""
+    if isinstance(size, str):
+        size, _, kind = size.partition(":")
     number = parse_bytes(size) if isinstance(size, str) else size
     if not isinstance(number, int) or number < 1:
         raise CortadoError(f"the memory {name} has {size} bytes; expected 1 or more")
-    return Region(_checked(name, "a memory"), number)
+    if kind.strip() not in ("", DEVICE_MEMORY):
+        raise CortadoError(
+            f"the memory {name} is said to be '{kind.strip()}'; expected nothing behind its size, or "
+            f"{name.strip()}={size}:{DEVICE_MEMORY} where it is device memory, in which unaligned accesses fault"
+        )
+    return Region(_checked(name, "a memory"), number, bool(kind))
 
 
 def _checked(name: str, what: str) -> str:

@@ -10,6 +10,8 @@ from cortado.base.errors import CortadoError
 
 # No contraction of float multiply and add, so the float borders are exact. gcc 12 miscompiles some loops that it
 # vectorizes for MVE; what is worth a vector is written as one.
+# Of code whose loads and stores are aligned to what they move.
+ALIGNED_ONLY = ("-DCORTADO_ALIGNED_ONLY", "-mno-unaligned-access")
 BUNDLE_FLAGS = ("-O2", "-fno-tree-vectorize", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections")
 
 

@@ -262,7 +262,8 @@ def _budget_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=BYTES,...",
         default=(),
         help="plan the C bundle's arena over several memories, the fastest first, as in dtcm=64K,sram=256K: what is "
-        "used most goes to the first; or auto: those of the --chip (docs/memory-planning.md)",
+        "used most goes to the first; BYTES:device is device memory, where unaligned accesses fault; or auto: those of "
+        "the --chip (docs/memory-planning.md)",
     )
     parser.add_argument(
         "--place",

@@ -127,6 +127,9 @@ static void set_up_core(void) {
      * makes it as strict. */
     CCR |= CCR_UNALIGN_TRP;
 #else
+#if defined(CORTADO_TRAP_UNALIGNED)
+    CCR |= CCR_UNALIGN_TRP; /* as firmware may, and as device memory does */
+#endif
     CCR |= CCR_DIV_0_TRP; /* undefined in C, silently 0 in the core */
     CPACR |= 0xFu << 20;  /* the FPU and MVE are off at reset */
     __asm__ volatile("dsb\n isb" ::: "memory");

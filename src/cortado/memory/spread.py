@@ -9,10 +9,11 @@ from cortado.memory.problem import ALIGN, Buffer, Effort, Plan, Problem
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A memory by name, and the bytes of it that buffers may take."""
+    """A memory by name, and the bytes of it that buffers may take. `device`: unaligned accesses fault there."""
 
     name: str
     bytes: int
+    device: bool = False
 
 
 @dataclass(frozen=True, slots=True)

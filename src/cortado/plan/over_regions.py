@@ -74,6 +74,7 @@ def _regions(
                 bytes=aligned(plan.peak),
                 checked_start=checked_start,
                 checked_bytes=aligned(loose.peak),
+                device=room.device,
             )
         )
         start += regions[-1].bytes

@@ -24,6 +24,7 @@ class RegionPlan:
     bytes: int
     checked_start: int
     checked_bytes: int
+    device: bool = False  # of the memory's type: unaligned accesses fault there
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Planned:
     def __repr__(self) -> str:
         name, steps, stages = self.program.name, len(self.program.steps), len(self.program.stages)
         return f"<Planned {name}: {steps} steps in {stages} stages, {self.plan.peak:,} bytes>"
+
+    @property
+    def aligned_only(self) -> tuple[str, ...]:
+        """The memories in use where an unaligned access faults."""
+        return tuple(one.name for one in self.regions if one.device and (one.bytes or one.checked_bytes))
 
     def region_of(self, buffer: str) -> RegionPlan:
         """Where a buffer lies, of an arena in regions."""

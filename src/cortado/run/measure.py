@@ -75,7 +75,7 @@ def _linked(
         return toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
-            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS, PLAIN_NAMES],
+            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS, *infos[0].flags, PLAIN_NAMES],
             [_code_script(infos, [constant.name for bundle in bundles for constant in bundle.constants])],
             infos[0].name,
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,

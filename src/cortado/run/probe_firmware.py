@@ -68,7 +68,7 @@ def build_probe(
         own.write_text(glue(info))
         sources = [*bundle_sources(folder), own, *_SOURCES]
         machine = core.compiler_flags(Compiler.GCC)
-        every = [*machine, *WARNINGS, *BUNDLE_FLAGS, *flags]
+        every = [*machine, *WARNINGS, *BUNDLE_FLAGS, *info.flags, *flags]
         try:
             return toolchain.build_elf(
                 sources, [*bundle_includes(folder), DEVICE], every, _script(place), info.name, machine_flags=machine

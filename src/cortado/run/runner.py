@@ -14,7 +14,7 @@ import numpy as np
 
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
-from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
+from cortado.base.target import ALIGNED_ONLY, BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run.board import find_board
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
@@ -79,6 +79,12 @@ class BundleInfo:
     state: bool = False  # its samples are steps of sequences
     results: int = 1  # outputs that a stream gives for the rows of one sample
     regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
+    aligned_only: bool = False  # one of them is device memory
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What a compiler for a core needs beside the flags of all bundles."""
+        return ALIGNED_ONLY if self.aligned_only else ()
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -345,7 +351,7 @@ def build(folder: Path, info: BundleInfo, board: Machine | None, extra_flags: Se
             flags = [*WARNINGS, *BUNDLE_FLAGS, *extra_flags]
             return build_host(sources, includes, flags, info.name)
         machine = board_flags(info.target, board)
-        flags = [*machine, *WARNINGS, *BUNDLE_FLAGS, *_PLACEMENT, *extra_flags]
+        flags = [*machine, *WARNINGS, *BUNDLE_FLAGS, *info.flags, *_PLACEMENT, *extra_flags]
         return build_firmware(find_board(board), sources, includes, flags, info.name)
 
 

@@ -1,6 +1,7 @@
 """How a bundle's functions know their arena: as one pointer, or as a structure with a pointer for each memory."""
 
 from cortado.base.names import c_identifier
+from cortado.base.target import ALIGNED_ONLY
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import bad_arena, comment
 from cortado.plan.planned import GUARD_BYTES, Planned, RegionPlan
@@ -87,6 +88,18 @@ def region_table(planned: Planned) -> str:
 """
 
 
+def aligned_guard(planned: Planned) -> str:
+    """An error where code that may access unaligned words meets a memory where that faults."""
+    if not planned.aligned_only:
+        return ""
+    names = " and ".join(planned.aligned_only)
+    flags = " ".join(ALIGNED_ONLY)
+    return f"""#if defined(__ARM_FEATURE_UNALIGNED)
+#error "unaligned accesses fault in device memory ({names}): compile all sources of the bundle with {flags}"
+#endif
+"""
+
+
 def arena_facts(planned: Planned) -> str:
     """The macros of MODEL.h for sizes."""
     upper, regions = _upper(planned), planned.regions
@@ -95,7 +108,15 @@ def arena_facts(planned: Planned) -> str:
     release.append(f"#define {upper}_ARENA_BYTES {max(planned.plan.peak, 1)}")
     checked.append(f"#define {upper}_ARENA_BYTES {max(planned.checked.peak, 1)}")
     text = "\n".join(["#ifdef CORTADO_ENABLE_RUNTIME_CHECKS", *checked, "#else", *release, "#endif"])
-    return f"{text}\n#define {upper}_ARENA_ALIGN {ALIGNMENT}"
+    return f"""{text}
+#ifdef CORTADO_CACHE_LINE /* bytes: the arena takes whole lines of the data cache, which no other variable shares */
+#if CORTADO_CACHE_LINE % {ALIGNMENT} != 0
+#error "CORTADO_CACHE_LINE is the length of a line of the data cache: 32 on most cores, a multiple of {ALIGNMENT}"
+#endif
+#define {upper}_ARENA_ALIGN CORTADO_CACHE_LINE
+#else
+#define {upper}_ARENA_ALIGN {ALIGNMENT}
+#endif"""
 
 
 def arena_structure(planned: Planned) -> str:
@@ -106,9 +127,9 @@ def arena_structure(planned: Planned) -> str:
             f"the compiler (to some a warning: -Wincompatible-pointer-types); {_type_function(planned)} takes other "
             "memory."
         )
-        return f"{about}\n{_union(_type(planned.program), f'{_upper(planned)}_ARENA_BYTES')}\n"
+        return f"{about}\n{_union(planned, _type(planned.program), f'{_upper(planned)}_ARENA_BYTES')}\n"
     used = used_regions(planned)
-    pieces = [_union(piece_type(planned, one), region_macro(planned, one)) for one in used]
+    pieces = [_union(planned, piece_type(planned, one), region_macro(planned, one)) for one in used]
     members = "\n".join(
         f"    {piece_type(planned, one) if one in used else 'void'} *{one.name};" for one in planned.regions
     )
@@ -124,11 +145,11 @@ def arena_structure(planned: Planned) -> str:
 """
 
 
-def _union(name: str, size: str) -> str:
+def _union(planned: Planned, name: str, size: str) -> str:
     return f"""typedef union {{
     uint8_t bytes[{size}];
     uint64_t align;
-}} __attribute__((aligned({ALIGNMENT}))) {name};
+}} __attribute__((aligned({_upper(planned)}_ARENA_ALIGN))) {name};
 """
 
 
@@ -163,7 +184,12 @@ def arena_function_text(planned: Planned) -> str:
     upper, kind = _upper(planned), _type(planned.program)
     return f"""{_head(planned)}
 {{
-    if (bytes < {upper}_ARENA_BYTES || (uintptr_t)memory % {upper}_ARENA_ALIGN != 0) {{
+#ifdef CORTADO_CACHE_LINE
+    const size_t needed = sizeof({kind}); /* whole lines */
+#else
+    const size_t needed = {upper}_ARENA_BYTES;
+#endif
+    if (bytes < needed || (uintptr_t)memory % {upper}_ARENA_ALIGN != 0) {{
         return NULL;
     }}
     return ({kind} *)memory;

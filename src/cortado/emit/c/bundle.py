@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.regions import WeightPlacement
+from cortado.base.target import ALIGNED_ONLY
 from cortado.emit.c.arena import placing_macros
 from cortado.emit.c.data import DataArray
 from cortado.emit.c.header import header_text, stack_fact
@@ -79,7 +80,9 @@ def emit_c(
     build = build_of(own)
     files = {
         **{file: text.replace(BUILD, build) for file, text in own.items()},
-        "CMakeLists.txt": cmake_text(name, [(name, own_sources(name, selftest))], sources),
+        "CMakeLists.txt": cmake_text(
+            name, [(name, own_sources(name, selftest))], sources, ALIGNED_ONLY if planned.aligned_only else ()
+        ),
         "README.md": readme_text(planned, arrays.total_bytes, sections),
         LICENSE: license_text(),
         **kernel_files(sources),

@@ -44,8 +44,11 @@ def own_sources(name: str, selftest: bool) -> list[str]:
     return [f"{name}.c", f"{name}_data.c", *([f"{name}_selftest.c"] if selftest else [])]
 
 
-def cmake_text(library: str, models: Sequence[tuple[str, Sequence[str]]], sources: Iterable[str]) -> str:
-    """A library target with the sources of networks, by their names, and of the kernels."""
+def cmake_text(
+    library: str, models: Sequence[tuple[str, Sequence[str]]], sources: Iterable[str], more: Sequence[str] = ()
+) -> str:
+    """A library target with the sources of networks, by their names, and of the kernels. `more`: flags beside those of
+    all bundles."""
     own = [source for _, files in models for source in files]
     files = "\n  ".join([*own, *(f"kernels/src/{source}" for source in sources)])
     links = "\n".join(f"add_library({name}::{name} ALIAS {library})" for name, _ in models)
@@ -71,6 +74,6 @@ target_include_directories({library}
   PRIVATE kernels/include kernels/src
 )
 target_compile_options({library}
-  PRIVATE -std=c99 {" ".join(BUNDLE_FLAGS)}
+  PRIVATE -std=c99 {" ".join((*BUNDLE_FLAGS, *more))}
 )
 """

@@ -189,7 +189,9 @@ int {self.name}_selftest({arena_parameter(self.planned)})
     # ---- code -------------------------------------------------------------------------------------------------------
 
     def _fill(self, indent: str) -> str:
-        lines = [f"memcpy({self.name}_input(arena, {i}), input{i}, sizeof input{i});" for i in range(self._inputs)]
+        lines = [
+            f"cortado_copy({self.name}_input(arena, {i}), input{i}, sizeof input{i});" for i in range(self._inputs)
+        ]
         if self.program.state:
             lines.insert(0, f"{self.name}_reset(arena);")
         return "".join(f"{indent}{line}\n" for line in lines)
@@ -227,8 +229,8 @@ int {self.name}_selftest({arena_parameter(self.planned)})
             for line in (
                 f"{reset}(&test.program, &test.stage{arguments});",
                 f"for (uint32_t r = 0; r < sizeof input0 / {self.upper}_ROW_BYTES; r++) {{",
-                f"    memcpy(arena->bytes + steps[0].out_offset + state[0].out_slot * {self.upper}_ROW_BYTES,",
-                f"           input0 + r * {self.upper}_ROW_BYTES, {self.upper}_ROW_BYTES);",
+                f"    cortado_copy(arena->bytes + steps[0].out_offset + state[0].out_slot * {self.upper}_ROW_BYTES,",
+                f"                 input0 + r * {self.upper}_ROW_BYTES, {self.upper}_ROW_BYTES);",
                 f"    (void){push}(&test.program, &test.stage{arguments}, rows);",
                 "}",
             )
@@ -251,7 +253,7 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         rows = f"{upper}_ROWS" if self.program.stream is None else f"{upper}_FIRST_ROWS"
         return f"""    {name}_reset(arena);
     for (uint32_t r = 0; r < {rows}; r++) {{
-        memcpy({name}_row(arena), input0 + r * {upper}_ROW_BYTES, {upper}_ROW_BYTES);
+        cortado_copy({name}_row(arena), input0 + r * {upper}_ROW_BYTES, {upper}_ROW_BYTES);
         (void){name}_push(arena);
     }}
 """

@@ -10,6 +10,7 @@ from cortado.base.names import c_string
 from cortado.base.numerics import QParams
 from cortado.base.target import Core, CortexM
 from cortado.emit.c.arena import (
+    aligned_guard,
     arena_function_text,
     arena_parameter,
     default_arena,
@@ -64,7 +65,7 @@ class ModelSource(OfPlan):
 {'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
 
 {same_build(self.name)}
-{_isa_guard(self.program)}
+{_isa_guard(self.program)}{aligned_guard(self.planned)}
 {kernels_check(self.kernels)}
 /* AT: an offset in the arena, of the release plan and of the plan with guards around every buffer. */
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS

@@ -77,7 +77,7 @@ def _reset(planned: Planned, kept: StateTensor, arrays: Arrays) -> str:
     reader = Reader(step=kept.tensor.node, label=plain(kept.name), field="initial values", kernel=RESET)
     initial = replace(kept.initial, data=data.astype(np.int8)) if data.dtype == np.bool_ else kept.initial
     array = arrays.add(initial, f"{identifier_part(kept.name) or 'state'}_initial", reader, arrays.every)
-    return f"memcpy({to}, {array}, {data.nbytes}u); {what}"
+    return f"cortado_copy({to}, {array}, {data.nbytes}u); {what}"
 
 
 RESET = "the reset of state"
@@ -85,7 +85,7 @@ RESET = "the reset of state"
 
 def _keep(planned: Planned, kept: StateTensor) -> str:
     to, source = _at(planned, kept.tensor.buffer), _at(planned, kept.source)
-    return f"memcpy({to}, {source}, {kept.initial.data.nbytes}u);"
+    return f"cortado_copy({to}, {source}, {kept.initial.data.nbytes}u);"
 
 
 def _at(planned: Planned, buffer: str) -> str:

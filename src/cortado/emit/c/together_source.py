@@ -102,7 +102,11 @@ def _header(members: Sequence[ProgramMember], sharing: Sequence[ProgramMember]) 
 #else
 #define CORTADO_TOGETHER_ARENA_BYTES {max((member.planned.plan.peak for member in sharing), default=1)}
 #endif
+#ifdef CORTADO_CACHE_LINE
+#define CORTADO_TOGETHER_ARENA_ALIGN CORTADO_CACHE_LINE
+#else
 #define CORTADO_TOGETHER_ARENA_ALIGN {ALIGNMENT}
+#endif
 
 #ifdef __cplusplus
 extern "C" {{
@@ -136,7 +140,7 @@ void *{SHARED_ARENA}(void)
     static union {{
         uint8_t bytes[CORTADO_TOGETHER_ARENA_BYTES];
         uint64_t align;
-    }} arena __attribute__((aligned({ALIGNMENT}))) CORTADO_ARENA;
+    }} __attribute__((aligned(CORTADO_TOGETHER_ARENA_ALIGN))) arena CORTADO_ARENA;
     return &arena;
 }}
 """

@@ -9,6 +9,7 @@
 #define CORTADO_RUN_H
 
 #include "cortado.h"
+#include "cortado_copy.h"
 #include "cortado_version.h"
 
 #ifdef __cplusplus

@@ -35,7 +35,7 @@
 /* The next four bytes in r12, on DSP cores. */
     .macro four_bytes from
 #if defined(__ARM_FEATURE_DSP)
-    ldr     r12, [\from], #4
+    load_four r12, \from, lr
 #endif
     .endm
 

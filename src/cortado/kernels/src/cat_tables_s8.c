@@ -5,8 +5,7 @@
  * Tile: 1 run of bytes. Scratch: none.
  */
 #include "cortado.h"
-
-#include <string.h>
+#include "cortado_copy.h"
 
 void cortado_cat_tables_s8(const cortado_cat_tables_t *L, const int8_t *const in[], int8_t *out, int32_t outer,
                            cortado_lookup_t lookup)
@@ -18,7 +17,7 @@ void cortado_cat_tables_s8(const cortado_cat_tables_t *L, const int8_t *const in
             if (table[i] != NULL) {
                 lookup(table[i], run, out, L->width[i]);
             } else {
-                memcpy(out, run, (size_t)L->width[i]);
+                cortado_copy(out, run, (size_t)L->width[i]);
             }
             out += L->width[i];
         }

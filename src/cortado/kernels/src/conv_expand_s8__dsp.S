@@ -27,6 +27,10 @@
     push    {r4, r5, lr}
     subs    r2, r2, #16
     blt     .Lexpand_few
+#if defined(CORTADO_ALIGNED_ONLY)
+    tst     r1, #3
+    bne     .Lexpand_few
+#endif
     /* One turn: sixteen bytes to eight words. */
 .Lexpand_sixteen:
     ldr     r12, [r1, #4]
@@ -47,7 +51,7 @@
 .Lexpand_next:
     cmp     r2, #4
     blt     .Lexpand_last
-    ldr     r3, [r1], #4
+    load_four r3, r1, r4
     subs    r2, r2, #4
     /* Here also from below, with the last four, of which the first 1 to 3 were bytes. */
 .Lexpand_four:

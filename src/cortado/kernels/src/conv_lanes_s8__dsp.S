@@ -145,8 +145,14 @@
     add     r2, r2, r3
     subs    r12, r12, r3
     blt     .Llanes_few
+#if defined(CORTADO_ALIGNED_ONLY)
+    store_four r4, r3
+    store_four r5, r2
+    cmp     r12, #0
+#else
     str     r4, [r3], #4
     str     r5, [r2]
+#endif
     str     r3, [sp, #OUT]
     bne     .Llanes_channels
     /* Here also from below, after the last few channels. */

@@ -30,6 +30,56 @@
 \name:
     .endm
 
+#if !CORTADO_SMALL_CORE
+
+/* Four bytes from any address, and the address after them: 4 bytes of code. Where accesses are aligned it is 40, and
+ * the flags and \free are lost. */
+#if defined(CORTADO_ALIGNED_ONLY)
+#define LOAD_FOUR_BYTES 40
+#else
+#define LOAD_FOUR_BYTES 4
+#endif
+    .macro load_four to, from, free
+#if defined(CORTADO_ALIGNED_ONLY)
+    tst.w   \from, #3
+    bne.n   .Lload_bytes_\@
+    ldr.w   \to, [\from], #4
+    b.n     .Lloaded_\@
+.Lload_bytes_\@:
+    ldrb.w  \to, [\from], #1
+    ldrb.w  \free, [\from], #1
+    orr.w   \to, \to, \free, lsl #8
+    ldrb.w  \free, [\from], #1
+    orr.w   \to, \to, \free, lsl #16
+    ldrb.w  \free, [\from], #1
+    orr.w   \to, \to, \free, lsl #24
+.Lloaded_\@:
+#else
+    ldr.w   \to, [\from], #4
+#endif
+    .endm
+
+#if defined(CORTADO_ALIGNED_ONLY)
+/* Four bytes to any address, and the address after them; the flags and \four are lost. */
+    .macro store_four four, to
+    tst     \to, #3
+    bne     .Lstore_bytes_\@
+    str     \four, [\to], #4
+    b       .Lstored_\@
+.Lstore_bytes_\@:
+    strb    \four, [\to], #1
+    lsr     \four, \four, #8
+    strb    \four, [\to], #1
+    lsr     \four, \four, #8
+    strb    \four, [\to], #1
+    lsr     \four, \four, #8
+    strb    \four, [\to], #1
+.Lstored_\@:
+    .endm
+#endif
+
+#endif
+
 #if CORTADO_SMALL_CORE
 
 /* Scales r0. r4 and r5 the signed lower and upper half of the multiplier, r8 shift word, r9 offset, r12 2^14; r1 to r3

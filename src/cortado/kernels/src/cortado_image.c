@@ -311,7 +311,7 @@ cortado_image_error_t cortado_image_open(const void *bytes, size_t size, cortado
         return CORTADO_IMAGE_WRONG;
     }
     uint8_t *ram = model->ram;
-    memcpy(ram, at(image, image->step), image->tables_bytes);
+    cortado_copy(ram, at(image, image->step), image->tables_bytes);
     model->image = image;
     model->missing = NULL;
     model->program.steps = (const cortado_step_t *)model->ram;

@@ -11,6 +11,8 @@
 #ifndef CORTADO_ISA_H
 #define CORTADO_ISA_H
 
+#include "cortado_endian.h"
+
 #ifndef CORTADO_SMALL_CORE /* may be set by hand, to test that code elsewhere */
 #if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
 #define CORTADO_SMALL_CORE 1

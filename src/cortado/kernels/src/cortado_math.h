@@ -34,6 +34,11 @@
 /* Four bytes from any address: one load where the core allows it. (The builtin stays inline in freestanding C.) */
 static inline int32_t cortado_load4(const int8_t *p)
 {
+#if defined(CORTADO_ALIGNED_ONLY)
+    const uint8_t *const b = (const uint8_t *)p;
+    const uint32_t v = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+    return (int32_t)v;
+#else
     int32_t v;
 #if defined(__GNUC__)
     __builtin_memcpy(&v, p, sizeof v);
@@ -41,11 +46,17 @@ static inline int32_t cortado_load4(const int8_t *p)
     memcpy(&v, p, sizeof v);
 #endif
     return v;
+#endif
 }
 
 static inline void cortado_store4(int8_t *p, int32_t v)
 {
-#if defined(__GNUC__)
+#if defined(CORTADO_ALIGNED_ONLY)
+    p[0] = (int8_t)v;
+    p[1] = (int8_t)(v >> 8);
+    p[2] = (int8_t)(v >> 16);
+    p[3] = (int8_t)(v >> 24);
+#elif defined(__GNUC__)
     __builtin_memcpy(p, &v, sizeof v);
 #else
     memcpy(p, &v, sizeof v);

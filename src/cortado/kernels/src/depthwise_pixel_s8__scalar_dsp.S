@@ -184,8 +184,15 @@
     /* One turn: two taps of four channels: the bytes of channels 0 and 1, then of 2 and 3, as pairs of halfwords. */
 .Lpixel_taps:
     ldrd    r2, r3, [r0], #8
+#if defined(CORTADO_ALIGNED_ONLY)
+    add     r8, r2, r12
+    add     r9, r3, r12
+    load_four r2, r8, r10
+    load_four r3, r9, r10
+#else
     ldr     r2, [r2, r12]
     ldr     r3, [r3, r12]
+#endif
     ldrd    r8, r9, [r1], #8
     pkhbt   r10, r2, r3, lsl #16
     pkhtb   r3, r3, r2, asr #16

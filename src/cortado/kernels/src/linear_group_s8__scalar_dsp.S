@@ -222,7 +222,7 @@
 
     /* Four products of each channel. */
     .macro products
-    ldr     r12, [r0], #4
+    load_four r12, r0, r3
     ldm     r1!, {r8-r11}
     sxtb16  r3, r12
     sxtb16  r12, r12, ror #8

@@ -48,8 +48,8 @@
 #define FRAME 60
 #define RUN 512
 
-/* Four products of every channel with the four x in r12; 76 bytes of code with their load. */
-#define FOUR_BYTES 76
+/* Four products of every channel with the four x in r12; 72 bytes of code and their load. */
+#define FOUR_BYTES (72 + LOAD_FOUR_BYTES)
 #define TURN 8 /* products of a turn */
     .macro products
     ldr.w   r9, [r1, #4]
@@ -140,10 +140,10 @@
     /* One turn: eight products of each channel. */
 .Llinear_products:
     .rept TURN / 4 - 1
-    ldr.w   r12, [r0], #4
+    load_four r12, r0, r3
     products
     .endr
-    ldr.w   r12, [r0], #4
+    load_four r12, r0, r3
     /* Here also from below, with the last 1 to 3 x. */
 .Llinear_four:
     products
@@ -187,7 +187,12 @@
 .Llinear_store:
     subs    r12, r12, r3
     blt     .Llinear_last
+#if defined(CORTADO_ALIGNED_ONLY)
+    store_four r4, r3
+    cmp     r12, #0
+#else
     str     r4, [r3], #4
+#endif
     str     r3, [sp, #OUT]
     bne     .Llinear_channels
     b       .Llinear_next

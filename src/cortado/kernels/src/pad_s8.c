@@ -5,8 +5,7 @@
  * Tile: 1 run of bytes. Scratch: none.
  */
 #include "cortado.h"
-
-#include <string.h>
+#include "cortado_copy.h"
 
 void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out)
 {
@@ -21,7 +20,7 @@ void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out)
         }
         if (inside) {
             memset(out, L->value, before);
-            memcpy(out + before, in, width);
+            cortado_copy(out + before, in, width);
             memset(out + before + width, L->value, after);
             in += width;
         } else {

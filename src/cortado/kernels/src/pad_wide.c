@@ -5,14 +5,13 @@
  * Tile: 1 run of elements. Scratch: none.
  */
 #include "cortado.h"
-
-#include <string.h>
+#include "cortado_copy.h"
 
 static int8_t *fill(int8_t *out, int32_t value, int32_t n, int32_t bytes)
 {
     const int16_t half = (int16_t)value;
     for (; n > 0; n--) {
-        memcpy(out, bytes == 2 ? (const void *)&half : (const void *)&value, (size_t)bytes);
+        cortado_copy(out, bytes == 2 ? (const void *)&half : (const void *)&value, (size_t)bytes);
         out += bytes;
     }
     return out;
@@ -33,7 +32,7 @@ void cortado_pad_wide(const cortado_pad_t *L, const void *values, void *padded, 
         }
         if (inside) {
             out = fill(out, L->value, before, bytes);
-            memcpy(out, in, (size_t)(width * bytes));
+            cortado_copy(out, in, (size_t)(width * bytes));
             in += width * bytes;
             out = fill(out + width * bytes, L->value, after, bytes);
         } else {

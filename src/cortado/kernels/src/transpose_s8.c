@@ -5,13 +5,12 @@
  * Tile: 1 run of elements. Scratch: none.
  */
 #include "cortado.h"
-
-#include <string.h>
+#include "cortado_copy.h"
 
 static int8_t *read_run(const int8_t *in, int32_t stride, int32_t n, int8_t *out)
 {
     if (stride == 1) {
-        memcpy(out, in, (size_t)n);
+        cortado_copy(out, in, (size_t)n);
         return out + n;
     }
     for (; n > 0; n--) {

@@ -5,8 +5,7 @@
  * Tile: 1 run of elements. Scratch: none.
  */
 #include "cortado.h"
-
-#include <string.h>
+#include "cortado_copy.h"
 
 static int16_t *read_halves(const int16_t *in, int32_t stride, int32_t n, int16_t *out)
 {
@@ -29,7 +28,7 @@ static int32_t *read_words(const int32_t *in, int32_t stride, int32_t n, int32_t
 static void *read_run(const void *in, int32_t stride, int32_t n, void *out, int32_t bytes)
 {
     if (stride == 1) {
-        memcpy(out, in, (size_t)(n * bytes));
+        cortado_copy(out, in, (size_t)(n * bytes));
         return (int8_t *)out + n * bytes;
     }
     return bytes == 2 ? (void *)read_halves(in, stride, n, out) : (void *)read_words(in, stride, n, out);

@@ -5,14 +5,13 @@
  * Tile: 1 pixel. Scratch: none.
  */
 #include "cortado.h"
-
-#include <string.h>
+#include "cortado_copy.h"
 
 void cortado_upsample_nearest_s8(const cortado_upsample_t *L, const int8_t *row, int8_t *out)
 {
     for (int32_t x = 0; x < L->in_w; x++) {
         for (int32_t i = 0; i < L->factor_w; i++) {
-            memcpy(out, row, (size_t)L->channels);
+            cortado_copy(out, row, (size_t)L->channels);
             out += L->channels;
         }
         row += L->channels;
@@ -25,7 +24,7 @@ void cortado_upsample_nearest_rows_s8(const cortado_upsample_t *L, const int8_t 
     for (; rows > 0; rows--) {
         cortado_upsample_nearest_s8(L, in, out);
         for (int32_t i = 1; i < L->factor_h; i++) {
-            memcpy(out + out_bytes, out, (size_t)out_bytes);
+            cortado_copy(out + out_bytes, out, (size_t)out_bytes);
             out += out_bytes;
         }
         out += out_bytes;
