@@ -20,7 +20,7 @@ from cortado.frontend.inputs import Inputs
 from cortado.frontend.noise import agreement, decibels
 from cortado.frontend.observers import Observed, RangeObserver
 from cortado.frontend.ranges import odd_samples
-from cortado.frontend.rounded import Correction, Rounded
+from cortado.frontend.rounded import Correction, Rounded, Scales
 from cortado.frontend.state import StateBuffer, StateSequence
 from cortado.ir.facts import VALUE
 from cortado.options import CalibrationMethod, Options
@@ -218,20 +218,20 @@ class Judge:
         wanted = {
             name: torch.stack([found[name][sample] for sample in self._fit]).mean(0) for name in candidate.corrected
         }
-        correction = Correction(wanted, len(self._fit))
+        correction, scales = Correction(wanted, len(self._fit)), self._rounded.scales()
         fitted = [self._data.fed[number] for number in self._fit] if wanted else []
         if not self._data.state:
             given = [*fitted, *(self._data.fed[number] for number in self._wanted)]
-            return dict(zip(self._wanted, self._rounded.run(given, correction)[len(fitted) :], strict=True))
+            return dict(zip(self._wanted, self._rounded.run(given, scales, correction)[len(fitted) :], strict=True))
         if fitted:
-            self._rounded.run(fitted, correction)
-        return self._steps(correction)
+            self._rounded.run(fitted, scales, correction)
+        return self._steps(scales, correction)
 
-    def _steps(self, correction: Correction) -> dict[int, list[Tensor]]:
+    def _steps(self, scales: Scales, correction: Correction) -> dict[int, list[Tensor]]:
         """Of a model with state one after the other, as its own state leads to the next."""
         steps, outputs = StateSequence(self._data.state, self._sequence), {}
         for number in range(max(self._wanted) + 1):
-            (found,) = self._rounded.run([steps.inputs(number, self._data.batches[number])], correction)
+            (found,) = self._rounded.run([steps.inputs(number, self._data.batches[number])], scales, correction)
             outputs[number] = steps.outputs(found)
         return {number: outputs[number] for number in self._wanted}
 

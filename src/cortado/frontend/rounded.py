@@ -3,7 +3,7 @@
 As the converted graph computes, without converting it: to judge ranges and biases before one of them is chosen.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,8 @@ class Correction:
         return self.shifts.get(layer)
 
 
-NO_CORRECTION = Correction({}, 0)
+Scales = Mapping[Node, tuple[float, int]]
+"""Of each observed tensor that is rounded: scale and zero point."""
 
 
 class Rounded:
@@ -54,11 +55,13 @@ class Rounded:
         """Those whose bias can be moved, in the order of the graph."""
         return tuple(node.name for node in self._axes)
 
-    def run(
-        self, samples: Sequence[Inputs], correction: Correction = NO_CORRECTION, exact: Collection[str] | None = None
-    ) -> list[list[Tensor]]:
-        """The outputs of each sample, state included. `exact`: the observed tensors that are not rounded; None: all
-        are."""
+    def scales(self) -> Scales:
+        """By the ranges that the observers have now."""
+        observers = {node: self._observer(node) for node in self._nodes if node.op == "call_module"}
+        return {node: _scale_of(observer) for node, observer in observers.items() if _is_settled(observer)}
+
+    def run(self, samples: Sequence[Inputs], scales: Scales, correction: Correction) -> list[list[Tensor]]:
+        """The outputs of each sample, state included."""
         values: dict[Node, list[Any]] = dict(self._constants)
         inputs = iter(zip(*samples, strict=True))
         for node in self._nodes:
@@ -66,7 +69,7 @@ class Rounded:
                 break
             if node in self._constants:
                 continue
-            values[node] = list(next(inputs)) if node.op == "placeholder" else self._results(node, values, exact or ())
+            values[node] = list(next(inputs)) if node.op == "placeholder" else self._results(node, values, scales)
             shift = correction.of(node.name, values[node], self._axes[node]) if node in self._axes else None
             if shift is not None:
                 values[node] = [shifted(value, shift, self._axes[node]) for value in values[node]]
@@ -76,13 +79,13 @@ class Rounded:
         returned = pytree.tree_leaves(self._nodes[-1].args)
         return [[_pick(values[node], number) for node in returned] for number in range(len(samples))]
 
-    def _results(self, node: Node, values: Mapping[Node, list[Any]], exact: Collection[str]) -> list[Any]:
+    def _results(self, node: Node, values: Mapping[Node, list[Any]], scales: Scales) -> list[Any]:
         """A node's values; of what is computed from constants alone there is one."""
         if node.op == "get_attr":
             self._constants[node] = [attribute(self._module, node)]
             return self._constants[node]
         if node.op == "call_module":
-            return self._rounded(node, values[node.all_input_nodes[0]], exact)
+            return self._rounded(node, values[node.all_input_nodes[0]], scales)
         count = max((len(values[read]) for read in node.all_input_nodes), default=1)
 
         def of(sample: int) -> Any:
@@ -91,8 +94,11 @@ class Rounded:
 
         return [of(sample) for sample in range(count)]
 
-    def _rounded(self, node: Node, values: list[Any], exact: Collection[str]) -> list[Any]:
-        observer = self._module.get_submodule(str(node.target))
+    def _observer(self, node: Node) -> torch.nn.Module:
+        return self._module.get_submodule(str(node.target))
+
+    def _rounded(self, node: Node, values: list[Any], scales: Scales) -> list[Any]:
+        observer = self._observer(node)
         if isinstance(observer, PerChannelMinMaxObserver):
             scale, zero_point = observer.calculate_qparams()
             low, high = observer.quant_min, observer.quant_max
@@ -103,11 +109,15 @@ class Rounded:
             if node.all_input_nodes[0] in self._constants:
                 self._constants[node] = found
             return found
-        if not _is_settled(observer) or node.name in exact or not values[0].is_floating_point():
+        if node not in scales or not values[0].is_floating_point():
             return values
-        scale, zero_point = (one.item() for one in observer.calculate_qparams())  # type: ignore[operator]
         bounds = element_of(observer.dtype).codes
-        return [torch.fake_quantize_per_tensor_affine(value, scale, zero_point, *bounds) for value in values]
+        return [torch.fake_quantize_per_tensor_affine(value, *scales[node], *bounds) for value in values]
+
+
+def _scale_of(observer: torch.nn.Module) -> tuple[float, int]:
+    scale, zero_point = observer.calculate_qparams()  # type: ignore[operator]
+    return scale.item(), zero_point.item()
 
 
 def _is_settled(observer: torch.nn.Module) -> bool:

@@ -1,15 +1,17 @@
 """Which tensors an output loses its signal to: each rounded alone, with all others in float."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from cortado.base.numerics import QParams
+from cortado.frontend.bias import attribute
 from cortado.frontend.convert import FloatRun
 from cortado.frontend.noise import decibels
 from cortado.frontend.quantized import DEQUANTIZE_CHANNEL, QUANTIZE_CHANNEL, is_dequantize, is_quantize, qparams_of
@@ -40,50 +42,66 @@ class Culprit:
         return f"{self.tensor} ({max(self.kept, 0):.0f} dB alone): {self.remedy}"
 
 
-class Alone(Interpreter):
-    """Runs a quantized graph in float, but for the roundings that are asked for."""
+class Alone:
+    """Runs a quantized graph in float, but for one rounding that is asked for."""
 
-    def __init__(self, converted: GraphModule, rounded: frozenset[Node]) -> None:
-        super().__init__(converted)
-        self._rounded = rounded
+    def __init__(self, converted: GraphModule) -> None:
+        self._nodes = list(converted.graph.nodes)
+        self._last = {read: node for node in self._nodes for read in node.all_input_nodes}
+        self._roundings = {node for node in self._nodes if _quantizes(node) or _dequantizes(node)}
+        self._constants = {node: attribute(converted, node) for node in self._nodes if node.op == "get_attr"}
+        self.places = [node for node in self._nodes if _quantizes(node) and not _is_bias(node)]
+        self.initial = [STATE.must(node).initial for node in holders(converted.graph)]
+        self.size = sum(value.numel() for node in self._nodes if isinstance(value := VALUE.of(node), Tensor))
         self.seen: dict[Node, Tensor] = {}  # by the call that would quantize it: a tensor in float
 
-    def run_node(self, n: Node) -> Any:
-        value = self.fetch_args_kwargs_from_env(n)[0][0] if _quantizes(n) or _dequantizes(n) else None
-        if value is not None and value.is_floating_point() and (_dequantizes(n) or n not in self._rounded):
-            self.seen.update({n: value} if _quantizes(n) else {})
-            return value
-        return super().run_node(n)
+    def run(self, inputs: Sequence[Any], rounded: Node | None) -> list[Any]:
+        """All that the graph returns."""
+        values, given = dict(self._constants), iter(inputs)
+        for node in self._nodes:
+            if node.op == "output":
+                break
+            if node.op == "placeholder":
+                values[node] = next(given)
+            elif node.op != "get_attr":
+                values[node] = self._result(node, values, rounded)
+            for read in node.all_input_nodes:
+                if self._last[read] is node and read not in self._constants:
+                    del values[read]
+        return [values[node] for node in pytree.tree_leaves(self._nodes[-1].args)]
+
+    def _result(self, node: Node, values: Mapping[Node, Any], rounded: Node | None) -> Any:
+        if node in self._roundings and node is not rounded:
+            value = values[node.all_input_nodes[0]]
+            if value.is_floating_point():
+                self.seen.update({node: value} if rounded is None else {})
+                return value
+        args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def culprits(converted: GraphModule, runs: Sequence[FloatRun], output: int, sequence: int | None) -> list[Culprit]:
     """Those that an output loses most to, the worst first."""
-    graph = converted.graph
-    places = [node for node in graph.nodes if _quantizes(node) and not _is_bias(node)]
-    lasting = len(holders(graph))
-    runs = runs[: STEPS if lasting else SAMPLES]
-    size = sum(value.numel() for node in graph.nodes if isinstance(value := VALUE.of(node), Tensor))
-    most = max(8, WORK // max(size * len(runs), 1))
+    model = Alone(converted)
+    runs = runs[: STEPS if model.initial else SAMPLES]
+    most = max(8, WORK // max(model.size * len(runs), 1))
     with torch.no_grad():
-        exact = Alone(converted, frozenset())
-        _outputs(exact, runs, sequence, output)
-        kept = {
-            place: decibels(_outputs(Alone(converted, frozenset([place])), runs, sequence, output))
-            for place in places[:most]
-        }
+        _outputs(model, runs, sequence, output, None)
+        kept = {place: decibels(_outputs(model, runs, sequence, output, place)) for place in model.places[:most]}
     found = sorted((place for place in kept if math.isfinite(kept[place]) or kept[place] < 0), key=lambda p: kept[p])
     worst = [place for place in found if kept[place] <= kept[found[0]] + WITHIN][:NAMED]
-    return [Culprit(_name(place), kept[place], _remedy(place, exact.seen.get(place))) for place in worst]
+    return [Culprit(_name(place), kept[place], _remedy(place, model.seen.get(place))) for place in worst]
 
 
-def _outputs(model: Alone, runs: Sequence[FloatRun], sequence: int | None, output: int) -> list[tuple[Tensor, Tensor]]:
+def _outputs(
+    model: Alone, runs: Sequence[FloatRun], sequence: int | None, output: int, rounded: Node | None
+) -> list[tuple[Tensor, Tensor]]:
     """Of each sample or step, beside the float model's."""
-    initial = [STATE.must(node).initial for node in holders(model.module.graph)]  # type: ignore[arg-type]
-    state, pairs = initial, []
+    state, pairs = model.initial, []
     for number, run in enumerate(runs):
-        state = initial if sequence is not None and number % sequence == 0 else state
-        found = pytree.tree_leaves(model.run(*run.inputs, *state))
-        state = found[len(found) - len(initial) :]
+        state = model.initial if sequence is not None and number % sequence == 0 else state
+        found = model.run([*run.inputs, *state], rounded)
+        state = found[len(found) - len(state) :]
         pairs.append((run.outputs[output], found[output]))
     return pairs
 
