@@ -132,6 +132,37 @@ def test_other_quantizers_scales_are_kept(name: str, fold: bool) -> None:
     assert found.off(batches)[0] < 2.5
 
 
+class Sequences(nn.Module):
+    """A recurrent layer of one kind, and a linear one on its last step."""
+
+    def __init__(self, kind: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.layer, self.last = kind(6, 5, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layer(x)[0][:, -1])
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_recurrent_layers_by_cortados_quantizer_in_pt2es_hands(kind: type[nn.RNNBase]) -> None:
+    batches = [(torch.randn(1, 7, 6),) for _ in range(4)]
+    model = converted(seeded(Sequences(kind)), CortexMQuantizer(), batches)
+    assert keep(model, *batches[0]).off(batches)[0] < 2.5
+
+
+@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
+@pytest.mark.parametrize("name", ["cortado", "per channel", "per tensor"])
+def test_linear_layers_that_were_decomposed_after_they_were_quantized(name: str) -> None:
+    """Their biases, which other quantizers leave in float, are operands of addmm."""
+    batches = [(torch.randn(2, 8),) for _ in range(4)]
+    layers = seeded(nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4)))
+    model = converted(layers, QUANTIZERS[name](), batches)
+    program = torch.export.export(model, batches[0]).run_decompositions()
+    assert aten.addmm.default in {node.target for node in program.graph.nodes}
+    assert keep(program.module(), *batches[0]).off(batches)[0] < 1.001
+
+
 def test_joins_of_small_values_by_cortados_quantizer_in_pt2es_hands() -> None:
     """Nothing is settled after the calibration that PT2E does: every observer has to know its own range."""
     batches = [(0.05 * x,) for (x,) in images(4)]

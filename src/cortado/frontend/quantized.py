@@ -306,7 +306,8 @@ def _check_layers(module: GraphModule, grids: Sequence[Grid]) -> None:
 
 def _check_layer(node: Node, made: set[int]) -> None:
     bound = bind(node)
-    names = ("weight",) if "weight" in bound.values else ("mat1", "mat2", "self", "other")
+    factors = ("mat1", "mat2") if "mat1" in bound.values else ("self", "mat2", "other")  # `self` of addmm is its bias
+    names = ("weight",) if "weight" in bound.values else factors
     for weight in [operand for name in names if name in bound.values for operand in bound.nodes(name)]:
         if is_constant(weight) and constant_data(weight).data_ptr() not in made:
             raise CortadoError(

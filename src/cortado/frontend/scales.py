@@ -168,8 +168,9 @@ class _Scales:
         return QParams(float(scale), int(zero_point))
 
     def _weights(self, node: Node, match: Match) -> None:
+        """A layer has one tensor of weights, a recurrent one two; a bias that is quantized belongs to the first."""
         bound, inputs = bind(node), match.quantization.inputs
-        weight: Node = next(bound[name] for name, role in inputs.items() if isinstance(role, Weight))
+        weight, *others = [bound[name] for name, role in inputs.items() if isinstance(role, Weight)]
         bias: Node | None = next((bound[name] for name, role in inputs.items() if isinstance(role, Bias)), None)
         activation = qparams_of(_activations(bound, match)[0])
         axis = match.quantization.weight_axis
@@ -181,6 +182,9 @@ class _Scales:
             scales = torch.maximum(scales, least.to(torch.float32))
             self._per_channel(node, bias, step * scales, (0, INT32.low, INT32.high, torch.int32))
         self._per_channel(node, weight, scales, (axis, INT8.low, INT8.high, torch.int8))
+        for other in others:
+            own = self._weight_scales(node, constant_data(other), axis)
+            self._per_channel(node, other, own, (axis, INT8.low, INT8.high, torch.int8))
 
     def _per_channel(self, node: Node, constant: Node, scales: Tensor, rest: tuple[object, ...]) -> None:
         with self.module.graph.inserting_before(node):
