@@ -135,7 +135,7 @@ def test_other_quantizers_scales_are_kept(name: str, fold: bool) -> None:
 class Sequences(nn.Module):
     """A recurrent layer of one kind, and a linear one on its last step."""
 
-    def __init__(self, kind: type[nn.RNNBase]) -> None:
+    def __init__(self, kind: Callable[..., nn.Module]) -> None:
         super().__init__()
         self.layer, self.last = kind(6, 5, batch_first=True), nn.Linear(5, 3)
 
@@ -145,7 +145,7 @@ class Sequences(nn.Module):
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
-def test_recurrent_layers_by_cortados_quantizer_in_pt2es_hands(kind: type[nn.RNNBase]) -> None:
+def test_recurrent_layers_by_cortados_quantizer_in_pt2es_hands(kind: Callable[..., nn.Module]) -> None:
     batches = [(torch.randn(1, 7, 6),) for _ in range(4)]
     model = converted(seeded(Sequences(kind)), CortexMQuantizer(), batches)
     assert keep(model, *batches[0]).off(batches)[0] < 2.5

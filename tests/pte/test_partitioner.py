@@ -1,18 +1,26 @@
 """Cortado as a backend of ExecuTorch: a partitioner, several delegates in one program, what stays outside and why."""
 
-import warnings
+from operator import getitem
 
 import numpy as np
+import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from executorch.exir.backend.compile_spec_schema import CompileSpec
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from torch import nn
+from torch.export import ExportedProgram
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.quantization.pt2e.quantizer import Quantizer
+from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 
 from cortado.emit.image.every import every_thunk
 from cortado.emit.image.files import image_sources
 from cortado.emit.image.reader import read_image
 from cortado.emit.image.thunks import table_text
 from cortado.executorch import HOST, CortadoPartitioner, CortexMQuantizer
+from cortado.pte.info import Method
 from cortado.pte.reader import read_pte
 from cortado.run.executorch_host import DelegateKernels, run_pte
 
@@ -42,25 +50,96 @@ def _kernels(data: bytes) -> DelegateKernels:
     return DelegateKernels(table_text([one.thunk for one in listed]), tuple(image_sources(sources)))
 
 
+def _quantized(model: nn.Module, quantizer: Quantizer, x: torch.Tensor) -> ExportedProgram:
+    prepared = prepare_pt2e(torch.export.export(model.eval(), (x,)).module(), quantizer)
+    for _ in range(6):
+        prepared(torch.randn_like(x))
+    return torch.export.export(convert_pt2e(prepared), (x,))
+
+
+def _lowered(program: ExportedProgram, *partitioners: Partitioner) -> tuple[bytes, Method]:
+    manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
+    config = ExecutorchBackendConfig(extract_delegate_segments=False, segment_alignment=16)
+    data = bytes(manager.to_executorch(config).buffer)
+    method = read_pte(data, "parts.pte").method("forward")
+    assert method is not None
+    return data, method
+
+
+def _noise(data: bytes, program: ExportedProgram, x: torch.Tensor) -> float:
+    """Of the file on the real runtime, beside the quantized program in torch: parts of the largest value."""
+    wanted = program.module()(x).detach().numpy()
+    found = run_pte(data, [[x.numpy()]], delegate=_kernels(data), temp_bytes=1 << 16)[0][0]
+    noise: float = np.abs(found - wanted).max() / np.abs(wanted).max()
+    return noise
+
+
 def test_two_delegates_and_a_portable_kernel_between_them_run_on_the_real_runtime() -> None:
     torch.manual_seed(0)
     x = torch.randn(6, 12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        prepared = prepare_pt2e(torch.export.export(Middle().eval(), (x,)).module(), CortexMQuantizer())
-        for _ in range(6):
-            prepared(torch.randn_like(x))
-        program = torch.export.export(convert_pt2e(prepared), (x,))
-        wanted = program.module()(x).detach().numpy()
-        partitioner = CortadoPartitioner(HOST)
-        manager = to_edge_transform_and_lower(program, partitioner=[partitioner])
-        finished = manager.to_executorch(ExecutorchBackendConfig(extract_delegate_segments=False, segment_alignment=16))
-    method = read_pte(bytes(finished.buffer), "two.pte").method("forward")
-    assert method is not None
+    program, partitioner = _quantized(Middle(), CortexMQuantizer(), x), CortadoPartitioner(HOST)
+    data, method = _lowered(program, partitioner)
     assert [one.name for one in method.delegates] == ["CortadoBackend", "CortadoBackend"]
     assert [use.name for use in method.operators] == ["aten::_pdist_forward.out"]
     assert list(partitioner.outside.values()) == ["no operator of Cortado's computes aten._pdist_forward.default"]
-    data = bytes(finished.buffer)
-    found = run_pte(data, [[x.numpy()]], delegate=_kernels(data), temp_bytes=1 << 16)[0][0]
-    noise = np.abs(found - wanted).max() / np.abs(wanted).max()
-    assert noise < 0.03
+    assert _noise(data, program, x) < 0.03
+
+
+class Largest(nn.Module):
+    """Layers around a call that Cortado has an operator for and refuses as it is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(12, 8), nn.Linear(7, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values = torch.topk(torch.relu(self.first(x)), 4, sorted=False).values
+        result: torch.Tensor = self.last(values.sum(2))
+        return result
+
+
+class OtherBackend(BackendDetails):
+    """Somebody else's."""
+
+    @staticmethod
+    def preprocess(program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
+        return PreprocessResult(processed_bytes=b"other")
+
+
+class OtherPartitioner(Partitioner):
+    """Takes each topk."""
+
+    def partition(self, program: ExportedProgram) -> PartitionResult:
+        for node in program.graph.nodes:
+            if "topk" in node.name or any("topk" in one.name for one in node.all_input_nodes if node.target is getitem):
+                node.meta["delegation_tag"] = "other"
+        return PartitionResult(program, {"other": DelegationSpec("OtherBackend", [])})
+
+
+def test_a_call_that_is_refused_for_its_arguments_stays_outside_for_others() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 7, 12)
+    program, partitioner = _quantized(Largest(), CortexMQuantizer(), x), CortadoPartitioner(HOST)
+    _, method = _lowered(program, partitioner)
+    assert [one.name for one in method.delegates] == ["CortadoBackend", "CortadoBackend"]
+    assert [use.name for use in method.operators] == ["aten::topk.values"]
+    assert "aten_topk_default" in partitioner.outside
+    for reason in partitioner.outside.values():
+        assert "torch.topk" in reason  # the line of the model
+        assert "leaves the order of its results open (sorted=False); supported is sorted=True" in reason
+    _, method = _lowered(program, CortadoPartitioner("cortex-m4"), OtherPartitioner())
+    assert sorted(one.name for one in method.delegates) == ["CortadoBackend", "CortadoBackend", "OtherBackend"]
+    assert method.operators == ()
+
+
+@pytest.mark.filterwarnings("ignore:XNNPACKQuantizer is deprecated")
+def test_what_another_quantizer_has_quantized_is_one_delegate() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(1, 2, 8, 8)
+    layers = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5))
+    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(is_per_channel=True))
+    program, partitioner = _quantized(layers, quantizer, x), CortadoPartitioner(HOST)
+    data, method = _lowered(program, partitioner)
+    assert [one.name for one in method.delegates] == ["CortadoBackend"]
+    assert (method.operators, partitioner.outside) == ((), {})
+    assert _noise(data, program, x) < 0.02
