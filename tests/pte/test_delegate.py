@@ -1,5 +1,9 @@
 """The delegate: a whole network as one call of CortadoBackend, on ExecuTorch's real runtime, bit for bit."""
 
+import re
+import struct
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +13,20 @@ from torch import nn
 
 import cortado
 from cortado import CortadoError, Options
-from cortado.emit.image.files import portable_files
-from cortado.emit.pte.delegate import emit_delegate
+from cortado.base.arrays import ArrayType
+from cortado.base.target import Compiler, from_target_string
+from cortado.emit.image.files import image_sources, portable_files
+from cortado.emit.image.thunks import table_text
+from cortado.emit.pte.delegate import NHWC, emit_delegate
 from cortado.options import PteKind
+from cortado.plan.lowered import run_reference
+from cortado.plan.program import Tensor
 from cortado.plan.pushed import Feeding
 from cortado.pte.reader import read_pte
+from cortado.run import executorch_host
 from cortado.run.executorch_host import DelegateKernels, run_pte
-from helpers.images import Imaged, on_host
-from helpers.networks import graph_of
+from helpers.images import Imaged, changed, on_host
+from helpers.networks import graph_of, unseen
 from helpers.stateful import Ring
 
 DELEGATE = Options(pte=PteKind.DELEGATE)
@@ -76,20 +86,94 @@ def _kernels(net: Imaged) -> DelegateKernels:
     return DelegateKernels(*portable_files(net.image))
 
 
+SEQUENCES = ("kws_gru", "imu_lstm", "kws_stream")
+
+
+def test_trained_sequence_networks_on_the_real_runtime() -> None:
+    """With the kernels of all in one program, on data that calibration has not seen, beside the reference."""
+    nets = {name: on_host(graph_of(name), name=name) for name in SEQUENCES}
+    stream = on_host(graph_of("kws_stream"), Feeding(stream=2), "kws_stream")
+    images = [net.image for net in (*nets.values(), stream)]
+    sources = image_sources({source for image in images for source in image.sources})
+    kernels = DelegateKernels(table_text([thunk for image in images for thunk in image.thunks]), tuple(sources))
+    for name, net in nets.items():
+        known = [run_reference(graph_of(name), sample) for sample in unseen(name, 4)]
+        (given,), (made,) = net.planned.program.inputs, net.planned.program.outputs
+        codes = [[_named(values[given.node].numpy(), given)] for values in known]
+        found = run_pte(emit_delegate(net.planned, net.image, {}).data, codes, delegate=kernels)
+        for got, values in zip(found, known, strict=True):
+            np.testing.assert_array_equal(got[0], values[made.node])
+    (values,) = [run_reference(graph_of("kws_stream"), sample) for sample in unseen("kws_stream", 1)]
+    (given,), (made,) = stream.planned.program.inputs, stream.planned.program.outputs
+    rows = values[given.node].numpy().reshape(stream.head.window, -1)
+    pte = emit_delegate(stream.planned, stream.image, {})
+    *_, last = run_pte(pte.data, [[row] for row in rows], delegate=kernels)
+    assert int(last[-1][0]) == 1
+    np.testing.assert_array_equal(last[0].reshape(-1), values[made.node].numpy().reshape(-1))
+
+
+def _named(codes: ArrayType, tensor: Tensor) -> ArrayType:
+    """Images as the file names their dimensions; it stores channels last."""
+    return codes.transpose(0, 3, 1, 2) if tensor.layout == NHWC else codes
+
+
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_it_compiles_for_cores_and_allocates_nothing(core: str, tmp_path: Path) -> None:
+    """With the flags of the operator library; what is not there to be linked is the runtime's, and the loader's."""
+    found = executorch_host.wheel()
+    strict = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-Wno-psabi")
+    target = from_target_string(core).compiler_flags(Compiler.GCC)
+    includes = [f"-I{folder}" for folder in executorch_host.include_dirs()]
+    source, output = executorch_host.ADAPTER / "delegate.cpp", tmp_path / "delegate.o"
+    command = ["arm-none-eabi-g++", "-Os", *target, *strict, *found.compile_flags, *includes]
+    done = subprocess.run([*command, "-c", source, "-o", output], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run(["arm-none-eabi-nm", "-uC", output], capture_output=True, text=True, check=True).stdout
+    wanted = {line.split(maxsplit=1)[1] for line in listed.splitlines()}
+    assert {"cortado_image_open", "cortado_image_run", "cortado_image_ram"} <= wanted
+    assert not [
+        name for name in wanted if re.search(r"malloc|calloc|operator new|__cxa_(throw|allocate)|_Unwind", name)
+    ]
+
+
 def test_what_a_runtime_cannot_run_is_refused_with_one_line() -> None:
     net = on_host(graph_of("ds_cnn"), name="ds_cnn")
-    pte = emit_delegate(net.planned, net.image, {})
     feed = [[np.zeros((1, 1, 49, 10), np.int8)]]
-    at = pte.data.index(b"CTDO")
-    for place, what in ((at + 4, "another format"), (at + 7, "CRC is wrong|another kind"), (at + 200, "CRC is wrong")):
-        changed = bytearray(pte.data)
-        changed[place] ^= 1
-        with pytest.raises(CortadoError, match=what):
-            run_pte(bytes(changed), feed, delegate=_kernels(net))
+    data, kernels = net.image.data, _kernels(net)
+    absent, *others = net.image.thunks
+    missing = DelegateKernels(table_text(others), kernels.sources)
+    incompatible = "DelegateInvalidCompatibility|0x30"
+    cases = [
+        (changed(data, 4, b"\7\0"), kernels, "the blob is an image of another format", incompatible),
+        (changed(data, 7, b"\3"), kernels, "the blob is an image for another kind of core", incompatible),
+        (
+            changed(data, 16, b"\x63\0"),
+            kernels,
+            "the blob is an image for the kernels of another version",
+            incompatible,
+        ),
+        (changed(data, 200, b"\x77", repaired=False), kernels, "its CRC is wrong", incompatible),
+        (data[:-16], kernels, "the blob is an image that is cut off", incompatible),
+        (b"nothing at all" * 20, kernels, "the blob is no image", incompatible),
+        (data, missing, f"calls a kernel which is not linked: {absent.name}", incompatible),
+        (
+            changed(data, 20, struct.pack("<I", 9000)),
+            kernels,
+            "the arena must have 9000 bytes",
+            "MemoryAllocationFailed|0x21",
+        ),
+    ]
+    for blob, linked, line, code in cases:
+        pte = emit_delegate(net.planned, replace(net.image, data=blob), {})
+        with pytest.raises(CortadoError, match=line) as refused:
+            run_pte(pte.data, feed, delegate=linked)
+        assert str(refused.value).count("Cortado: ") == 1
+        assert re.search(code, str(refused.value)), str(refused.value)
+    pte = emit_delegate(net.planned, net.image, {})
     with pytest.raises(CortadoError, match=r"method allocator needs [\d,]+ bytes more|MemoryAllocationFailed"):
-        run_pte(pte.data, feed, delegate=_kernels(net), method_bytes=800)
+        run_pte(pte.data, feed, delegate=kernels, method_bytes=800)
     expected = net.run(feed, "host").samples
-    found = run_pte(pte.data, feed, delegate=_kernels(net), method_bytes=2600)
+    found = run_pte(pte.data, feed, delegate=kernels, method_bytes=2600)
     np.testing.assert_array_equal(found[0][0], expected[0][0])
 
 
