@@ -126,18 +126,21 @@ def _client(address: str) -> Any:
 
 def _sweep_text(rows: "list[SweepRow]", folder: Path) -> list[str]:
     best = sorted((row for row in rows if row.best), key=lambda row: (row.place, row.cycles or 0))
-    header = ("MODEL", "CHIP", "OPTIONS", "RAM", "FLASH", "CYCLES", "MS")
-    lines = [header, *(_cells(row) for row in best[:SHOWN])]
+    scored = any(row.score is not None for row in rows)
+    header = ("MODEL", "CHIP", "OPTIONS", *(["SCORE"] if scored else []), "RAM", "FLASH", "CYCLES", "MS")
+    lines = [header, *(_cells(row, scored) for row in best[:SHOWN])]
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.status.value] = counts.get(row.status.value, 0) + 1
     told = ", ".join(f"{count} {status}" for status, count in counts.items())
+    over = sum(bool(row.over) for row in rows)
+    told += f"; {over} over a constraint" if over else ""
     known = sum(row.cached for row in rows)
     more = [f"and {len(best) - SHOWN} more"] if len(best) > SHOWN else []
     return [
         f"{len(rows)} rows: {told}; {known} from the cache",
         "",
-        "what no other row of the same chip beats in RAM, flash and cycles:",
+        f"what no other row of the same chip beats in {'score, ' if scored else ''}RAM, flash and cycles:",
         *in_columns(lines),
         *more,
         "",
@@ -145,10 +148,11 @@ def _sweep_text(rows: "list[SweepRow]", folder: Path) -> list[str]:
     ]
 
 
-def _cells(row: "SweepRow") -> tuple[str, ...]:
-    flash = row.weights_bytes if row.flash_bytes is None else row.flash_bytes
+def _cells(row: "SweepRow", scored: bool) -> tuple[str, ...]:
     time = "-" if row.milliseconds is None else f"{row.milliseconds:.3g}"
-    return row.model, row.place, row.options, f"{row.ram_bytes:,}", f"{flash:,}", f"{row.cycles:,}", time
+    score = [f"{row.score:.4g}"] if scored else []
+    figures = (f"{row.ram_bytes:,}", f"{row.needed_flash:,}", f"{row.cycles:,}", time)
+    return (row.model, row.place, row.options, *score, *figures)
 
 
 # ---- arguments -----------------------------------------------------------------------------------------------------

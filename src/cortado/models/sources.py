@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -79,10 +79,24 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 def load_function(spec: str) -> Any:
     """What the function of file.py:function gives."""
+    place, function = _named_function(spec)
+    return _call(_import_file(Path(place)), function, place)
+
+
+def find_function(spec: str) -> Callable[..., Any]:
+    """The function of file.py:function itself."""
+    place, name = _named_function(spec)
+    found = getattr(_import_file(Path(place)), name, None)
+    if not callable(found):
+        raise CortadoError(f"{place} defines no function '{name}'")
+    return cast(Callable[..., Any], found)
+
+
+def _named_function(spec: str) -> tuple[str, str]:
     place, function = _split(spec)
     if function is None:
         raise CortadoError(f"'{spec}' names no function; expected file.py:function")
-    return _call(_import_file(Path(place)), function, place)
+    return place, function
 
 
 def source_of(name: str, builder: Callable[[], Any], where: str) -> Source:

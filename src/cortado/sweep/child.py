@@ -19,7 +19,7 @@ def main() -> None:
     quiet_libraries()
     from cortado.base.errors import CortadoError
     from cortado.sweep import work
-    from cortado.sweep.rows import Task
+    from cortado.sweep.rows import ScoreTask, Task
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         if "names" in request:
@@ -27,6 +27,8 @@ def main() -> None:
                 return {"names": work.names_of(request["names"], request["folder"])}
             except CortadoError as error:
                 return {"error": str(error)}
+        if "score" in request:
+            return work.score_of(ScoreTask(**request)).to_json()
         return work.row_of(Task.from_json(request)).to_json()
 
     work.warm_up()

@@ -7,7 +7,7 @@ import importlib.util
 import json
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 from cortado import __version__
 from cortado.base.data import PACKAGE
 from cortado.models.sources import Source
-from cortado.sweep.rows import Task
+from cortado.sweep.rows import ScoreTask, Task
 
 PLAIN = (int, float, complex, str, bytes, type(None), type(Ellipsis), range, slice, torch.dtype, torch.device)
 # By which a file imports what no import statement of it names.
@@ -30,17 +30,25 @@ DYNAMIC = frozenset({"import_module", "__import__", "exec", "run_path", "run_mod
 
 def content_key(task: Task, source: Source) -> str:
     """Of everything that the figures depend on; nothing where objects are too deep in each other to tell."""
+    named = _named_file(task) if task.candidates is None else None
+    return _key(source, (), named, [task.place.chip, task.place.target, sorted(task.options.items()), task.figures])
+
+
+def score_key(task: ScoreTask, source: Source, function: Callable[..., Any]) -> str:
+    """Of everything that a candidate's score depends on, but for files that the user's function reads."""
+    return _key(source, (function,), None, ["score", task.score.rpartition(":")[2]])
+
+
+def _key(source: Source, code: Sequence[Any], named: Path | None, asked: Sequence[Any]) -> str:
     seen = _Seen()
     try:
         seen.add(source.model)
     except RecursionError:
         return ""
-    seen.add(tuple(source.example_inputs))
-    named = _named_file(task) if task.candidates is None else None
+    seen.add((tuple(source.example_inputs), *code))
     for path in sorted(reached(seen.files if named is None else {*seen.files, named})):
         seen.note(path.name, path.read_bytes() if path == named else _as_loaded(path))
-    asked = [__version__, torch.__version__, _package(), task.place.chip, task.place.target]
-    seen.note(json.dumps([*asked, sorted(task.options.items()), task.figures]))
+    seen.note(json.dumps([__version__, torch.__version__, _package(), *asked]))
     return seen.digest.hexdigest()
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cortado.sweep.rows import Status, Task, ended
+from cortado.sweep.rows import CandidateScore, Status, Task, ended
 
 START_SECONDS = 300.0  # for imports, on a busy machine
 TASKS = 100  # of one process: torch keeps what it has traced
@@ -136,6 +136,17 @@ def run_task(data: Mapping[str, Any]) -> dict[str, Any]:
         return ended(task, Status.LATE, f"not done after {task.seconds:g} seconds").to_json()
     except Ended as error:
         return ended(task, Status.CRASHED, str(error)).to_json()
+
+
+def run_score(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a score."""
+    seconds = float(data["seconds"])
+    try:
+        return asked(data, seconds)
+    except Late:
+        return CandidateScore(None, Status.LATE, f"no score after {seconds:g} seconds").to_json()
+    except Ended as error:
+        return CandidateScore(None, Status.CRASHED, str(error)).to_json()
 
 
 def run_names(candidates: str, folder: str, seconds: float) -> dict[str, Any]:

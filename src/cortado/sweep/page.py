@@ -1,6 +1,7 @@
 """index.html of a sweep: the Pareto front of each chip as a picture, all rows as a table. One file, nothing loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cortado.base.names import html_text
 from cortado.sweep.rows import Status, SweepRow
@@ -34,14 +35,39 @@ for (const head of document.querySelectorAll("th")) head.onclick = () => {
   [...body.rows].sort((a, b) => (up ? 1 : -1) * order(value(a), value(b))).forEach(row => body.append(row));
 };
 """
-COLUMNS = ("model", "chip", "options", "RAM", "flash", "cycles", "ms", "fits", "status")
-NUMBERS = frozenset({3, 4, 5, 6})
+COLUMNS = ("model", "chip", "options", "score", "RAM", "flash", "cycles", "ms", "fits", "status")
+NUMBERS = frozenset({3, 4, 5, 6, 7})
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What a picture shows in one direction."""
+
+    label: str
+    value: Callable[[SweepRow], float | None]
+    from_zero: bool = True  # where the axis begins; else at the least value
+
+    def known(self, rows: Sequence[SweepRow]) -> bool:
+        return bool(rows) and all(self.value(row) is not None for row in rows)
+
+    def ends(self, rows: Sequence[SweepRow]) -> tuple[float, float]:
+        found = [self.value(row) or 0.0 for row in rows]
+        least, most = 0.0 if self.from_zero else min(found), max(found)
+        return least, most if most > least else least + 1.0
+
+
+TIME = Axis("ms", lambda row: row.milliseconds)
+CYCLES = Axis("cycles", lambda row: row.cycles)
+RAM = Axis("bytes of RAM", lambda row: row.ram_bytes)
+SCORE = Axis("score", lambda row: row.score, from_zero=False)
 
 
 def build_page(rows: Sequence[SweepRow]) -> str:
     fine = [row for row in rows if row.status is Status.FINE]
     places = dict.fromkeys(row.place for row in fine)
-    pictures = [_picture(place, [row for row in fine if row.place == place]) for place in places]
+    pictures = [_pictures(place, [row for row in fine if row.place == place]) for place in places]
+    scored = any(row.score is not None for row in rows)
+    beaten = "score, RAM, flash and cycles" if scored else "RAM, flash and cycles"
     body = "\n".join([*pictures, "<h2>All rows</h2>", _table(rows)])
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -53,7 +79,7 @@ def build_page(rows: Sequence[SweepRow]) -> str:
 </head>
 <body>
 <h1>Sweep: {len(fine)} of {len(rows)} rows with figures</h1>
-<p>Marked rows are those that no other row of the same chip beats in RAM, flash and cycles together.</p>
+<p>Marked rows are those that no other row of the same chip beats in {beaten} together.</p>
 {body}
 <script>{SCRIPT}</script>
 </body>
@@ -64,28 +90,35 @@ def build_page(rows: Sequence[SweepRow]) -> str:
 # ---- pictures ------------------------------------------------------------------------------------------------------
 
 
-def _picture(place: str, rows: Sequence[SweepRow]) -> str:
-    """RAM over time, a dot for each row; the line joins those of the front that are best in these two."""
-    timed = all(row.milliseconds is not None for row in rows)
-    points = [(row.milliseconds if timed else row.cycles, row.ram_bytes, row) for row in rows]
-    known = [(float(x), float(y), row) for x, y, row in points if x is not None and y is not None]
-    widest, highest = max(x for x, _, _ in known) or 1.0, max(y for _, y, _ in known) or 1.0
-    unit = "ms" if timed else "cycles"
+def _pictures(place: str, rows: Sequence[SweepRow]) -> str:
+    """RAM over time; of rows with scores, these over time and over RAM."""
+    scored = [row for row in rows if row.score is not None]
+    shown = scored or rows
+    time = TIME if TIME.known(shown) else CYCLES
+    pairs = [(time, SCORE), (RAM, SCORE)] if scored else [(time, RAM)]
+    return "\n".join([f"<h2>{html_text(place)}</h2>", *(_picture(place, shown, *pair) for pair in pairs)])
+
+
+def _picture(place: str, rows: Sequence[SweepRow], across: Axis, up: Axis) -> str:
+    """A dot for each row; the line joins those of the front that are best in these two."""
+    (left, right), (low, high) = across.ends(rows), up.ends(rows)
+    points = [(across.value(row) or 0.0, up.value(row) or 0.0, row) for row in rows]
 
     def at(x: float, y: float) -> tuple[float, float]:
-        across = MARGIN + (WIDTH - 2 * MARGIN) * x / widest
-        return round(across, 1), round(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * y / highest, 1)
+        over = MARGIN + (WIDTH - 2 * MARGIN) * (x - left) / (right - left)
+        return round(over, 1), round(HEIGHT - MARGIN - (HEIGHT - 2 * MARGIN) * (y - low) / (high - low), 1)
 
-    dots = [_dot(*at(x, y), row) for x, y, row in sorted(known, key=lambda point: point[2].best)]
-    front = _front([(x, y) for x, y, row in known if row.fits is not False])
+    dots = [_dot(*at(x, y), row) for x, y, row in sorted(points, key=lambda point: point[2].best)]
+    front = _front([(x, y) for x, y, row in points if row.eligible], more=up is SCORE)
     line = " L".join(" ".join(map(str, at(x, y))) for x, y in front)
     bottom = HEIGHT - MARGIN
-    return f"""<h2>{html_text(place)}</h2>
-<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="RAM and time of the rows for {html_text(place)}">
+    begins = "" if up.from_zero else f'<text x="{MARGIN}" y="{HEIGHT - 20}">from {_figure(low)}</text>'
+    return f"""<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"
+ aria-label="{up.label} and {across.label} of the rows for {html_text(place)}">
 <line x1="{MARGIN}" y1="{bottom}" x2="{WIDTH - MARGIN}" y2="{bottom}"/>
 <line x1="{MARGIN}" y1="{MARGIN}" x2="{MARGIN}" y2="{bottom}"/>
-<text x="{WIDTH - MARGIN}" y="{HEIGHT - 20}" text-anchor="end">{_figure(widest)} {unit}</text>
-<text x="{MARGIN}" y="{MARGIN - 12}">{_figure(highest)} bytes of RAM</text>
+<text x="{WIDTH - MARGIN}" y="{HEIGHT - 20}" text-anchor="end">{_figure(right)} {across.label}</text>
+<text x="{MARGIN}" y="{MARGIN - 12}">{_figure(high)} {up.label}</text>{begins}
 {f'<path d="M{line}"/>' if len(front) > 1 else ""}
 {chr(10).join(dots)}
 </svg>"""
@@ -99,16 +132,19 @@ def _dot(x: float, y: float, row: SweepRow) -> str:
     figures = [f"{row.ram_bytes:,} bytes of RAM", f"{row.cycles:,} cycles"]
     if row.flash_bytes is not None:
         figures.insert(1, f"{row.flash_bytes:,} of flash")
+    if row.score is not None:
+        figures.insert(0, f"score {row.score:.4g}")
     told = html_text(f"{row.model} {row.options}: {', '.join(figures)}")
     kind = ' class="best"' if row.best else ""
     return f'<circle{kind} cx="{x}" cy="{y}" r="{5 if row.best else 4}"><title>{told}</title></circle>'
 
 
-def _front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """From the fastest on, each that needs less than all before it."""
+def _front(points: Sequence[tuple[float, float]], *, more: bool) -> list[tuple[float, float]]:
+    """From the cheapest on, each that is better than all before it: less of what is up, or more of it."""
+    sign = -1.0 if more else 1.0
     found: list[tuple[float, float]] = []
-    for x, y in sorted(points):
-        if not found or y < found[-1][1]:
+    for x, y in sorted(points, key=lambda point: (point[0], sign * point[1])):
+        if not found or sign * y < sign * found[-1][1]:
             found.append((x, y))
     return found
 
@@ -130,9 +166,10 @@ def _line(row: SweepRow) -> str:
     flash = row.weights_bytes if row.flash_bytes is None else row.flash_bytes
     fits = "" if row.fits is None else "yes" if row.fits else "no"
     cells: list[str | int | float | None] = [row.model, row.place, row.options]
-    cells += [row.ram_bytes, flash, row.cycles, row.milliseconds, fits]
+    cells += [row.score, row.ram_bytes, flash, row.cycles, row.milliseconds, fits]
     texts = [_cell(column, cell) for column, cell in enumerate(cells)]
-    status = row.status.value if not row.reason else f"{row.status.value}: {row.reason}"
+    why = row.reason or (f"not {row.over}" if row.over else "")
+    status = f"{row.status.value}: {why}" if why else row.status.value
     marked = ' class="best"' if row.best else ""
     return f'<tr{marked}>{"".join(texts)}<td class="reason">{html_text(status)}</td></tr>'
 

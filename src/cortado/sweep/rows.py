@@ -3,10 +3,11 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
+from cortado.sweep.constraints import Constraint
 from cortado.sweep.spec import SweepTarget
 
 
@@ -42,6 +43,39 @@ class Task:
 
 
 @dataclass(frozen=True)
+class ScoreTask:
+    """One candidate, to be trained and judged by the user's function. Plain data, as a Task."""
+
+    model: str
+    candidates: str
+    folder: str
+    score: str  # file.py:function
+    seconds: float
+    cache: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CandidateScore:
+    """What came of it: a number, or a status and a reason."""
+
+    value: float | None
+    status: Status = Status.FINE
+    reason: str = ""
+    key: str = ""
+    cached: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "status": self.status.value}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "CandidateScore":
+        return CandidateScore(**{**data, "status": Status(data["status"])})
+
+
+@dataclass(frozen=True)
 class SweepRow:
     """What came of a task. Figures are None where there are none."""
 
@@ -61,7 +95,20 @@ class SweepRow:
     fits: bool | None = None
     key: str = ""  # of its content, in the cache
     cached: bool = False
+    score: float | None = None  # what the user's function makes of its candidate: more is better
+    over: str = ""  # the first constraint that it doesn't meet
     best: bool = field(default=False, compare=False)  # no other row of its place beats it in all figures
+
+    @property
+    def eligible(self) -> bool:
+        """There are figures, the chip has room, and no constraint is in the way."""
+        known = self.ram_bytes is not None and self.cycles is not None
+        return known and self.fits is not False and not self.over
+
+    @property
+    def needed_flash(self) -> int:
+        """That of the weights alone where code is not known."""
+        return self.flash_bytes or self.weights_bytes or 0
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "status": self.status.value}
@@ -89,12 +136,20 @@ def as_csv(rows: Sequence[SweepRow]) -> str:
     return text.getvalue()
 
 
-def pareto(rows: Sequence[SweepRow]) -> set[int]:
-    """The positions of rows that no other row of the same place beats: in RAM, flash and cycles, equal counts."""
+def held_to(row: SweepRow, constraints: Sequence[Constraint]) -> SweepRow:
+    """With the first constraint that it doesn't meet."""
+    figures = {"ram": row.ram_bytes, "flash": row.needed_flash, "cycles": row.cycles, "ms": row.milliseconds}
+    broken = [one.text for one in constraints if (figures[one.figure] or 0) > one.most]
+    return replace(row, over=broken[0] if broken else "")
+
+
+def pareto(rows: Sequence[SweepRow], *, scored: bool = False) -> set[int]:
+    """The positions of rows that no other row of the same place beats: in RAM, flash and cycles, and where there are
+    scores in these; equal counts."""
     points = {
-        position: (row.place, (row.ram_bytes, row.flash_bytes or row.weights_bytes or 0, row.cycles))
+        position: (row.place, (-(row.score or 0.0), row.ram_bytes or 0, row.needed_flash, row.cycles or 0))
         for position, row in enumerate(rows)
-        if row.ram_bytes is not None and row.cycles is not None and row.fits is not False
+        if row.eligible and (row.score is not None or not scored)
     }
     return {
         position
@@ -103,6 +158,5 @@ def pareto(rows: Sequence[SweepRow]) -> set[int]:
     }
 
 
-def _beats(one: Sequence[int | None], other: Sequence[int | None]) -> bool:
-    pairs = [(a or 0, b or 0) for a, b in zip(one, other, strict=True)]
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(a <= b for a, b in zip(one, other, strict=True)) and one != other

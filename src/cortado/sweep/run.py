@@ -12,9 +12,9 @@ from typing import Any
 
 from cortado.base.errors import CortadoError
 from cortado.base.progress import Progress, silent
-from cortado.sweep.isolated import close_all, run_names, run_task
+from cortado.sweep.isolated import close_all, run_names, run_score, run_task
 from cortado.sweep.page import build_page
-from cortado.sweep.rows import Status, SweepRow, Task, as_csv, ended, pareto
+from cortado.sweep.rows import CandidateScore, ScoreTask, Status, SweepRow, Task, as_csv, ended, held_to, pareto
 from cortado.sweep.spec import Spec
 
 CACHE = "cache"
@@ -36,10 +36,12 @@ def sweep(spec: Spec, folder: Path, executor: Executor | None = None, progress: 
         with _workers(executor) as pool:
             tasks = list(tasks_of(spec, _names(spec, pool), cache))
             progress("sweep", 0, len(tasks))
-            rows = _collected(tasks, pool, cache, progress)
+            rows = [held_to(row, spec.constraints) for row in _collected(tasks, pool, cache, progress)]
+            if spec.score is not None:
+                rows = _scored(spec, tasks, rows, pool, progress)
     finally:
         close_all()
-    best = pareto(rows)
+    best = pareto(rows, scored=spec.score is not None)
     rows = [replace(row, best=position in best) for position, row in enumerate(rows)]
     _write(folder / "rows.csv", as_csv(rows))
     _write(folder / "rows.json", json.dumps([row.to_json() for row in rows], indent=2) + "\n")
@@ -101,6 +103,46 @@ def _collected(tasks: Sequence[Task], pool: Executor, cache: Path, progress: Pro
         _remember(rows[position], cache)
         progress("sweep", len(rows), len(tasks))
     return [rows[position] for position in range(len(tasks))]
+
+
+def _scored(
+    spec: Spec, tasks: Sequence[Task], rows: Sequence[SweepRow], pool: Executor, progress: Progress
+) -> list[SweepRow]:
+    """Each candidate of which a row could be on the front is trained and judged once."""
+    assert spec.score is not None
+    wanted: dict[str, ScoreTask] = {}
+    for task, row in zip(tasks, rows, strict=True):
+        if task.candidates is not None and row.eligible:
+            wanted[task.model] = ScoreTask(
+                task.model, task.candidates, task.folder, spec.score, spec.score_seconds, task.cache
+            )
+    progress("score", 0, len(wanted))
+    pending = {pool.submit(run_score, one.to_json()): name for name, one in wanted.items()}
+    found: dict[str, CandidateScore] = {}
+    for future in as_completed(pending):
+        name = pending[future]
+        found[name] = _score(future)
+        if found[name].key and not found[name].cached:
+            _write(Path(wanted[name].cache or "") / f"{found[name].key}.json", json.dumps(found[name].to_json()))
+        progress("score", len(found), len(wanted))
+    return [
+        _with_score(row, found[task.model]) if task.candidates is not None and task.model in found else row
+        for task, row in zip(tasks, rows, strict=True)
+    ]
+
+
+def _score(future: Future[dict[str, Any]]) -> CandidateScore:
+    try:
+        return CandidateScore.from_json(future.result())
+    except Exception as error:
+        return CandidateScore(None, Status.CRASHED, f"its worker failed: {type(error).__name__}: {error}")
+
+
+def _with_score(row: SweepRow, score: CandidateScore) -> SweepRow:
+    """Without one, a row that had figures says why, and keeps them."""
+    if score.value is None and row.status is Status.FINE:
+        return replace(row, status=score.status, reason=f"its score: {score.reason}")
+    return replace(row, score=score.value)
 
 
 def _row(task: Task, future: Future[dict[str, Any]]) -> SweepRow:

@@ -12,9 +12,14 @@ from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, from_target_string
 from cortado.options import Options
+from cortado.sweep.constraints import EXPECTED, Constraint, parsed_constraint
 
 DEFAULT_SECONDS = 120.0
-KEYS = ("models", "candidates", "chips", "targets", "options", "seconds", "figures")
+DEFAULT_SCORE_SECONDS = 600.0
+KEYS = (
+    *("models", "candidates", "chips", "targets", "options", "seconds", "figures"),
+    *("score", "score_seconds", "constraints"),
+)
 # What a spec may vary; the rest of Options is about data, artifacts or the chip.
 VARIED = ("optimize", "io", "linear", "input_rows")
 
@@ -49,6 +54,9 @@ class Spec:
     choices: tuple[Mapping[str, Any], ...]
     seconds: float
     figures: Figures
+    score: str | None = None  # the function that trains and judges a candidate
+    score_seconds: float = DEFAULT_SCORE_SECONDS
+    constraints: tuple[Constraint, ...] = ()
 
 
 def read_spec(path: Path) -> Spec:
@@ -67,17 +75,43 @@ def read_spec(path: Path) -> Spec:
         raise CortadoError(
             f'{path} names no models: give models = ["ds_cnn", "net.py:build"], or candidates = "net.py:function"'
         )
-    if candidates is not None and (not isinstance(candidates, str) or ".py:" not in candidates):
-        raise CortadoError(f'{path}: candidates = {candidates!r}, expected a function as in "net.py:candidates"')
+    places = tuple(_places(path, data))
     return Spec(
         folder=path.parent.resolve(),
         models=models,
-        candidates=candidates,
-        places=tuple(_places(path, data)),
+        candidates=_function(path, data, "candidates"),
+        places=places,
         choices=tuple(_choices(path, data.get("options", {}))),
-        seconds=_seconds(path, data),
+        seconds=_seconds(path, data, "seconds", DEFAULT_SECONDS),
         figures=_figures(path, data),
+        score=_score(path, data),
+        score_seconds=_seconds(path, data, "score_seconds", DEFAULT_SCORE_SECONDS),
+        constraints=tuple(_constraints(path, data, places)),
     )
+
+
+def _function(path: Path, data: Mapping[str, Any], name: str) -> str | None:
+    """As file.py:function."""
+    found = data.get(name)
+    if found is not None and (not isinstance(found, str) or ".py:" not in found):
+        raise CortadoError(f'{path}: {name} = {found!r}, expected a function as in "net.py:{name}"')
+    return found
+
+
+def _score(path: Path, data: Mapping[str, Any]) -> str | None:
+    if "score" in data and "candidates" not in data:
+        raise CortadoError(f'{path}: score is of candidates; give candidates = "net.py:function" too')
+    return _function(path, data, "score")
+
+
+def _constraints(path: Path, data: Mapping[str, Any], places: Sequence[SweepTarget]) -> Iterator[Constraint]:
+    for text in _texts(path, data, "constraints"):
+        found = parsed_constraint(text)
+        if found is None:
+            raise CortadoError(f"{path}: constraints: '{text}', expected {EXPECTED}")
+        if found.figure == "ms" and any(place.chip is None for place in places):
+            raise CortadoError(f"{path}: constraints: '{text}' is of chips; a target has no clock: name cycles instead")
+        yield found
 
 
 def _texts(path: Path, data: Mapping[str, Any], name: str) -> list[str]:
@@ -115,10 +149,10 @@ def _choices(path: Path, given: Any) -> Iterator[Mapping[str, Any]]:
         yield choice
 
 
-def _seconds(path: Path, data: Mapping[str, Any]) -> float:
-    found = data.get("seconds", DEFAULT_SECONDS)
+def _seconds(path: Path, data: Mapping[str, Any], name: str, default: float) -> float:
+    found = data.get(name, default)
     if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
-        raise CortadoError(f"{path}: seconds = {found!r}, expected the time limit of a candidate, as in 60")
+        raise CortadoError(f"{path}: {name} = {found!r}, expected the time limit of a candidate, as in 60")
     return float(found)
 
 

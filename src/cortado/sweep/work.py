@@ -1,6 +1,7 @@
 """One task of a sweep, in the process where the user's code may run: the candidate is built, known, or worked out."""
 
 import json
+import math
 import os
 import traceback
 import warnings
@@ -18,10 +19,10 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
 from cortado.exploring.estimation import Estimate, chosen_target, estimate_of
 from cortado.exploring.sketch import board_work, prepared, sketch
-from cortado.models.sources import Source, load_function, load_model, source_of
+from cortado.models.sources import Source, find_function, load_function, load_model, source_of
 from cortado.options import Options
-from cortado.sweep.content import content_key
-from cortado.sweep.rows import Status, SweepRow, Task, ended, options_text
+from cortado.sweep.content import content_key, score_key
+from cortado.sweep.rows import CandidateScore, ScoreTask, Status, SweepRow, Task, ended, options_text
 from cortado.sweep.spec import Figures
 
 Builder = Callable[[], Any]
@@ -50,9 +51,12 @@ def row_of(task: Task) -> SweepRow:
     except CortadoError as error:
         return ended(task, Status.REFUSED, str(error))
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        text = " ".join(str(error).split())
-        return ended(task, Status.FAILED, f"{type(error).__name__}: {text} at {last.filename}:{last.lineno}")
+        return ended(task, Status.FAILED, _raised(error))
+
+
+def _raised(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {' '.join(str(error).split())} at {last.filename}:{last.lineno}"
 
 
 def _row(task: Task) -> SweepRow:
@@ -107,6 +111,46 @@ def _figures(task: Task, found: Estimate, key: str) -> SweepRow:
     )
 
 
+# ---- scores ---
+
+
+def score_of(task: ScoreTask) -> CandidateScore:
+    """Of a candidate that is built anew; whatever the user's code raises is the reason that there is none."""
+    try:
+        with _inside(task.folder), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _score(task)
+    except CortadoError as error:
+        return CandidateScore(None, Status.REFUSED, str(error))
+    except Exception as error:
+        return CandidateScore(None, Status.FAILED, _raised(error))
+
+
+def _score(task: ScoreTask) -> CandidateScore:
+    source = _candidate(task.candidates, task.folder, task.model)
+    function = find_function(task.score)
+    key = score_key(task, source, function)
+    known = None if task.cache is None or not key else Path(task.cache) / f"{key}.json"
+    found = None if known is None else _known_score(known)
+    if found is not None:
+        return replace(found, cached=True)
+    given = function(source.model)
+    try:
+        value = float(given)
+    except (TypeError, ValueError):
+        raise CortadoError(f"{task.score} gives {given!r}, expected one number, more for a better model") from None
+    if not math.isfinite(value):
+        raise CortadoError(f"{task.score} gives {value}, expected a finite number, more for a better model")
+    return CandidateScore(value, key=key)
+
+
+def _known_score(path: Path) -> CandidateScore | None:
+    try:
+        return CandidateScore.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 # ---- candidates ----------------------------------------------------------------------------------------------------
 
 
@@ -122,13 +166,18 @@ def _inside(folder: str) -> Iterator[None]:
 
 
 def _source(task: Task) -> Source:
-    torch.manual_seed(0)  # random weights are the same every time
     if task.candidates is None:
+        torch.manual_seed(0)
         return load_model(task.model)
-    builder = _builders(task.candidates, task.folder).get(task.model)
+    return _candidate(task.candidates, task.folder, task.model)
+
+
+def _candidate(candidates: str, folder: str, name: str) -> Source:
+    torch.manual_seed(0)  # random weights are the same every time
+    builder = _builders(candidates, folder).get(name)
     if builder is None:
-        raise CortadoError(f"{task.candidates} gives no '{task.model}' any more, expected the same ones at each call")
-    return source_of("candidate", builder, f"{task.candidates}: {task.model}")
+        raise CortadoError(f"{candidates} gives no '{name}' any more, expected the same ones at each call")
+    return source_of("candidate", builder, f"{candidates}: {name}")
 
 
 @cache
