@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cortado.base.data import DEVICE
-from cortado.base.target import CortexM, CortexMTargetConfig, Isa, from_target_string
+from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa, from_target_string
 from cortado.run import toolchain
 from cortado.run.board import INPUT_HEADER, find_board
 from cortado.run.elf import load_image
@@ -52,8 +52,7 @@ def firmware(target: CortexMTargetConfig, clang: bool) -> Firmware:
     """The server for one target, cached by content."""
     table = kernel_symbols(target)
     machine = target.compiler_flags()
-    flags = [*WARNINGS, "-O2", "-ffp-contract=off", "-ffunction-sections", "-fdata-sections", "-ffreestanding",
-             *machine]  # fmt: skip
+    flags = [*machine, *WARNINGS, *BUNDLE_FLAGS]  # as bundles are built
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel_table.c"
         declarations = "".join(f"extern void {name}(void);\n" for name in table)

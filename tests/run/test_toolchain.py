@@ -68,8 +68,22 @@ def test_the_cache_rebuilds_what_changed_and_nothing_else(tmp_path: Path, monkey
     assert second != first
     assert objects(cache) == 3  # other.c doesn't include the header
     assert build(3, "-DUNUSED") not in (first, second)
-    assert objects(cache) == 5
+    assert objects(cache) == 3  # nothing of it is in the preprocessed text
+    build(3, "-Dother=another")
+    assert objects(cache) == 4
+    build(3, "-fno-common")
+    assert objects(cache) == 6
     assert not list(cache.rglob("build-*"))
+
+
+@pytest.mark.host
+def test_a_source_that_another_includes_counts_as_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
+    outer = write(tmp_path, '#include "inner.c"\nint main(void) { return VALUE; }\n', "outer.c")
+    for value in (3, 5):
+        write(tmp_path, f"#define VALUE {value}\n", "inner.c")
+        program = toolchain.build_executable([outer], [], STRICT, "program")
+        assert subprocess.run([program], check=False).returncode == value
 
 
 @pytest.mark.host

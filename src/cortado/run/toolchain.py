@@ -22,6 +22,7 @@ from cortado.base.errors import CortadoError, MissingTool
 from cortado.run import limited
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
+INCLUDED_SOURCE = re.compile(rb'^#include "(\w+\.c)"', re.M)
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 # What the linker says when a memory region of its script is too small.
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
@@ -234,7 +235,12 @@ def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[
     missing = [source for source in sources if not source.is_file()]
     if missing:
         raise CortadoError(f"no such source file: {missing[0]}")
-    parts: list[str | bytes] = [part for source in sources for part in (source.name, source.read_bytes())]
+    parts: list[str | bytes] = []
+    for source in sources:
+        text = source.read_bytes()
+        parts += [source.name, text]
+        included = [source.with_name(name.decode()) for name in INCLUDED_SOURCE.findall(text)]
+        parts += [path.read_bytes() for path in included if path.is_file()]
     for folder in include_dirs:
         parts += _header_parts(folder, folder.rglob("*"))
     for folder in sorted({source.parent for source in sources}):
@@ -249,16 +255,21 @@ def _header_parts(folder: Path, files: Iterable[Path]) -> list[str | bytes]:
 
 def compile_object(source: Path, include_dirs: Sequence[Path], flags: Sequence[str], compiler: CompilerCommand) -> Path:
     """One object file. Its key is what the compiler sees after preprocessing, so a header that this source doesn't
-    include can't cause a rebuild: the kernels are compiled once for all models."""
+    include can't cause a rebuild: the kernels are compiled once for all models. The key itself is kept by all that the
+    preprocessor may read, so that it isn't asked again where nothing has changed."""
     command: list[str | Path] = [compiler.path, *compiler.flags, *flags, *(f"-I{folder}" for folder in include_dirs)]
     doing = f"compiling {source}"
-    text = _run([*command, "-E", "-P", source], doing)
-    key = _digest(["object", *compiler.identity(), *flags, source.name, text])
+
+    def preprocess(output: Path) -> None:
+        text = _run([*command, "-E", "-P", source], doing)
+        settings = [flag for flag in flags if not flag.startswith(("-D", "-U", "-I"))]  # those are in the text by now
+        output.write_text(_digest(["object", *compiler.identity(), *settings, source.name, text]))
 
     def build(output: Path) -> None:
         _run([*command, "-c", source, "-o", output], doing)
 
-    return cached(key, ".o", build)
+    seen = _digest(["seen", *compiler.identity(), *flags, *_input_parts([source], include_dirs)])
+    return cached(cached(seen, ".key", preprocess).read_text(), ".o", build)
 
 
 @dataclass(frozen=True)
