@@ -21,7 +21,7 @@ from cortado.base.progress import with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
 from cortado.compiled import evaluate as evaluate
-from cortado.emit.c.bundle import emit_c, with_stack
+from cortado.emit.c.bundle import emit_c, with_selftest_stack, with_stack
 from cortado.emit.c.selftest import selftest_files
 from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.emit.pte.edge import import_executorch
@@ -44,6 +44,7 @@ from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
+from cortado.plan.planned import Planned
 from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
@@ -260,28 +261,30 @@ class Model:
         with clock.phase("emit C"):
             bundle = emit_c(planned, options.place, selftest=options.selftest, version=options.model_version)
         with clock.phase("measure code"):
-            row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
-            info = runner.BundleInfo(
-                c_identifier(self.name),
-                target,
-                (),
-                (),
-                row_bytes,
-                bool(graph.state),
-                aligned_only=bool(planned.aligned_only),
-            )
-            needed = measure.measured(bundle.files, [bundle], [info])
+            needed = measure.measured(bundle.files, [bundle], [_info(planned)])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
         check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)
         image = emit_image(planned) if options.image or options.pte is PteKind.DELEGATE else None
         return InC(planned, bundle, needed, single, others, image)
 
 
+def _info(planned: Planned) -> runner.BundleInfo:
+    """What compiling it needs to know of a bundle."""
+    program = planned.program
+    row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
+    state, aligned_only = bool(program.state), bool(planned.aligned_only)
+    name = c_identifier(program.name)
+    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only)
+
+
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
     """By the reference's values for the example."""
     known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
     files = {**c.bundle.files, **selftest_files(c.planned, known, c.bundle.build)}
-    return replace(c, bundle=replace(c.bundle, files=files))
+    bundle = replace(c.bundle, files=files)
+    stack = measure.selftest_stack_bytes(bundle, _info(c.planned))
+    needed = replace(c.needed, selftest_stack_bytes=stack)
+    return replace(c, bundle=with_selftest_stack(bundle, c.planned, stack), needed=needed)
 
 
 def _feeding(options: Options) -> Feeding:

@@ -56,13 +56,14 @@ def _check(compiled: Sequence[Compiled]) -> None:
 def _member(one: Compiled) -> ProgramMember:
     assert one.planned is not None
     assert one.graph is not None
-    stack = None if one.report.memory is None else one.report.memory.stack_bytes
-    version = one.options.model_version
+    memory, version = one.report.memory, one.options.model_version
+    stack = None if memory is None else memory.stack_bytes
     if not one.options.selftest:
         return ProgramMember(one.planned, stack, version=version)
+    tested = None if memory is None else memory.selftest_stack_bytes
     values = run_reference(one.graph, one.example)
     known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
-    return ProgramMember(one.planned, stack, known, version)
+    return ProgramMember(one.planned, stack, tested, known, version)
 
 
 def _facts(compiled: Sequence[Compiled], program: TogetherInC) -> TogetherFacts:

@@ -1,4 +1,4 @@
-"""A bundle built with CORTADO_PROFILE: a function of the user hears of every kernel call, in the order of the plan."""
+"""A bundle built with CORTADO_PROFILE or CORTADO_YIELD: a function of the user hears of every kernel call."""
 
 import subprocess
 from pathlib import Path
@@ -26,6 +26,10 @@ void tiny_profile(uint32_t step)
 }
 #endif
 
+#ifdef CORTADO_YIELD
+void cortado_yield(void) { puts("yield"); }
+#endif
+
 int main(void)
 {
     return tiny_run(tiny_default_arena());
@@ -47,10 +51,24 @@ def test_every_kernel_call_is_told_with_its_step(planned: Planned, tmp_path: Pat
     (tmp_path / "main.c").write_text(MAIN)
     sources, includes = bundle_sources(tmp_path, "c"), bundle_includes(tmp_path)
     said = {}
-    for flags in ((), ("-DCORTADO_PROFILE",)):
+    for flags in ((), ("-DCORTADO_PROFILE",), ("-DCORTADO_YIELD",)):
         program = toolchain.build_executable(sources, includes, [*WARNINGS, *BUNDLE_FLAGS, *flags], "profile")
         done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True)
         said[flags] = done.stdout.split()
     names = [planned.program.steps[call.step].name for call in row_calls(planned)]
     assert len(set(names)) == len(planned.program.steps) > 1
-    assert said == {(): [], ("-DCORTADO_PROFILE",): [*names, "end"]}
+    assert said == {
+        (): [],
+        ("-DCORTADO_PROFILE",): [*names, "end"],
+        ("-DCORTADO_YIELD",): ["yield"] * len(names),  # a watchdog is fed before every kernel call
+    }
+
+
+def test_the_longest_time_between_two_yields_is_in_the_report(tiny: Model) -> None:
+    report = tiny.compile("cortex-m4").report
+    assert report.longest_call is not None
+    layers = {layer.name: layer for layer in report.layers}
+    one = layers[report.longest_call.layer]
+    assert one.estimated_cycles is not None
+    assert report.longest_call.cycles == one.estimated_cycles // one.calls
+    assert all(report.longest_call.cycles >= (layer.estimated_cycles or 0) // layer.calls for layer in report.layers)

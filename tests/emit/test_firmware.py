@@ -16,7 +16,7 @@ from cortado.emit.c.bundle import emit_c
 from cortado.models import zoo
 from cortado.options import Options
 from cortado.plan.lowered import run_reference
-from cortado.run import toolchain
+from cortado.run import runner, toolchain
 from cortado.run.board import find_board
 from cortado.run.firmware import build_firmware
 from cortado.run.measure import PLAIN_NAMES
@@ -72,6 +72,59 @@ def test_the_stack_of_a_call_is_what_a_run_takes(mixed: Model, target: str, tmp_
     """A bound, and no more than a few registers above."""
     said, measured = stack_of(mixed.compile(target).save(tmp_path / "mixed"))
     assert measured <= said <= measured + 64
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("level", ["-Os", "-O3"])
+def test_other_levels_of_optimization_take_at_most_the_margin_more(mixed: Model, level: str, tmp_path: Path) -> None:
+    """tests/kernels/test_every_core.py has the same of every operator and core."""
+    artifact = mixed.compile("cortex-m4").save(tmp_path / "mixed")
+    text = (artifact.folder / "mixed.h").read_text()
+    said, margin = (int(re.findall(rf"MIXED_STACK_{word}BYTES (\d+)\n", text)[0]) for word in ("", "MARGIN_"))
+    given = [[np.zeros(one.shape, one.dtype) for one in artifact.info.inputs]]
+    measured = runner.run_bundle(artifact.folder, artifact.info, given, flags=(level,)).stack_bytes
+    assert measured is not None
+    assert measured <= said + margin
+
+
+# Fills the stack, calls, and looks how far down it was written.
+OWN_STACK = """#include "mixed.h"
+#include "port.h"
+#define UNUSED 0xA5A5A5A5u
+static uint32_t __attribute__((noinline)) used(void)
+{
+    uint32_t here, *const limit = cortado_port_stack_limit();
+    for (volatile uint32_t *at = limit; at < &here - 32; at++) { *at = UNUSED; }
+    if (mixed_selftest(mixed_default_arena()) != 0) { return 0; }
+    volatile uint32_t *last = limit;
+    while (*last == UNUSED) { last++; }
+    return (uint32_t)((uintptr_t)&here - (uintptr_t)last);
+}
+int main(void)
+{
+    cortado_port_send_number(CORTADO_RECORD_STACK, used());
+    return 0;
+}
+"""
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_the_stack_of_the_self_test_is_what_it_takes(mixed: Model, target: str, tmp_path: Path) -> None:
+    compiled = mixed.compile(target, Options(selftest=True))
+    assert compiled.bundle is not None
+    memory, config = compiled.report.memory, compiled.target
+    assert memory is not None
+    assert memory.selftest_stack_bytes is not None
+    assert f"#define MIXED_SELFTEST_STACK_BYTES {memory.selftest_stack_bytes} " in compiled.bundle.files["mixed.h"]
+    write_files(tmp_path, {**compiled.bundle.files, "main.c": OWN_STACK})
+    flags = [*config.compiler_flags(), *BUNDLE_FLAGS]
+    board, sources = find_board(config.machine), bundle_sources(tmp_path)
+    elf = build_firmware(board, sources, bundle_includes(tmp_path), flags, "stack", harness=False)
+    measured = run_elf(elf, board).said.stack_bytes
+    assert measured is not None
+    assert 0 < measured <= memory.selftest_stack_bytes + 24  # the frame of `used`
+    assert memory.selftest_stack_bytes <= measured + 128
 
 
 @pytest.mark.qemu

@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import element_of
 from cortado.base.target import Core, CortexMTargetConfig
-from cortado.emit.c.bundle import emit_c
+from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, result_elements
 from cortado.ir.schemas import overload
@@ -143,6 +143,7 @@ class Bundled:
     info: runner.BundleInfo
     inputs: list[np.ndarray]
     counts: list[int]  # of results that are read, by call
+    bundle: Bundle
 
     def run(self, on: str, folder: Path, flags: Sequence[str] = ()) -> list[np.ndarray]:
         runner.write_files(folder, self.files)
@@ -161,7 +162,8 @@ def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Cor
         tuple(runner.IO(t.name, t.shape, t.dtype) for t in tensors.outputs),
     )
     counts = [len(read_of(operator, number)) for number, (operator, _) in enumerate(cases)]
-    return Bundled(dict(emit_c(planned).files), info, [value.numpy() for value in inputs], counts)
+    bundle = emit_c(planned)
+    return Bundled(dict(bundle.files), info, [value.numpy() for value in inputs], counts, bundle)
 
 
 def run_cases(

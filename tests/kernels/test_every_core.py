@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from cortado.base.data import KERNELS
-from cortado.base.target import ALIGNED_ONLY, from_target_string
+from cortado.base.target import ALIGNED_ONLY, Compiler, from_target_string
+from cortado.emit.c.header import STACK_MARGIN
 from cortado.ir.op import registry
+from cortado.run.elf import load_image
+from cortado.run.measure import linked_code
 from cortado.run.qemu import BoardFaultError
+from cortado.run.stack import stack_bytes
 from helpers import cases
 
 pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # programs are made once
@@ -60,6 +64,29 @@ def test_no_kernel_of_any_core_accesses_unaligned(target: str, tmp_path: Path) -
     """Cores without a long multiply have no unaligned access: every test of theirs is this one."""
     for number, (work, bundled) in enumerate(programs(target)):
         assert wrong(work, bundled, tmp_path / str(number), (TRAP, *ALIGNED_ONLY)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_other_levels_of_optimization_take_no_more_stack_than_the_margin(target: str) -> None:
+    """Of each kernel call, and of the loop over rows with all of them."""
+    for _, bundled in programs(target):
+        usual = stacks(bundled, "-O2")
+        for level in ("-Os", "-O3"):
+            found = stacks(bundled, level)
+            more = {name: size - usual[name] for name, size in found.items() if name in usual}
+            assert max(more.values()) <= STACK_MARGIN, (level, max(more, key=lambda name: more[name]))
+
+
+def stacks(bundled: cases.Bundled, level: str) -> dict[str, int]:
+    """What each function of MODEL.c takes that is in the code of this level."""
+    info, bundle = bundled.info, bundled.bundle
+    elf = linked_code(bundled.files, [bundle], [info], Compiler.GCC, more=(level,))
+    assert elf is not None
+    there = {symbol.name for symbol in load_image(elf).symbols}
+    names = [name for name in (*bundle.calls, *info.entries) if name in there]
+    found = {name: stack_bytes(elf, info.target.cpu, (name,), bundle.calls) for name in names}
+    return {name: size for name, size in found.items() if size is not None}
 
 
 def test_the_samples_reach_every_kernel_of_a_core() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import subprocess
 import zipfile
 from collections.abc import Sequence
@@ -114,6 +115,62 @@ def test_zephyr(packages: Path, tmp_path: Path) -> None:
     assert expected == [PASSES]  # what Zephyr's test runner looks for
 
 
+@pytest.mark.qemu
+def test_zephyrs_settings_reach_the_sources(packages: Path, tmp_path: Path) -> None:
+    """As prj.conf has them: definitions for all sources, sections of arena and weights, code in RAM."""
+    sample = tmp_path / "sample"
+    shutil.copytree(packages / "zephyr" / "samples" / "selftest", sample)
+    wanted = {
+        "CHECKS": "y",
+        "YIELD": "y",
+        "ALIGNED_ONLY": "y",
+        "CACHE_LINE": "64",
+        "WEIGHTS_SECTION": '".rodata.external"',
+        "ARENA_SECTION": '".bss.dtcm"',
+        "CODE_IN_RAM": "y",
+    }
+    settings = [f"CONFIG_CORTADO_GADGET_{name}={value}" for name, value in wanted.items()]
+    with (sample / "prj.conf").open("a") as file:
+        file.write("\n".join(["CONFIG_CODE_DATA_RELOCATION=y", *settings, ""]))
+    main = sample / "src" / "main.c"
+    main.write_text(main.read_text() + "unsigned yields;\nvoid cortado_yield(void) { yields++; }\n")
+    program = configure_and_build(
+        sample,
+        tmp_path / "build",
+        "zephyr.elf",
+        Zephyr_DIR=str(STANDINS / "zephyr" / "cmake"),
+        ZEPHYR_EXTRA_MODULES=str(packages / "zephyr"),
+        STANDIN_BOARD=str(BOARD),
+        STANDIN_CORE_FLAGS=";".join(CORE),
+        CMAKE_EXPORT_COMPILE_COMMANDS="ON",
+    )
+    assert PASSES in say(program)
+    commands = json.loads((tmp_path / "build" / "compile_commands.json").read_text())
+    for command in commands:
+        every = ("CORTADO_ENABLE_RUNTIME_CHECKS", "CORTADO_YIELD", "CORTADO_CACHE_LINE=64")
+        own = ("CORTADO_ALIGNED_ONLY", "-mno-unaligned-access", ".rodata.external", ".bss.dtcm")
+        inside = "/zephyr/" in command["file"] and "samples" not in command["file"]
+        if not command["file"].endswith("start.c"):
+            found = [text in command["command"] for text in (*every, *own)]
+            assert found == [True] * len(every) + [inside] * len(own), command
+    assert (tmp_path / "build" / "relocated.txt").read_text() == "LIBRARY;gadget;LOCATION;RAM_TEXT"
+
+
+@pytest.mark.host
+def test_settings_of_systems_without_flags_are_a_header(packages: Path, tmp_path: Path) -> None:
+    """It is read by every source, assembly too, and by those that include the model's header."""
+    for root in (packages / "arduino" / "gadget" / "src", packages / "platformio" / "src"):
+        folder = tmp_path / root.parent.name
+        shutil.copytree(root, folder)
+        text = (folder / "cortado_settings.h").read_text()
+        (folder / "cortado_settings.h").write_text(re.sub(r"/\* (#define CORTADO_YIELD) \*/", r"\1", text))
+        flags = [*CORE, "-std=c99", "-O2", f"-I{folder}"]
+        command = ["arm-none-eabi-gcc", *flags, "-c", str(folder / "cortado_run.c"), "-o", str(tmp_path / "run.o")]
+        subprocess.run(command, check=True)
+        listed = subprocess.run(["arm-none-eabi-nm", tmp_path / "run.o"], capture_output=True, text=True, check=True)
+        assert "U cortado_yield" in listed.stdout
+
+
 def test_zephyrs_manifest_has_the_keys_that_zephyr_knows(packages: Path) -> None:
     text = (packages / "zephyr" / "zephyr" / "module.yml").read_text()
     keys = re.findall(r"^( *)(\w+):(?: (\S+))?$", text, re.MULTILINE)
@@ -125,7 +182,7 @@ def test_zephyrs_manifest_has_the_keys_that_zephyr_knows(packages: Path) -> None
         ("", "samples"),
     ]
     assert (packages / "zephyr" / text.splitlines()[-1].removeprefix("  - ")).is_dir()
-    assert "config CORTADO_GADGET\n" in (packages / "zephyr" / "Kconfig").read_text()  # no name of Zephyr's own
+    assert "menuconfig CORTADO_GADGET\n" in (packages / "zephyr" / "Kconfig").read_text()  # no name of Zephyr's own
     assert (packages / "zephyr" / dict((key, value) for _, key, value in keys)["kconfig"]).is_file()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cortado import __version__
 from cortado.artifact.arena import arena_buffers
-from cortado.artifact.layers import layer_reports
+from cortado.artifact.layers import layer_reports, longest_call
 from cortado.artifact.report import (
     SCHEMA_VERSION,
     AlternativeReport,
@@ -88,6 +88,7 @@ def build_report(
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
+    layers = () if c is None else layer_reports(c.planned, graph)
     return Report(
         schema_version=SCHEMA_VERSION,
         cortado_version=__version__,
@@ -104,7 +105,8 @@ def build_report(
         flash=None if c is None else _flash(c),
         image=None if c is None or c.image is None or not options.image else _image(c.image),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
-        layers=() if c is None else layer_reports(c.planned, graph),
+        layers=layers,
+        longest_call=longest_call(layers),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
         state=tuple(_state(graph, state, None if c is None else c.planned, reasons or {}) for state in graph.state),
@@ -239,6 +241,7 @@ def _memory(c: InC) -> MemoryReport:
         timeline=_timeline(planned),
         buffers=arena_buffers(planned),
         stack_bytes=c.needed.stack_bytes,
+        selftest_stack_bytes=c.needed.selftest_stack_bytes,
         regions=_regions(planned),
     )
 

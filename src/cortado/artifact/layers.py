@@ -1,11 +1,12 @@
 """The layers for the report: shape, work, constants and scales of every kernel."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from cortado.artifact.report import LayerReport, WeightScalesReport
+from cortado.artifact.report import LayerReport, LongestCallReport, WeightScalesReport
 from cortado.ir.kernel import Array, Field, NestedDescriptor
+from cortado.plan.jobs import calls_of
 from cortado.plan.kernel_costs import estimated_cycles
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, Value
 from cortado.plan.planned import Planned
@@ -15,11 +16,20 @@ _FIXED_POINT_BITS = 31  # a factor is multiplier * 2^(shift - 31)
 
 
 def layer_reports(planned: Planned, graph: LoweredGraph) -> tuple[LayerReport, ...]:
-    pairs = zip(planned.program.steps, estimated_cycles(planned), strict=True)
-    return tuple(_layer(step, graph, cycles) for step, cycles in pairs)
+    pairs = zip(planned.program.steps, estimated_cycles(planned), calls_of(planned), strict=True)
+    return tuple(_layer(step, graph, cycles, calls) for step, cycles, calls in pairs)
 
 
-def _layer(step: Step, graph: LoweredGraph, cycles: float | None) -> LayerReport:
+def longest_call(layers: Sequence[LayerReport]) -> LongestCallReport | None:
+    """None where the cycles of a layer are not known: it could be that one."""
+    if not layers or any(layer.estimated_cycles is None for layer in layers):
+        return None
+    spent = {layer.name: (layer.estimated_cycles or 0) // max(layer.calls, 1) for layer in layers}
+    name = max(spent, key=lambda one: spent[one])
+    return LongestCallReport(layer=name, cycles=spent[name])
+
+
+def _layer(step: Step, graph: LoweredGraph, cycles: float | None, calls: int) -> LayerReport:
     value, call = graph.values.get(step.name), graph.by_name.get(step.name)
     codes = None if value is None else value.qparams
     return LayerReport(
@@ -31,6 +41,7 @@ def _layer(step: Step, graph: LoweredGraph, cycles: float | None) -> LayerReport
         weights_bytes=_weights_bytes(step),
         estimated=cycles is not None,
         estimated_cycles=None if cycles is None else round(cycles),
+        calls=calls,
         scale=None if codes is None else codes.scale,
         zero_point=None if codes is None else codes.zero_point,
         weight_scales=None if call is None or value is None else _weight_scales(call, value, graph),

@@ -103,7 +103,13 @@ def _memory_figures(report: Report) -> Iterator[tuple[str, str, str]]:
 
 
 def _time_figures(report: Report) -> Iterator[tuple[str, str, str]]:
-    profile = report.profile
+    profile, longest = report.profile, report.longest_call
+    if longest is not None:
+        yield (
+            "longest kernel call",
+            f"{longest.cycles:,} cycles",
+            f"estimated: {longest.layer}; CORTADO_YIELD is between",
+        )
     if profile is None:
         estimates = [layer.estimated_cycles for layer in report.layers if layer.estimated_cycles is not None]
         if estimates:

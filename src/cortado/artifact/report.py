@@ -174,6 +174,7 @@ class MemoryReport:
     stack_bytes: Count | None = key(
         "stack of a call, as arm-none-eabi-gcc makes the code; null without that compiler", default=None
     )
+    selftest_stack_bytes: Count | None = key("the same of a call of the self-test; null without one", default=None)
     regions: tuple[RegionReport, ...] = key(
         "the memories that the arena lies in, with --memory, the fastest first; arena_bytes is their sum", default=()
     )
@@ -238,6 +239,14 @@ class WeightScalesReport:
 
 
 @json_class
+class LongestCallReport:
+    """The longest that a run goes without a look at anything else: between two calls of cortado_yield."""
+
+    layer: NodeName = key("whose kernel it is")
+    cycles: Count = key("of one of its kernel calls, on average, by the table of what kernels take")
+
+
+@json_class
 class LayerReport:
     """One kernel of the C bundle and its work."""
 
@@ -251,6 +260,7 @@ class LayerReport:
     estimated_cycles: Count | None = key(
         "of the kernel, by that table; null where it has no row; measure with profile", default=None
     )
+    calls: Count = key("kernel calls of a run: one, or one for a few rows", default=0)
     scale: Scale | None = key("of its output's codes; null where values are no codes", default=None)
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes", default=None)
     weight_scales: WeightScalesReport | None = key("the scales of its weights; null if it has none", default=None)
@@ -444,6 +454,9 @@ class Report:
     inputs: tuple[TensorReport, ...] = key("what the model reads")
     outputs: tuple[TensorReport, ...] = key("what it gives")
     state: tuple[StateReport, ...] = key("what lasts from call to call: the first bytes of the arena", default=())
+    longest_call: LongestCallReport | None = key(
+        "the longest kernel call; null where the cycles of a kernel are not known", default=None
+    )
     bundle_missing: tuple[str, ...] = key("why there is no C bundle; empty if there is one")
     pte: PteReport | None = key("the .pte, if there is one")
     pte_missing: tuple[str, ...] = key("why there is no .pte; empty if there is one")

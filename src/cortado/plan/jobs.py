@@ -1,5 +1,6 @@
 """What the kernels and the row loop have to do in one run of a planned network, as numbers: what cycles follow from."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -61,6 +62,15 @@ def jobs_of(planned: Planned, core: Core, values: Mapping[str, torch.Tensor]) ->
         for step, ys, rows in zip(stage.steps, made, run.rows, strict=True):
             kernel = step.kernels.get(core)
             found.append(None if kernel is None else _job(step, kernel, ys, rows, values))
+    return found
+
+
+def calls_of(planned: Planned) -> list[int]:
+    """How often each step's kernel is called in one run."""
+    found: list[int] = []
+    for stage, run in zip(planned.program.stages, planned.runs, strict=True):
+        made = Counter(position for position, _ in run.calls)
+        found += [step.images * made[position] for position, step in enumerate(stage.steps)]
     return found
 
 

@@ -15,6 +15,7 @@ from cortado.run.stack import stack_bytes
 if TYPE_CHECKING:
     from cortado.emit.c.bundle import Bundle
 
+WATCHER = "cortado_selftest_step"  # what the self-test has the loop over rows call in place of a step
 PLAIN_NAMES = "-DCORTADO_PLAIN_NAMES"  # of functions and constants: without the build
 
 
@@ -25,6 +26,7 @@ class Measured:
 
     code_bytes: int | None = None  # .text and descriptors, weights not counted
     stack_bytes: int | None = None  # of a call of MODEL_run and its like, interrupts not counted
+    selftest_stack_bytes: int | None = None  # of a call of MODEL_selftest
 
 
 def code_bytes(bundle: "Bundle", info: BundleInfo, compiler: Compiler = Compiler.GCC) -> int | None:
@@ -40,29 +42,52 @@ def measured(
     """Of bundles for one target whose files are together."""
     target = infos[0].target
     targets = ONE_OF_EACH if target.cpu is CortexM.ANY else (target,)
-    elfs = [_linked(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
-    linked = [(elf, one) for elf, one in zip(elfs, targets, strict=True) if elf is not None]
+    elfs = [linked_code(files, bundles, [replace(info, target=one) for info in infos], compiler) for one in targets]
+    linked = [(elf, one.cpu) for elf, one in zip(elfs, targets, strict=True) if elf is not None]
     if not linked:
         return Measured()
     entries = [entry for info in infos for entry in info.entries]
     steps = [call for bundle in bundles for call in bundle.calls]
-    stacks = [stack_bytes(elf, one.cpu, entries, steps) for elf, one in linked]
     return Measured(
         code_bytes=max(load_image(elf).sections[".text"] for elf, _ in linked),
-        stack_bytes=None if None in stacks else max(stack for stack in stacks if stack is not None),
+        stack_bytes=_most([stack_bytes(elf, cpu, entries, steps) for elf, cpu in linked]),
     )
+
+
+def selftest_stack_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
+    """Of a bundle with its self-test, what a call of that takes."""
+    targets = ONE_OF_EACH if info.target.cpu is CortexM.ANY else (info.target,)
+    entry = f"{info.name}_selftest"
+    stacks = []
+    for target in targets:
+        elf = linked_code(bundle.files, [bundle], [replace(info, target=target)], Compiler.GCC, (entry,))
+        if elf is None:
+            return None
+        stacks.append(stack_bytes(elf, target.cpu, (entry,), bundle.calls, (WATCHER,)))
+    return _most(stacks)
+
+
+def _most(stacks: Sequence[int | None]) -> int | None:
+    """None where one is not known."""
+    return None if None in stacks else max(stack for stack in stacks if stack is not None)
 
 
 def static_bytes(bundle: "Bundle", info: BundleInfo) -> int | None:
     """What the bundle keeps in RAM beside its arena and the stack; None without a compiler."""
-    elf = _linked(bundle.files, [bundle], [info], Compiler.GCC)
+    elf = linked_code(bundle.files, [bundle], [info], Compiler.GCC)
     return None if elf is None else load_image(elf).sections.get(".data", 0)
 
 
-def _linked(
-    files: Mapping[str, str], bundles: "Sequence[Bundle]", infos: Sequence[BundleInfo], compiler: Compiler
+def linked_code(
+    files: Mapping[str, str],
+    bundles: "Sequence[Bundle]",
+    infos: Sequence[BundleInfo],
+    compiler: Compiler,
+    also: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> Path | None:
-    """What MODEL_run needs and nothing else, built with the bundle's default flags."""
+    """What MODEL_run needs and nothing else, built with the bundle's default flags; and `also` other functions, with
+    `more` flags."""
     target = infos[0].target
     tools = [toolchain.Tool.ARM_GCC, *([toolchain.Tool.CLANG] if compiler is Compiler.CLANG else [])]
     if any(toolchain.find(tool) is None for tool in tools):
@@ -75,17 +100,17 @@ def _linked(
         return toolchain.build_elf(
             bundle_sources(folder),
             bundle_includes(folder),
-            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS, *infos[0].flags, PLAIN_NAMES],
-            [_code_script(infos, [constant.name for bundle in bundles for constant in bundle.constants])],
+            [*target.compiler_flags(compiler), *WARNINGS, *BUNDLE_FLAGS, *infos[0].flags, PLAIN_NAMES, *more],
+            [_code_script(infos, [constant.name for bundle in bundles for constant in bundle.constants], also)],
             infos[0].name,
             compiler=toolchain.arm_clang() if compiler is Compiler.CLANG else None,
             machine_flags=target.compiler_flags(),
         )
 
 
-def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str]) -> str:
+def _code_script(infos: Sequence[BundleInfo], constants: Sequence[str], also: Sequence[str]) -> str:
     """Links what running bundles needs and nothing else; the constants are not there, only their names."""
-    entry, *others = [entry for info in infos for entry in info.entries]
+    entry, *others = [*(entry for info in infos for entry in info.entries), *also]
     return "\n".join(
         [
             f"ENTRY({entry})",

@@ -18,16 +18,19 @@ _NUMBER = re.compile(r"#(-?\d+)")
 _MOST = 1 << 20  # bytes: no frame is as large
 
 
-def stack_bytes(elf: Path, cpu: CortexM, entries: Collection[str], steps: Collection[str]) -> int | None:
+def stack_bytes(
+    elf: Path, cpu: CortexM, entries: Collection[str], steps: Collection[str], watchers: Collection[str] = ()
+) -> int | None:
     """The most that a call of one of these functions takes. `steps` are the functions that the loop over rows calls by
-    pointers. None where a function takes a number of bytes that is not to be seen."""
+    pointers; `watchers` those that it calls in their place, and that call them. None where a function takes a number
+    of bytes that is not to be seen."""
     functions: dict[str, list[Instruction]] = {}
     code = disassemble(elf, cpu)
     for instruction in code.values():
         functions.setdefault(instruction.function, []).append(instruction)
     words = _Words(elf)
     frames = {name: _frame(body, words) for name, body in functions.items()}
-    graph = _Calls(code, functions, steps)
+    graph = _Calls(code, functions, steps, watchers)
     depths = _Depths({name: size for name, size in frames.items() if size is not None}, graph.callees)
     try:
         return max(depths.of(entry) for entry in entries if entry in functions)
@@ -83,7 +86,11 @@ class _Calls:
     """Who calls whom."""
 
     def __init__(
-        self, code: Mapping[int, Instruction], functions: Mapping[str, Sequence[Instruction]], steps: Collection[str]
+        self,
+        code: Mapping[int, Instruction],
+        functions: Mapping[str, Sequence[Instruction]],
+        steps: Collection[str],
+        watchers: Collection[str],
     ) -> None:
         direct: dict[str, set[str]] = {}
         for name, body in functions.items():
@@ -92,9 +99,11 @@ class _Calls:
         called = {name for names in direct.values() for name in names}
         kernels = _reached(direct, steps)
         unknown = {name for name in functions if name not in called and name not in steps} & _kernel_names(functions)
+        unknown -= set(watchers)
+        called_in_turn = {*steps, *watchers} & set(functions)
         self.callees: dict[str, set[str]] = {}
         for name, body in functions.items():
-            by_pointer = unknown if name in kernels else set(steps) & set(functions)
+            by_pointer = unknown if name in kernels else called_in_turn - ({name} if name in watchers else set())
             self.callees[name] = direct[name] | (by_pointer if any(map(_is_by_pointer, body)) else set())
 
 

@@ -15,7 +15,7 @@ from cortado.emit.c.kernels import Kernels
 from cortado.emit.c.layers import Layers
 from cortado.emit.c.library import LICENSE, cmake_text, kernel_files, license_text, own_sources
 from cortado.emit.c.readme import readme_text, stack_row
-from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration
+from cortado.emit.c.selftest import SELFTEST_SOURCE, selftest_declaration, selftest_stack_fact
 from cortado.emit.c.source import ModelSource, float_sources
 from cortado.emit.c.state import state_in_c
 from cortado.emit.c.tables import build_tables
@@ -48,6 +48,13 @@ def with_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bun
         "README.md": readme.replace(stack_row(None), stack_row(stack_bytes)),
     }
     return replace(bundle, files={**bundle.files, **told})
+
+
+def with_selftest_stack(bundle: Bundle, planned: Planned, stack_bytes: int | None) -> Bundle:
+    """The same of the self-test's stack."""
+    name = f"{c_identifier(planned.program.name)}.h"
+    unknown, known = (selftest_stack_fact(planned.program, one) for one in (None, stack_bytes))
+    return replace(bundle, files={**bundle.files, name: bundle.files[name].replace(unknown, known)})
 
 
 def emit_c(

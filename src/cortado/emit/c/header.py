@@ -19,6 +19,7 @@ from cortado.plan.program import Program, Tensor
 _MEANING = """\
 /* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
  * number SCALE * (q - ZERO_POINT). */"""
+STACK_MARGIN = 320  # bytes: what gcc's other levels of optimization may take more, over every operator on every core
 NHWC = (0, 2, 3, 1)  # the dimensions of an image [N, C, H, W], channels last
 
 
@@ -69,6 +70,12 @@ def header_text(planned: Planned, kernels: Kernels, version: str | None, weights
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__has_include)
+#if __has_include("cortado_settings.h") /* where a build system has no flags to choose */
+#include "cortado_settings.h"
+#endif
+#endif
+
 {one_set_of_kernels(kernels)}
 #ifdef __cplusplus
 extern "C" {{
@@ -118,9 +125,9 @@ def stack_fact(program: Program, stack_bytes: int | None) -> str:
         return f"/* {upper}_STACK_BYTES is not known: there was no arm-none-eabi-gcc where this was written. */"
     about = comment(
         "The most stack that a call takes, interrupts not counted, from the code that arm-none-eabi-gcc makes with the "
-        "flags of CMakeLists.txt; without runtime checks."
+        f"flags of CMakeLists.txt; without runtime checks. -Os and -O3 take at most {upper}_STACK_MARGIN_BYTES more."
     )
-    return f"{about}\n#define {upper}_STACK_BYTES {stack_bytes}"
+    return f"{about}\n#define {upper}_STACK_BYTES {stack_bytes}\n#define {upper}_STACK_MARGIN_BYTES {STACK_MARGIN}"
 
 
 def _run_functions(planned: Planned) -> str:

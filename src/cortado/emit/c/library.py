@@ -9,6 +9,7 @@ from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.kernels import TWO_SETS, library_hash
 
 LICENSE = "LICENSE"
+SETTINGS_FILE = "cortado_settings.h"  # of the user's, where there is one
 _VERSION, _NO_HASH = "cortado_version.h", "00000000"
 # What the files that are written for a network include.
 _INCLUDED = ("cortado_run.h", "cortado_endian.h")
@@ -29,7 +30,7 @@ def kernel_files(sources: Iterable[str]) -> dict[str, str]:
         file = f"kernels/{folder}/{name}"
         if file not in files:
             files[file] = _text(KERNELS / folder / name)
-            left += _INCLUDE.findall(files[file])
+            left += [one for one in _INCLUDE.findall(files[file]) if one != SETTINGS_FILE]
     return dict(sorted(files.items()))
 
 

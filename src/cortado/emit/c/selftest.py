@@ -39,9 +39,18 @@ def selftest_declaration(planned: Planned) -> str:
     return f"""
 {about}
 #define {upper}_LAYERS {len(program.steps)}
+{selftest_stack_fact(program, None)}
 int {name}_selftest({arena_parameter(planned)});
 extern const char *const {name}_selftest_names[{upper}_LAYERS + 1];
 """
+
+
+def selftest_stack_fact(program: Program, stack_bytes: int | None) -> str:
+    """The macro of MODEL.h; None: the code has not been compiled."""
+    macro = f"{c_identifier(program.name).upper()}_SELFTEST_STACK_BYTES"
+    if stack_bytes is None:
+        return f"/* {macro} is not known: there was no arm-none-eabi-gcc where this was written. */"
+    return f"#define {macro} {stack_bytes} /* as STACK_BYTES, of a call of the self-test */"
 
 
 def network_symbol(program: Program) -> str:

@@ -7,7 +7,7 @@ from cortado import __version__
 from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier, plain
-from cortado.emit.c.bundle import Bundle, emit_c, with_stack
+from cortado.emit.c.bundle import Bundle, emit_c, with_selftest_stack, with_stack
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, lasting, mark
 from cortado.emit.c.library import LICENSE, cmake_text, own_sources
 from cortado.emit.c.selftest import selftest_files
@@ -25,6 +25,7 @@ class ProgramMember:
 
     planned: Planned
     stack_bytes: int | None = None
+    selftest_stack_bytes: int | None = None
     tested: Mapping[str, ArrayType] | None = None
     version: str | None = None
 
@@ -52,6 +53,7 @@ def emit_together(members: Sequence[ProgramMember], *, one_arena: bool) -> Joine
     for member in members:
         bundle = emit_c(member.planned, selftest=member.tested is not None, kernels=kernels, version=member.version)
         bundle = with_stack(bundle, member.planned, member.stack_bytes)
+        bundle = with_selftest_stack(bundle, member.planned, member.selftest_stack_bytes)
         tested = {} if member.tested is None else selftest_files(member.planned, member.tested, bundle.build)
         own = {name: text for name, text in bundle.files.items() if name not in _OF_EACH}
         _add(files, {**own, **tested, f"{member.name}.md": bundle.files["README.md"]}, member)

@@ -1,20 +1,22 @@
 """Arduino: a library with all its files in one folder, for there is one include path and no choice of flags."""
 
-from cortado.emit.packages.content import Content, arena, below, lines, readme
+from cortado.emit.packages.content import SETTINGS_FILE, Content, arena, below, lines, readme, settings_header
 
 _USE = """
 Copy this folder into `libraries/` of your sketchbook (or Sketch > Include Library > Add .ZIP Library), open
 File > Examples > {name} > SelfTest, and choose a board with the core that the models were compiled for. Arduino
 compiles with flags of its own: the bits are the same, some kernels are slower than with the flags below.
+
+Settings (checks, a profile, a watchdog's hook, sections of arena and weights) are definitions in `src/{settings}`.
 """
 
 
 def arduino(content: Content) -> dict[str, str]:
     root = {
         "library.properties": _properties(content),
-        "README.md": readme(content, "Arduino", _USE.format(name=content.name)),
+        "README.md": readme(content, "Arduino", _USE.format(name=content.name, settings=SETTINGS_FILE)),
         "LICENSE": content.license,
-        **below("src", content.flat),
+        **below("src", {**content.flat, SETTINGS_FILE: settings_header()}),
         "examples/SelfTest/SelfTest.ino": sketch(content),
     }
     return below(content.name, root)  # the folder has the library's name

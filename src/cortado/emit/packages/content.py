@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from cortado import __version__
 from cortado.base.target import BUNDLE_FLAGS, CortexM, CortexMTargetConfig, Isa
+from cortado.emit.c.library import SETTINGS_FILE as SETTINGS_FILE
 from cortado.plan.identity import joined_id, version_of
 
 LICENSE = "LICENSE"
@@ -108,6 +109,27 @@ def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
 
 def lines(texts: Iterable[str], indent: str = "  ") -> str:
     return "\n".join(indent + text for text in texts)
+
+
+# ---- settings ------------------------------------------------------------------------------------------------------
+
+SETTINGS = (
+    ("CORTADO_ENABLE_RUNTIME_CHECKS", "", "guards around every buffer, looked at after every kernel call"),
+    ("CORTADO_PROFILE", "", "MODEL_profile(step), a function of yours, is called before every kernel call"),
+    ("CORTADO_YIELD", "", "cortado_yield(), a function of yours, is called before every kernel call"),
+    ("CORTADO_ALIGNED_ONLY", "", "no unaligned access; with -mno-unaligned-access"),
+    ("CORTADO_CACHE_LINE", " 32", "arenas of whole lines of the data cache, for DMA"),
+    ("CORTADO_ARENA", ' __attribute__((section(".dtcm")))', "where the default arena lies"),
+    ("CORTADO_WEIGHTS", ' __attribute__((section(".weights")))', "where the constants lie"),
+)
+
+
+def settings_header() -> str:
+    """cortado_settings.h: every source of a bundle includes it where it is, for systems without flags to choose."""
+    rows = "\n".join(f"/* {about}: */\n/* #define {name}{value} */\n" for name, value, about in SETTINGS)
+    return (
+        f"/* Settings of the model and its kernels: take a definition out of its comment to switch it on. */\n\n{rows}"
+    )
 
 
 # ---- the example --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import json
 
 from cortado.emit.packages.arduino import sketch
-from cortado.emit.packages.content import SPDX, Content, below, readme
+from cortado.emit.packages.content import SETTINGS_FILE, SPDX, Content, below, readme, settings_header
 
 _USE = """
 Copy this folder into `lib/` of your project, or name it in `platformio.ini`:
@@ -12,6 +12,9 @@ Copy this folder into `lib/` of your project, or name it in `platformio.ini`:
 
 The flags below are in `library.json`. `examples/selftest` is a project that runs the self-test on an Arduino core;
 choose a board with the core that the models were compiled for in its `platformio.ini`.
+
+Settings (checks, a profile, a watchdog's hook, sections of arena and weights) are `build_flags` of your project, which
+reach libraries too, as in `build_flags = -DCORTADO_YIELD`, or definitions in `src/{settings}`.
 """
 _BOARDS = {
     "Cortex-M0": "nucleo_f072rb",
@@ -50,8 +53,8 @@ monitor_speed = 115200
 """
     return {
         "library.json": json.dumps(manifest, indent=2) + "\n",
-        "README.md": readme(content, "PlatformIO", _USE.format(name=content.name)),
+        "README.md": readme(content, "PlatformIO", _USE.format(name=content.name, settings=SETTINGS_FILE)),
         "LICENSE": content.license,
-        **below("src", content.flat),
+        **below("src", {**content.flat, SETTINGS_FILE: settings_header()}),
         **below("examples/selftest", {"platformio.ini": project, "src/main.cpp": sketch(content)}),
     }

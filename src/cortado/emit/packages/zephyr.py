@@ -1,4 +1,6 @@
-"""Zephyr: a module with its Kconfig symbol, and a sample."""
+"""Zephyr: a module with its Kconfig symbols, and a sample."""
+
+from dataclasses import dataclass
 
 from cortado.emit.packages.content import Content, below, example, lines, readme
 
@@ -7,13 +9,28 @@ This folder is a Zephyr module. Switch it on in `prj.conf` of your application:
 
 {settings}
 
-and name it to the build, or list it as a project of your west manifest:
+and name it to the build,
 
     west build -b BOARD APPLICATION -- -DZEPHYR_EXTRA_MODULES=/path/to/this/folder
 
+or, from a repository of yours, list it in your west manifest:
+
+```yaml
+manifest:
+  projects:
+    - name: {name}
+      url: https://example.com/{name}.git
+      revision: v{version}
+      path: modules/{name}
+```
+
 Board, core and ABI flags reach the sources through `zephyr_interface`.{vectors}
 
-`samples/selftest` runs the self-test; in this folder:
+| setting | what it does |
+|---|---|
+{options}
+
+`samples/selftest` runs the self-test in a thread whose stack follows from `{upper}_SELFTEST_STACK_BYTES`. Here:
 
     west build -b BOARD samples/selftest -- -DZEPHYR_EXTRA_MODULES=$PWD
 """
@@ -22,11 +39,70 @@ Without `CONFIG_FPU` Zephyr compiles for a core without vector instructions, and
 With `CONFIG_FPU_SHARING` other threads may use these registers too."""
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """A Kconfig symbol below the model's, and what it is to CMake."""
+
+    name: str
+    kind: str  # of Kconfig
+    about: str
+    define: str  # what is defined; of what is no bool, $ is the value
+    everywhere: bool = True  # for sources that include the header, too
+    lines: tuple[str, ...] = ()  # more of Kconfig
+    flags: str = ""
+
+
+_SETTINGS = (
+    _Setting("CHECKS", "bool", "Guards around every buffer", "CORTADO_ENABLE_RUNTIME_CHECKS"),
+    _Setting("PROFILE", "bool", "Call MODEL_profile(step) before every kernel call", "CORTADO_PROFILE"),
+    _Setting("YIELD", "bool", "Call cortado_yield() before every kernel call", "CORTADO_YIELD"),
+    _Setting(
+        "ALIGNED_ONLY",
+        "bool",
+        "No unaligned access, for device memory and TRAP_UNALIGNED_ACCESS",
+        "CORTADO_ALIGNED_ONLY",
+        everywhere=False,
+        lines=("default y if TRAP_UNALIGNED_ACCESS",),
+        flags="-mno-unaligned-access",
+    ),
+    _Setting(
+        "CACHE_LINE",
+        "int",
+        "Bytes of a cache line that arenas take whole, for DMA; 0: none",
+        "CORTADO_CACHE_LINE=$",
+        lines=("default 0",),
+    ),
+    _Setting(
+        "ARENA_SECTION",
+        "string",
+        "Linker section of the default arena",
+        'CORTADO_ARENA=__attribute__((section(\\"$\\")))',
+        everywhere=False,
+        lines=('default ""',),
+    ),
+    _Setting(
+        "WEIGHTS_SECTION",
+        "string",
+        "Linker section of the constants",
+        'CORTADO_WEIGHTS=__attribute__((section(\\"$\\")))',
+        everywhere=False,
+        lines=('default ""',),
+    ),
+)
+_CODE_IN_RAM = "CODE_IN_RAM"
+
+
 def zephyr(content: Content) -> dict[str, str]:
     symbol = f"CORTADO_{content.name.upper()}"  # a model may be called as one of Zephyr's own: sensor, display
     settings = [f"CONFIG_{symbol}=y", *(["CONFIG_FPU=y", "CONFIG_FPU_SHARING=y"] if content.vectors else [])]
-    use = _USE.format(settings=lines(settings, "    "), vectors=_VECTORS if content.vectors else "")
-    main = example(content, "<zephyr/kernel.h>\n#include <zephyr/sys/printk.h>", "", "printk", "    return wrong;\n")
+    use = _USE.format(
+        settings=lines(settings, "    "),
+        vectors=_VECTORS if content.vectors else "",
+        name=content.name,
+        version=content.version,
+        upper=content.models[0].upper(),
+        options=_table(symbol),
+    )
     return {
         **content.files,
         "zephyr/module.yml": f"name: {content.name}\nbuild:\n  cmake: .\n  kconfig: Kconfig\nsamples:\n  - samples\n",
@@ -38,24 +114,55 @@ def zephyr(content: Content) -> dict[str, str]:
             "samples/selftest",
             {
                 "CMakeLists.txt": _sample(content),
-                "prj.conf": "\n".join([*settings, "CONFIG_MAIN_STACK_SIZE=4096", ""]),
+                "prj.conf": "\n".join([*settings, ""]),
                 "sample.yaml": _twister(content),
-                "src/main.c": main,
+                "src/main.c": _main(content),
             },
         ),
     }
 
 
+def _table(symbol: str) -> str:
+    rows = [f"| `CONFIG_{symbol}_{one.name}` | {one.about[0].lower() + one.about[1:]} |" for one in _SETTINGS]
+    ram = "the code runs from RAM (`zephyr_code_relocate`); with `CONFIG_CODE_DATA_RELOCATION=y`"
+    return "\n".join([*rows, f"| `CONFIG_{symbol}_{_CODE_IN_RAM}` | {ram} |"])
+
+
 def _kconfig(content: Content, symbol: str) -> str:
+    registers = "\timply FPU_SHARING\n"  # real numbers at the borders, and vectors
+    settings = "\n".join(
+        f'config {symbol}_{one.name}\n\t{one.kind} "{one.about}"\n' + "".join(f"\t{line}\n" for line in one.lines)
+        for one in _SETTINGS
+    )
     return f"""# SPDX-License-Identifier: Apache-2.0
-config {symbol}
+menuconfig {symbol}
 \tbool "{content.name}"
-\thelp
+{registers}\thelp
 \t  {content.about}.
+
+if {symbol}
+
+{settings}
+config {symbol}_{_CODE_IN_RAM}
+\tbool "Run the code from RAM"
+\tdepends on CODE_DATA_RELOCATION
+
+endif
 """
 
 
+def _set(symbol: str, one: _Setting) -> str:
+    """What a setting is to the build."""
+    value = f"CONFIG_{symbol}_{one.name}"
+    scope = "zephyr_compile_definitions" if one.everywhere else "zephyr_library_compile_definitions"
+    flags = f"    zephyr_library_compile_options({one.flags})\n" if one.flags else ""
+    define = one.define.replace("$", f"${{{value}}}")
+    quoted = f'"{define}"' if "(" in define else define
+    return f"  if({value})\n    {scope}({quoted})\n{flags}  endif()"
+
+
 def _library(content: Content, symbol: str) -> str:
+    settings = "\n".join(_set(symbol, one) for one in _SETTINGS)
     return f"""# SPDX-License-Identifier: Apache-2.0
 if(CONFIG_{symbol})
   zephyr_include_directories(.)
@@ -65,7 +172,51 @@ if(CONFIG_{symbol})
   )
   zephyr_library_include_directories(. kernels/include kernels/src)
   zephyr_library_compile_options({" ".join(content.options)})
+{settings}
+  if(CONFIG_{symbol}_{_CODE_IN_RAM})
+    zephyr_code_relocate(LIBRARY {content.name} LOCATION RAM_TEXT)
+  endif()
 endif()
+"""
+
+
+def _main(content: Content) -> str:
+    """The self-tests in a thread of their own; printk and interrupts take of its stack, too."""
+    include = "<zephyr/kernel.h>\n#include <zephyr/sys/printk.h>"
+    start, end = "", "    failed = wrong;\n"
+    text = example(content, include, start, "printk", end).replace(
+        "int main(void)\n{",
+        "static void selftests(void *a, void *b, void *c)\n{\n    (void)a;\n    (void)b;\n    (void)c;",
+    )
+    known = "\n".join(
+        f"#ifndef {model.upper()}_SELFTEST_STACK_BYTES /* compiled where there was no compiler */\n"
+        f"#define {model.upper()}_SELFTEST_STACK_BYTES 4096\n#define {model.upper()}_STACK_MARGIN_BYTES 0\n#endif"
+        for model in content.models
+    )
+    needed = "0"
+    for model in content.models:
+        needed = f"MAX({model.upper()}_SELFTEST_STACK_BYTES + {model.upper()}_STACK_MARGIN_BYTES, {needed})"
+    thread = f"""
+{known}
+/* The self-test's own stack, and what printk and the kernel take. */
+#define STACK_BYTES ({needed} + 1024)
+K_THREAD_STACK_DEFINE(stack, STACK_BYTES);
+static struct k_thread thread;
+static int failed;
+
+"""
+    text = text.replace("\nstatic void selftests(", f"{thread}static void selftests(")
+    return f"""{text}
+int main(void)
+{{
+    uint32_t options = 0;
+#if defined(CONFIG_FPU) && defined(CONFIG_FPU_SHARING)
+    options = K_FP_REGS;
+#endif
+    k_thread_create(&thread, stack, K_THREAD_STACK_SIZEOF(stack), selftests, NULL, NULL, NULL, 0, options, K_NO_WAIT);
+    k_thread_join(&thread, K_FOREVER);
+    return failed;
+}}
 """
 
 

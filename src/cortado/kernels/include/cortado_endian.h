@@ -3,6 +3,12 @@
  * Every source of a bundle includes this one, the assembly files too: weights are packed as little-endian words, and
  * CORTADO_ALIGNED_ONLY is for all of them or none.
  */
+#if defined(__has_include)
+#if __has_include("cortado_settings.h") /* where a build system has no flags to choose */
+#include "cortado_settings.h"
+#endif
+#endif
+
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #error "this bundle is little-endian, its weights included; compile it without -mbig-endian"
 #endif

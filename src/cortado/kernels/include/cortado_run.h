@@ -89,6 +89,12 @@ void cortado_check_failed(const char *step, const char *what, const char *buffer
 void cortado_traced(const void *row, uint32_t bytes);
 #endif
 
+#ifdef CORTADO_YIELD
+/* Built so, this is called before every kernel call: a place to feed a watchdog or to let other threads run. Yours to
+ * define. */
+void cortado_yield(void);
+#endif
+
 #ifdef CORTADO_CHECK_RANGES
 /* Built so, values at an end of their range are counted: they are that value, or were beyond it and saturated. */
 #define CORTADO_NO_CODE (-129) /* low: that end is not counted */

@@ -110,6 +110,7 @@ CORTADO_ONCE static void run_row(turn_t *turn, const cortado_step_t *step, corta
         out += turn->image * step->out_ring * step->out_row_bytes;
     }
     state->out_slot = (uint16_t)(next == step->out_ring ? 0u : next);
+    YIELDED();
     PROFILED(turn->program, step);
     step->call(step->layer, turn->rows, (int8_t *)out, step->n * (int32_t)count,
                PLACE(turn->arena, step->scratch_offset), (int32_t)turn->y);

@@ -18,7 +18,8 @@ static uint32_t crc32_of(uint32_t crc, const uint8_t *data, uint32_t bytes)
 }
 
 /* In the place of a step's kernel; the layer is what is noted of the step. */
-static void watch(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch, int32_t y)
+static void cortado_selftest_step(const void *layer, const int8_t *const rows[], int8_t *out, int32_t n, void *scratch,
+                                  int32_t y)
 {
     cortado_watched_t *watched = (cortado_watched_t *)(uintptr_t)layer;
     const cortado_step_t *step = watched->step;
@@ -63,7 +64,7 @@ void cortado_selftest_watch(cortado_selftest_t *test, const cortado_network_t *n
         if (step->ports == 0) { /* its rows are pushed: there is no kernel */
             continue;
         }
-        step->call = watch;
+        step->call = cortado_selftest_step;
         step->layer = &test->watched[s];
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
         step->scratch_need = NULL; /* it reads the layer */

@@ -62,6 +62,7 @@ static void run_row(const cortado_program_t *program, const cortado_step_t *step
         next = gather(port, &state->slot[i], arena, next);
     }
     uint8_t *out = arena + step->out_offset + state->out_slot * step->out_row_bytes;
+    YIELDED();
     PROFILED(program, step);
     step->call(step->layer, rows, (int8_t *)out, step->n, arena + step->scratch_offset, (int32_t)state->made);
     TRACED(out, step->out_row_bytes);

@@ -43,6 +43,12 @@ static inline void trace_also(const cortado_port_t *port, uint32_t ports, const 
 #define TRACED_ALSO(port, ports, rows, count) ((void)0)
 #endif
 
+#ifdef CORTADO_YIELD
+#define YIELDED() cortado_yield()
+#else
+#define YIELDED() ((void)0)
+#endif
+
 #ifdef CORTADO_PROFILE
 #define PROFILED(program, step) (program)->profile((uint32_t)((step) - (program)->steps))
 #else
