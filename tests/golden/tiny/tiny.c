@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xe6c5a8e4u
+#if TINY_BUILD != 0x82ff95d6u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 
@@ -263,7 +263,12 @@ const int8_t *tiny_output(const tiny_arena_t *arena, int i)
 
 tiny_arena_t *tiny_arena(void *memory, size_t bytes)
 {
-    if (bytes < TINY_ARENA_BYTES || (uintptr_t)memory % TINY_ARENA_ALIGN != 0) {
+#ifdef CORTADO_CACHE_LINE
+    const size_t needed = sizeof(tiny_arena_t); /* whole lines */
+#else
+    const size_t needed = TINY_ARENA_BYTES;
+#endif
+    if (bytes < needed || (uintptr_t)memory % TINY_ARENA_ALIGN != 0) {
         return NULL;
     }
     return (tiny_arena_t *)memory;

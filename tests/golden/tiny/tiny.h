@@ -9,6 +9,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__has_include)
+#if __has_include("cortado_settings.h") /* where a build system has no flags to choose */
+#include "cortado_settings.h"
+#endif
+#endif
+
 /* A program has one set of kernels, of one version. */
 #if defined(CORTADO_VERSION_NUMBER) && (CORTADO_VERSION_NUMBER != 200 || CORTADO_LIBRARY != 0x00000000u)
 #error "bundles of different versions of Cortado in one program: compile all models with one of them"
@@ -33,13 +39,13 @@ extern "C" {
  * compile that wrote this file. */
 #define TINY_ID "b067a3e2c31f25cc"
 #define TINY_MODEL_VERSION "0.45159.41954"
-#define TINY_BUILD 0xe6c5a8e4u
+#define TINY_BUILD 0x82ff95d6u
 /* The name carries the build: a header, a source and data of different compiles don't link. Define
  * CORTADO_PLAIN_NAMES for all sources where a program binds functions by their names. */
 #if defined(CORTADO_ENABLE_RUNTIME_CHECKS) /* all sources have them, or none */
-#define tiny_run tiny_run_e6c5a8e4_with_runtime_checks
+#define tiny_run tiny_run_82ff95d6_with_runtime_checks
 #elif !defined(CORTADO_PLAIN_NAMES)
-#define tiny_run tiny_run_e6c5a8e4
+#define tiny_run tiny_run_82ff95d6
 #endif
 
 #ifdef CORTADO_ENABLE_RUNTIME_CHECKS
@@ -47,10 +53,18 @@ extern "C" {
 #else
 #define TINY_ARENA_BYTES 196
 #endif
+#ifdef CORTADO_CACHE_LINE /* bytes: the arena takes whole lines of the data cache, which no other variable shares */
+#if CORTADO_CACHE_LINE % 16 != 0
+#error "CORTADO_CACHE_LINE is the length of a line of the data cache: 32 on most cores, a multiple of 16"
+#endif
+#define TINY_ARENA_ALIGN CORTADO_CACHE_LINE
+#else
 #define TINY_ARENA_ALIGN 16
+#endif
 /* The most stack that a call takes, interrupts not counted, from the code that arm-none-eabi-gcc makes with the
- * flags of CMakeLists.txt; without runtime checks. */
+ * flags of CMakeLists.txt; without runtime checks. -Os and -O3 take at most TINY_STACK_MARGIN_BYTES more. */
 #define TINY_STACK_BYTES N
+#define TINY_STACK_MARGIN_BYTES 320
 #define TINY_INPUTS 1
 #define TINY_OUTPUTS 1
 
@@ -59,7 +73,7 @@ extern "C" {
 typedef union {
     uint8_t bytes[TINY_ARENA_BYTES];
     uint64_t align;
-} __attribute__((aligned(16))) tiny_arena_t;
+} __attribute__((aligned(TINY_ARENA_ALIGN))) tiny_arena_t;
 
 
 /* SHAPE is as the values lie here; LAYOUT, the model's dimensions in that order. An int8 value q stands for the real
