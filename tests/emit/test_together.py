@@ -277,7 +277,7 @@ def test_cmake_says_so(bundles: Path) -> None:
 def test_the_kernels_are_of_this_version() -> None:
     text = (KERNELS / "include" / "cortado_version.h").read_text()
     assert f"NUMBER {version_number(cortado.__version__)} " in text
-    assert f"_of_version_{'_'.join(cortado.__version__.split('.')[:3])}_kernels_00000000\n" in text
+    assert f"_of_version_{'_'.join(cortado.__version__.split('.')[:3])}_kernels_00000000" in text
 
 
 # ---- what is asked for -----------------------------------------------------------------------------------------------
