@@ -55,10 +55,15 @@ def cell_text(cell: Any) -> str:
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
-def measured(about: str | None, targets: str, measure: Callable[[str, list[str]], list[dict[str, Any]]]) -> Any:
+def measured(
+    about: str | None,
+    targets: str,
+    measure: Callable[[str, list[str]], list[dict[str, Any]]],
+    networks: str = ",".join(NETWORKS),
+) -> Any:
     """What `measure` finds for the networks and targets of the command line; with --json it is printed instead."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--networks", default=networks)
     parser.add_argument("--targets", default=targets)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -16,6 +16,7 @@ from cortado import CortadoError, Options
 from cortado.base.arrays import ArrayType
 from cortado.base.target import Compiler, from_target_string
 from cortado.emit.image.files import image_sources, portable_files
+from cortado.emit.image.reader import read_image
 from cortado.emit.image.thunks import table_text
 from cortado.emit.pte.delegate import NHWC, emit_delegate
 from cortado.options import PteKind
@@ -25,6 +26,7 @@ from cortado.plan.pushed import Feeding
 from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
 from cortado.run.executorch_host import DelegateKernels, run_pte
+from helpers.cli import Run
 from helpers.images import Imaged, changed, on_host
 from helpers.networks import graph_of, unseen
 from helpers.stateful import Ring
@@ -56,7 +58,7 @@ def mixed() -> cortado.Compiled:
     return cortado.compile(Mixed().eval(), data[0], "cortex-m55", data, name="mixed", options=DELEGATE)
 
 
-def test_what_no_operator_of_executorch_computes_runs_on_its_runtime(tmp_path: Path) -> None:
+def test_what_no_operator_of_executorch_computes_runs_on_its_runtime(tmp_path: Path, run: Run) -> None:
     compiled = mixed()
     report = compiled.report
     assert report.pte is not None
@@ -71,6 +73,12 @@ def test_what_no_operator_of_executorch_computes_runs_on_its_runtime(tmp_path: P
     assert method is not None
     assert [one.name for one in method.delegates] == ["CortadoBackend"]
     assert method.operators == ()
+    shown = run("inspect", tmp_path / "out" / "mixed.pte").out
+    assert "mixed for cortex-m55" in shown
+    assert "gru_s8" in shown
+    (image,) = run("inspect", tmp_path / "out" / "mixed.pte", "--json").json["images"]
+    assert image["arena_bytes"] == report.pte.arena_bytes
+    assert [one["name"] for one in image["inputs"]] == ["x", "ids"]
 
 
 def test_state_lasts_from_call_to_call_and_begins_anew_with_the_method(tmp_path: Path) -> None:
@@ -170,10 +178,13 @@ def test_what_a_runtime_cannot_run_is_refused_with_one_line() -> None:
         assert str(refused.value).count("Cortado: ") == 1
         assert re.search(code, str(refused.value)), str(refused.value)
     pte = emit_delegate(net.planned, net.image, {})
+    method = read_pte(pte.data).method("forward")
+    assert method is not None
+    needed = method.host_loading.method_bytes + read_image(data, "ds_cnn").delegate_bytes
     with pytest.raises(CortadoError, match=r"method allocator needs [\d,]+ bytes more|MemoryAllocationFailed"):
-        run_pte(pte.data, feed, delegate=kernels, method_bytes=800)
+        run_pte(pte.data, feed, delegate=kernels, method_bytes=needed - 8)
     expected = net.run(feed, "host").samples
-    found = run_pte(pte.data, feed, delegate=kernels, method_bytes=2600)
+    found = run_pte(pte.data, feed, delegate=kernels, method_bytes=needed)
     np.testing.assert_array_equal(found[0][0], expected[0][0])
 
 

@@ -51,6 +51,7 @@ SCHEMA: dict[str, dict[str, int]] = {
     "JumpFalseCall": _slots("cond_value_index destination_instruction"),
     "FreeCall": _slots("value_index"),
     "BackendDelegate": _slots("id processed compile_specs"),
+    "CompileSpec": _slots("key value"),
     "BackendDelegateDataReference": _slots("location index"),
     "BackendDelegateInlineData": _slots("data"),
     "Buffer": _slots("storage"),
@@ -193,9 +194,13 @@ class FlatTable:
         numbers: tuple[int, ...] = struct.unpack_from(f"<{length}{code}", self.file.data, start)
         return numbers
 
-    def byte_count(self, field: str) -> int:
+    def byte_range(self, field: str) -> tuple[int, int]:
+        """Where its bytes begin, and how many there are."""
         at = self.reference(field)
-        return 0 if at is None else self.file.vector(at, 1)[1]
+        return (0, 0) if at is None else self.file.vector(at, 1)
+
+    def byte_count(self, field: str) -> int:
+        return self.byte_range(field)[1]
 
     def string(self, field: str) -> str:
         at = self.reference(field)

@@ -144,10 +144,12 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Delegate:
-    """A part of the method that another backend runs, and the size of its blob."""
+    """A part of the method that another backend runs, its blob and where that lies in the file."""
 
     name: str
     nbytes: int
+    offset: int
+    specs: int  # how many settings the backend is given
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class Method:
     instructions: int
     delegates: tuple[Delegate, ...]
     scratch: tuple[Scratch, ...]
-    loading: Loading  # on a Cortex-M; what delegates take themselves is not in it
+    loading: Loading  # on a Cortex-M; what a delegate's backend takes is not in it
     host_loading: Loading  # where pointers have 64 bits
     state: tuple[TensorInfo, ...] = ()
 

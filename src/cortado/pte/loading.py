@@ -13,6 +13,7 @@ from cortado.pte.info import Dynamism, InstructionKind, Loading, TensorInfo, Val
 from cortado.pte.storage import MethodValue
 
 _EVALUE, _EVALUE_ALIGNMENT = 16, 8
+_BUFFER = 24  # of a FreeableBuffer, what has no pointers' size
 _MOST_DIMS = 16  # kTensorDimensionLimit
 
 
@@ -47,15 +48,20 @@ class _Taken:
 
 
 def loading(
-    values: Sequence[MethodValue], inputs: int, chains: Sequence[Sequence[LoadedCall]], pointer: Pointer
+    values: Sequence[MethodValue],
+    inputs: int,
+    chains: Sequence[Sequence[LoadedCall]],
+    specs: Sequence[int],
+    pointer: Pointer,
 ) -> Loading:
-    """With a temp allocator that has room for the widest call, and without any."""
+    """With a temp allocator that has room for the widest call, and without any. `specs`: the settings of each delegate;
+    what its backend takes comes on top."""
     calls = [call for chain in chains for call in chain if call.kind is InstructionKind.KERNEL]
     widest = max((len(call.args) for call in calls), default=0)
     return Loading(
-        method_bytes=_method_bytes(values, inputs, chains, pointer, alone=False),
+        method_bytes=_method_bytes(values, inputs, chains, specs, pointer, alone=False),
         temp_bytes=widest * (3 * pointer + _MOST_DIMS),
-        alone_bytes=_method_bytes(values, inputs, chains, pointer, alone=True),
+        alone_bytes=_method_bytes(values, inputs, chains, specs, pointer, alone=True),
     )
 
 
@@ -63,6 +69,7 @@ def _method_bytes(
     values: Sequence[MethodValue],
     inputs: int,
     chains: Sequence[Sequence[LoadedCall]],
+    specs: Sequence[int],
     pointer: Pointer,
     alone: bool,
 ) -> int:
@@ -71,6 +78,10 @@ def _method_bytes(
     taken.take(inputs, 1, 1)  # which of them are set
     for value in values:
         _take_value(taken, value)
+    if specs:
+        taken.take(len(specs), _BUFFER + 4 * pointer, 8)  # its blob, and pointers to backend and handle
+        for count in specs:
+            taken.pointers(3 * count)
     taken.pointers(4 * len(chains))
     for chain in chains:
         taken.pointers(len(chain))  # kernels

@@ -9,6 +9,7 @@ from cortado.pte.arguments import OPERATOR_ARGUMENTS
 from cortado.pte.flatbuffer import USE_COST, FlatTable, Width
 from cortado.pte.info import (
     ConstantUse,
+    DataSegment,
     Delegate,
     Dynamism,
     InstructionKind,
@@ -24,7 +25,7 @@ from cortado.pte.info import (
 )
 from cortado.pte.loading import LoadedCall, Pointer, loading
 from cortado.pte.metadata import METADATA_METHOD, read_metadata
-from cortado.pte.storage import MethodValue, Storage
+from cortado.pte.storage import ConstantStorage, MethodValue, Storage
 
 _MAX_RANK = 16
 
@@ -62,7 +63,7 @@ def read_plan(plan: FlatTable, storage: Storage) -> MethodPlan:
     values = _read_values(plan, storage, arena)
     inputs, outputs = _read_indices(plan, "inputs", len(values)), _read_indices(plan, "outputs", len(values))
     delegates = tuple(_read_delegate(table, storage) for table in plan.tables("delegates", "BackendDelegate"))
-    chains = _read_chains(plan, len(values), delegates)
+    chains, specs = _read_chains(plan, len(values), delegates), [delegate.specs for delegate in delegates]
     calls = [call for chain in chains for call in chain]
     loaded = [[LoadedCall(call.kind, call.args) for call in chain] for chain in chains]
     kernels = tuple(call.name for call in calls if call.kind is InstructionKind.KERNEL)
@@ -76,8 +77,8 @@ def read_plan(plan: FlatTable, storage: Storage) -> MethodPlan:
         instructions=len(calls),
         delegates=delegates,
         scratch=tuple(_scratch(calls, values)),
-        loading=loading(values, len(inputs), loaded, Pointer.CORE),
-        host_loading=loading(values, len(inputs), loaded, Pointer.HOST),
+        loading=loading(values, len(inputs), loaded, specs, Pointer.CORE),
+        host_loading=loading(values, len(inputs), loaded, specs, Pointer.HOST),
         state=tuple(_state(values)),
     )
     uses = list(_constant_uses(plan, name, calls, values))
@@ -201,11 +202,12 @@ def _read_delegate(table: FlatTable, storage: Storage) -> Delegate:
     data = table.required("processed", "BackendDelegateDataReference")
     if data.number("location", Width.U8) == 0:
         blobs = storage.delegate_blobs
-        nbytes = blobs[data.index("index", len(blobs), "delegate data", Width.U32)]
+        blob: ConstantStorage | DataSegment = blobs[data.index("index", len(blobs), "delegate data", Width.U32)]
     else:
         segments = storage.segments
-        nbytes = segments[data.index("index", len(segments), "segment", Width.U32)].size
-    return Delegate(table.string("id"), nbytes)
+        blob = segments[data.index("index", len(segments), "segment", Width.U32)]
+    specs = len(list(table.tables("compile_specs", "CompileSpec")))
+    return Delegate(table.string("id"), blob.size, blob.offset, specs)
 
 
 def _read_chains(plan: FlatTable, value_count: int, delegates: tuple[Delegate, ...]) -> list[list[MethodCall]]:

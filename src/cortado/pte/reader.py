@@ -79,7 +79,7 @@ def _read_storage(program: FlatTable, base: int) -> Storage:
         segments=segments,
         constants=_read_constants(program, segments),
         initial_states=tuple(_read_rooms(table, segments) for table in states),
-        delegate_blobs=tuple(table.byte_count("data") for table in blobs),
+        delegate_blobs=tuple(ConstantStorage(*table.byte_range("data")) for table in blobs),
     )
 
 

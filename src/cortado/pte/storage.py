@@ -20,7 +20,7 @@ class Storage:
     segments: tuple[DataSegment, ...]
     constants: tuple[ConstantStorage, ...]
     initial_states: tuple[tuple[ConstantStorage, ...], ...]
-    delegate_blobs: tuple[int, ...]
+    delegate_blobs: tuple[ConstantStorage, ...]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ STATE_FROM = 8
 STAGE = struct.Struct("<HHBx")
 CRC_AT = 12  # where it stands; it is that of what comes behind
 COUNTER_BYTES = 16  # cortado_state_t
+HANDLE_BYTES = {4: 44, 8: 88}  # of the delegate, by those of a pointer (kernels/executorch/delegate.cpp)
 
 
 Data = bytes

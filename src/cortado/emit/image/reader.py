@@ -8,7 +8,7 @@ from pathlib import Path
 from cortado.base.errors import CortadoError
 from cortado.base.names import plain
 from cortado.base.target import Core
-from cortado.emit.image.layout import CRC_AT, ELEMENTS, FORMAT, HEADER, MAGIC, TENSOR, ImageHead
+from cortado.emit.image.layout import CRC_AT, ELEMENTS, FORMAT, HANDLE_BYTES, HEADER, MAGIC, TENSOR, ImageHead
 
 _LONGEST_TEXT = 200
 
@@ -46,6 +46,11 @@ class ImageInfo:
     inputs: tuple[ImageTensor, ...]
     outputs: tuple[ImageTensor, ...]
     kernels: tuple[ImageKernel, ...]
+
+    @property
+    def delegate_bytes(self) -> int:
+        """What the delegate takes of a method allocator whose memory begins at a multiple of 8."""
+        return HANDLE_BYTES[self.head.pointer_bytes] + 4 + self.head.ram_bytes
 
     @property
     def version(self) -> str:

@@ -39,6 +39,9 @@ struct Handle {
     bool arena_is_planned; /* the first argument */
     bool started;          /* state has its first values */
 };
+#if !defined(CORTADO_PROFILE) && !defined(CORTADO_CHECK_RANGES)
+static_assert(sizeof(Handle) == (sizeof(void *) == 4 ? 44 : 88), "`cortado inspect` says how much this takes");
+#endif
 
 const char *reason(cortado_image_error_t error)
 {
