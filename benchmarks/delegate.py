@@ -42,7 +42,7 @@ def instructions(compiled: api.Compiled) -> int:
 
 def of_operators(model: api.Model, target: str) -> dict[str, int | None]:
     """Cortado's own .pte of operators; nothing where there is none."""
-    pte = model.compile(target, api.Options(artifacts="both")).pte
+    pte = model.compile(target).pte
     if pte is None:
         return {"arena_bytes": None, "method_bytes": None, "bytes": None}
     method = read_pte(pte.data).method("forward")

@@ -25,6 +25,7 @@ from cortado.run import runner
 from cortado.run.imaged import run_image
 
 WHOLE = Feeding()
+ARENA_AT = 56  # where an image says how large its arena is
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The list of all calls of kernels that images make: what operators choose is in it, and it compiles."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -8,13 +9,17 @@ import pytest
 from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, from_target_string
 from cortado.emit.image.every import LIST, ListedThunk, every_thunk, list_text
 from cortado.emit.image.files import loader_files
+from cortado.emit.image.writer import emit_image
 from cortado.ir.op import registry
+from cortado.options import Optimize
 from cortado.run.runner import WARNINGS, write_files
 from cortado.run.toolchain import arm_gcc
 from helpers.golden import Golden
+from helpers.networks import planned
 from helpers.thunks import of_operator
 
 DRAWS = 5
+LOADER_BYTES = 2560  # of code, at most, where inputs come whole and as codes
 OPERATORS = [one for one in registry().operators.values() if one.kernel is not None and one.samples is not None]
 
 
@@ -45,4 +50,17 @@ def test_all_of_them_compile_for_their_core(core: Core, tmp_path: Path) -> None:
     flags = [*target.compiler_flags(Compiler.GCC), *WARNINGS, *BUNDLE_FLAGS, *includes]
     for name in ("cortado_kernels", "cortado_image"):
         source, output = tmp_path / "loader" / f"{name}.c", tmp_path / f"{name}.o"
-        subprocess.run([arm_gcc().path, *flags, "-c", source, "-o", output], check=True)
+        subprocess.run([arm_gcc().path, *flags, "-Os", "-c", source, "-o", output], check=True)
+    listed = subprocess.run(["arm-none-eabi-size", "-A", output], capture_output=True, text=True, check=True).stdout
+    sections = re.findall(r"^\.(?:text|rodata)\.(\S+) +(\d+)", listed, re.MULTILINE)
+    optional = ("takes_row", "image_row", "image_push", "quantize")  # linked where they are used
+    sizes = {name: int(size) for name, size in sections if not any(part in name for part in optional)}
+    assert "cortado_image_open" in sizes
+    assert sum(sizes.values()) <= LOADER_BYTES
+
+
+@pytest.mark.parametrize("target", ["cortex-m3", "cortex-m55"])
+def test_an_image_is_little_more_than_the_tables_and_constants_of_a_bundle(target: str) -> None:
+    """Of the smallest network there is: others have more constants for the same header."""
+    image = emit_image(planned("imu_lstm", target, Optimize.BALANCED))
+    assert len(image.data) <= 1.03 * image.content_bytes

@@ -17,10 +17,10 @@ from torch import nn
 
 import cortado
 from cortado import Options
-from cortado.emit.image.layout import ImageHead
+from cortado.emit.image.layout import TENSOR_SHAPE, ImageHead
 from cortado.emit.image.reader import read_image
 from cortado.run import toolchain
-from helpers.images import changed
+from helpers.images import ARENA_AT, changed
 from helpers.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "update"
@@ -116,7 +116,7 @@ def _foreign() -> bytes:
 
 def _bad(image: bytes) -> dict[str, bytes]:
     head = ImageHead.unpack(image)
-    shape = struct.unpack_from("<I", image, head.tensor + 20)[0]
+    shape = struct.unpack_from("<I", image, head.tensor + TENSOR_SHAPE)[0]
     return {
         "no image": bytes(256),
         "another format": changed(image, 4, b"\7\0"),
@@ -129,7 +129,7 @@ def _bad(image: bytes) -> dict[str, bytes]:
         "tables are wrong": changed(image, head.step + 8, struct.pack("<I", 1 << 30)),
         "another shape": changed(image, shape, struct.pack("<4I", 1, 1, 4, 16)),
         "another scale": changed(image, head.tensor + 8, struct.pack("<f", 0.25)),
-        "arena is too large": changed(image, 20, struct.pack("<I", 1 << 20)),
+        "arena is too large": changed(image, ARENA_AT, struct.pack("<I", 1 << 20)),
     }
 
 
@@ -137,7 +137,7 @@ def test_what_it_cannot_run_is_refused_and_the_old_model_runs(
     networks: tuple[Path, Network, Network],
 ) -> None:
     firmware, old, new = networks
-    assert read_image(new.image, "next").head.arena_bytes == struct.unpack_from("<I", new.image, 20)[0]
+    assert read_image(new.image, "next").head.arena_bytes == struct.unpack_from("<I", new.image, ARENA_AT)[0]
     example: Any = _module("device")
     with example.Device(firmware) as device:
         device.update(old.image, 3)

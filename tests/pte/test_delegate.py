@@ -27,7 +27,7 @@ from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
 from cortado.run.executorch_host import DelegateKernels, run_pte
 from helpers.cli import Run
-from helpers.images import Imaged, changed, on_host
+from helpers.images import ARENA_AT, Imaged, changed, on_host
 from helpers.networks import graph_of, unseen
 from helpers.stateful import Ring
 
@@ -165,7 +165,7 @@ def test_what_a_runtime_cannot_run_is_refused_with_one_line() -> None:
         (b"nothing at all" * 20, kernels, "the blob is no image", incompatible),
         (data, missing, f"calls a kernel which is not linked: {absent.name}", incompatible),
         (
-            changed(data, 20, struct.pack("<I", 9000)),
+            changed(data, ARENA_AT, struct.pack("<I", 9000)),
             kernels,
             "the arena must have 9000 bytes",
             "MemoryAllocationFailed|0x21",

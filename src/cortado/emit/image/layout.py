@@ -5,15 +5,18 @@ from typing import NamedTuple
 
 MAGIC, FORMAT = b"CTDO", 1
 ELEMENTS = ("int8", "int16", "int32", "uint8", "bool", "float32")
-HEADER = struct.Struct("<4sHBBIIHBBIIIIIIIHHIIIIIHHHHIHHHHHHHH")
-TENSOR = struct.Struct("<IIfiIIBBxx")
-TENSOR_NAME, TENSOR_SHAPE = 16, 20  # where they stand in it
+HEADER = struct.Struct("<4sHBBIIHBB18H8I")
+TENSOR = struct.Struct("<IIfIIhBB")
+TENSOR_NAME, TENSOR_SHAPE = 12, 16  # where they stand in it
 STATE = struct.Struct("<IIII")
 STATE_FROM = 8
 STAGE = struct.Struct("<HHBx")
+LAST_WORD = 0xFFFF  # that the place of a table can be
 CRC_AT = 12  # where it stands; it is that of what comes behind
 COUNTER_BYTES = 16  # cortado_state_t
 HANDLE_BYTES = {4: 44, 8: 88}  # of the delegate, by those of a pointer (kernels/executorch/delegate.cpp)
+
+_IN_WORDS = ("tensor", "state", "thunk", "call", "stage")
 
 
 Data = bytes
@@ -31,25 +34,12 @@ class ImageHead(NamedTuple):
     kernels: int
     inputs: int
     outputs: int
-    arena_bytes: int
-    state_bytes: int
-    ram_bytes: int
-    name: int
-    target: int
-    tensor: int
-    state: int
     resets: int
     moves: int
-    thunk: int
-    call: int
-    stage: int
-    port: int
-    step: int
     thunks: int
     stages: int
     ports: int
     steps: int
-    tables_bytes: int
     longest: int
     widest: int
     feeding: int
@@ -57,11 +47,25 @@ class ImageHead(NamedTuple):
     hop: int
     first: int
     warm_up: int
-    reserved: int = 0
+    tensor: int
+    state: int
+    thunk: int
+    call: int
+    stage: int
+    arena_bytes: int
+    state_bytes: int
+    ram_bytes: int
+    name: int
+    target: int
+    port: int
+    step: int
+    tables_bytes: int
 
     def pack(self) -> Data:
-        return HEADER.pack(*self)
+        """Places of tables are stored in words."""
+        return HEADER.pack(*self._replace(**{name: getattr(self, name) // 4 for name in _IN_WORDS}))
 
     @staticmethod
     def unpack(data: Data) -> "ImageHead":
-        return ImageHead(*HEADER.unpack_from(data))
+        stored = ImageHead(*HEADER.unpack_from(data))
+        return stored._replace(**{name: getattr(stored, name) * 4 for name in _IN_WORDS})

@@ -99,7 +99,7 @@ def _text(data: bytes, at: int) -> str:
 
 
 def _tensor(data: bytes, at: int) -> ImageTensor:
-    offset, size, scale, zero, name, shape, element, rank = TENSOR.unpack_from(data, at)
+    offset, size, scale, name, shape, zero, element, rank = TENSOR.unpack_from(data, at)
     numbers = struct.unpack_from(f"<{rank}I{rank}B", data, shape)
     return ImageTensor(
         name=_text(data, name),

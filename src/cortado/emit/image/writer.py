@@ -23,6 +23,7 @@ from cortado.emit.image.layout import (
     ELEMENTS,
     FORMAT,
     HEADER,
+    LAST_WORD,
     MAGIC,
     STAGE,
     STATE,
@@ -117,7 +118,7 @@ class _Writer:
         offset, element = self.planned.plan.offsets[tensor.buffer], ELEMENTS.index(tensor.element.name)
         scale, zero = (0.0, 0) if q is None else (q.scale, q.zero_point)
         shape = self.texts.add(struct.pack(f"<{rank}I{rank}B", *tensor.shape, *tensor.layout), 4)
-        data = TENSOR.pack(offset, tensor.bytes, scale, zero, 0, 0, element, rank)
+        data = TENSOR.pack(offset, tensor.bytes, scale, 0, 0, zero, element, rank)
         return ImagePiece(bytearray(data), 4, [(TENSOR_NAME, self._text(tensor.name)), (TENSOR_SHAPE, shape)])
 
     def _resets(self) -> list[ImagePiece]:
@@ -177,7 +178,7 @@ class _Writer:
             layer = self.descriptors.add(step.kernels[self.core], given)
             points = [] if layer is None else [(self.pointer, layer)]
         data = self._step_form.pack(head, 0, *numbers.values())
-        return ImagePiece(bytearray(data), 8, points)
+        return ImagePiece(bytearray(data), self.pointer, points)
 
     def _steps(self, firsts: Iterable[int]) -> list[ImagePiece]:
         rows = [
@@ -222,7 +223,7 @@ class _Writer:
         ]
         calls = [ImagePiece(bytearray(struct.pack("<II", step.scratch, 0))) for step in self.program.steps]
         name, target = self._text(self.program.name), self._text(self.program.target.target_string)
-        table, copied = ImagePiece(bytearray(), 8), ImagePiece(bytearray(), 8)
+        table, copied = ImagePiece(bytearray(), self.pointer), ImagePiece(bytearray(), self.pointer)
         fixed = not any(port.points for port in ports)
         rows = [table, *ports]
         return _Parts(
@@ -246,6 +247,11 @@ class _Writer:
         widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         tables_bytes = parts.end.place - parts.copied[0].place
         feeding, window, hop, first, warm_up = self._feeding()
+        if parts.stages.place // 4 > LAST_WORD:
+            raise CortadoError(
+                f"{self.program.name} has {len(parts.steps):,} steps, more than the tables of an image describe; "
+                "compile it without --image"
+            )
         return ImageHead(
             magic=MAGIC,
             format=FORMAT,
@@ -256,25 +262,12 @@ class _Writer:
             kernels=version_number(__version__) // 100,
             inputs=len(self.program.inputs),
             outputs=len(self.program.outputs),
-            arena_bytes=max(self.planned.plan.peak, 1),
-            state_bytes=self._state_bytes(),
-            ram_bytes=_whole(tables_bytes) + _whole(longest * COUNTER_BYTES) + widest * self.pointer,
-            name=parts.name.place,
-            target=parts.target.place,
-            tensor=_first(parts.tensors),
-            state=_first(parts.states),
             resets=len(self.program.state),
             moves=len(parts.states) - len(self.program.state),
-            thunk=_first(parts.thunks),
-            call=_first(parts.calls),
-            stage=parts.stages.place,
-            port=parts.ports[0].place,
-            step=parts.copied[0].place,
             thunks=len(parts.thunks),
             stages=len(self.program.stages),
             ports=len(parts.ports) - 1,
             steps=len(parts.steps),
-            tables_bytes=tables_bytes,
             longest=longest,
             widest=widest,
             feeding=feeding,
@@ -282,6 +275,19 @@ class _Writer:
             hop=hop,
             first=first,
             warm_up=warm_up,
+            tensor=_first(parts.tensors),
+            state=_first(parts.states),
+            thunk=_first(parts.thunks),
+            call=_first(parts.calls),
+            stage=parts.stages.place,
+            arena_bytes=max(self.planned.plan.peak, 1),
+            state_bytes=self._state_bytes(),
+            ram_bytes=_whole(tables_bytes) + longest * COUNTER_BYTES + widest * self.pointer,
+            name=parts.name.place,
+            target=parts.target.place,
+            port=parts.ports[0].place,
+            step=parts.copied[0].place,
+            tables_bytes=tables_bytes,
         )
 
     def _state_bytes(self) -> int:

@@ -53,32 +53,31 @@ typedef struct {
     uint32_t crc;      /* CRC-32 of all bytes behind this word */
     uint16_t kernels;  /* version of the kernels: 100 * major + minor */
     uint8_t inputs, outputs;
+    uint16_t resets, moves;
+    uint16_t thunks, stages, ports, steps;
+    uint16_t longest, widest; /* steps of a stage, rows of a call */
+    uint16_t feeding;         /* 0: inputs come whole; 1: row by row; 2: an endless stream of rows */
+    uint16_t window, hop, first, warm_up;          /* of a stream, in rows */
+    uint16_t tensor, state, thunk, call, stage;    /* tables: places in words of 4 bytes */
     uint32_t arena_bytes;
     uint32_t state_bytes; /* the first bytes of the arena, which last from run to run */
     uint32_t ram_bytes;   /* that cortado_image_open needs */
     uint32_t name, target; /* texts */
-    uint32_t tensor;       /* cortado_image_tensor_t, inputs first */
-    uint32_t state;        /* cortado_image_state_t, first those that reset sets */
-    uint16_t resets, moves;
-    uint32_t thunk, call, stage, port, step;
-    uint16_t thunks, stages, ports, steps;
-    uint32_t tables_bytes;    /* from `step` on: what is copied to RAM */
-    uint16_t longest, widest; /* steps of a stage, rows of a call */
-    uint16_t feeding;         /* 0: inputs come whole; 1: row by row; 2: an endless stream of rows */
-    uint16_t window, hop, first, warm_up, reserved; /* of a stream, in rows */
+    uint32_t port, step;
+    uint32_t tables_bytes; /* from `step` on: what is copied to RAM */
 } cortado_image_t;
 
-/* An input or output: `rank` sizes at `shape`, and behind them as many bytes: the model's dimensions in that order. */
+/* The table `tensor`, inputs first. An input or output: `rank` sizes at `shape`, and behind them as many bytes: the model's dimensions in that order. */
 typedef struct {
     uint32_t offset, bytes; /* in the arena */
     float scale;            /* 0: its values are no codes */
-    int32_t zero_point;
     uint32_t name, shape;
+    int16_t zero_point;
     uint8_t element; /* 0: int8, 1: int16, 2: int32, 3: uint8, 4: truth values, 5: float */
-    uint8_t rank, reserved[2];
+    uint8_t rank;
 } cortado_image_tensor_t;
 
-/* A piece of state: what it begins with, a place in the image or one byte for all; or, behind a run, from where in the
+/* The table `state`, first what reset sets. A piece of state: what it begins with, a place in the image or one byte for all; or, behind a run, from where in the
  * arena it takes its next value. */
 typedef struct {
     uint32_t offset, bytes, from;

@@ -21,8 +21,8 @@
 #endif
 
 /* The compiler that writes images lays these out itself. */
-typedef char header_is_packed[sizeof(cortado_image_t) == 100 ? 1 : -1];
-typedef char tensor_is_packed[sizeof(cortado_image_tensor_t) == 28 ? 1 : -1];
+typedef char header_is_packed[sizeof(cortado_image_t) == 88 ? 1 : -1];
+typedef char tensor_is_packed[sizeof(cortado_image_tensor_t) == 24 ? 1 : -1];
 typedef char step_is_packed[sizeof(cortado_step_t) == 2 * sizeof(void *) + 24 ? 1 : -1];
 typedef char port_is_packed[sizeof(cortado_port_t) == sizeof(void *) + 16 ? 1 : -1];
 typedef char stage_is_packed[sizeof(cortado_stage_t) == 6 ? 1 : -1];
@@ -38,16 +38,14 @@ typedef struct {
 
 CORTADO_ONCE static uint32_t crc32(uint32_t crc, const void *data, size_t bytes)
 {
-    static const uint32_t table[16] = {
-        0x00000000u, 0x1DB71064u, 0x3B6E20C8u, 0x26D930ACu, 0x76DC4190u, 0x6B6B51F4u, 0x4DB26158u, 0x5005713Cu,
-        0xEDB88320u, 0xF00F9344u, 0xD6D6A3E8u, 0xCB61B38Cu, 0x9B64C2B0u, 0x86D3D2D4u, 0xA00AE278u, 0xBDBDF21Cu,
-    };
+    static const uint32_t table[4] = {0x00000000u, 0x76DC4190u, 0xEDB88320u, 0x9B64C2B0u}; /* of two bits */
     const uint8_t *at = data;
     crc = ~crc;
     for (; bytes > 0; bytes--) {
         crc ^= *at++;
-        crc = table[crc & 15u] ^ (crc >> 4);
-        crc = table[crc & 15u] ^ (crc >> 4);
+        for (int i = 0; i < 4; i++) {
+            crc = table[crc & 3u] ^ (crc >> 2);
+        }
     }
     return ~crc;
 }
@@ -69,22 +67,30 @@ static const void *at(const cortado_image_t *image, uint32_t offset)
     return (const uint8_t *)image + offset;
 }
 
+static const void *table(const cortado_image_t *image, uint32_t words)
+{
+    return at(image, 4u * words);
+}
+
 static uint32_t whole(uint32_t bytes)
 {
     return (bytes + 7u) & ~7u;
 }
 
 /* RAM for the tables, for where the steps of a stage stand, and for the rows of a call. */
-static uint64_t ram_needed(const cortado_image_t *image)
+CORTADO_ONCE static size_t ram_needed(const cortado_image_t *image)
 {
-    return (uint64_t)whole(image->tables_bytes) + whole(image->longest * (uint32_t)sizeof(cortado_state_t)) +
+    return (size_t)whole(image->tables_bytes) + image->longest * sizeof(cortado_state_t) +
            image->widest * sizeof(void *);
 }
 
 CORTADO_ONCE static cortado_image_error_t check_head(const cortado_image_t *image, size_t bytes)
 {
-    if ((uintptr_t)image % CORTADO_IMAGE_ALIGN != 0 || image == NULL || bytes < sizeof *image ||
-        memcmp(image->magic, "CTDO", 4) != 0) {
+    uint32_t magic = 0;
+    if ((uintptr_t)image % CORTADO_IMAGE_ALIGN == 0 && image != NULL && bytes >= sizeof *image) {
+        memcpy(&magic, image->magic, sizeof magic);
+    }
+    if (magic != 0x4F445443u) { /* "CTDO" */
         return CORTADO_IMAGE_NOT_ONE;
     }
     if (image->format != CORTADO_IMAGE_FORMAT) {
@@ -119,7 +125,7 @@ CORTADO_ONCE static int together(const cortado_image_t *image, uint32_t offset, 
 }
 
 /* Places in the image: those of the tables that were copied lie in RAM. */
-static const void *placed(const cortado_model_t *model, uint32_t offset)
+CORTADO_ONCE static const void *placed(const cortado_model_t *model, uint32_t offset)
 {
     const cortado_image_t *image = model->image;
     const uint32_t into = offset - image->step;
@@ -156,7 +162,7 @@ static int takes_groups(uint32_t ring, const cortado_step_t *step)
     return ring != 0 && (ring % step->group == 0 || ring >= step->rows);
 }
 
-CORTADO_ONCE static int check_port(const cortado_model_t *model, const cortado_stage_t *stage,
+static int check_port(const cortado_model_t *model, const cortado_stage_t *stage,
                                    const cortado_step_t *step, cortado_port_t *port, uint32_t position)
 {
     const cortado_image_t *image = model->image;
@@ -183,7 +189,7 @@ CORTADO_ONCE static int check_port(const cortado_model_t *model, const cortado_s
 
 /* All numbers that a kernel depends on, without those that say where the plan has put its rows. In a stream it depends
  * on these too: what a kernel keeps from row to row nobody else may write. */
-CORTADO_ONCE static uint32_t sealed(const cortado_image_t *image, const cortado_step_t *step,
+static uint32_t sealed(const cortado_image_t *image, const cortado_step_t *step,
                                     const cortado_port_t *port, const call_t *call, uint32_t id)
 {
     const uint32_t low = image->feeding == 2 ? 0xFFFFFFFFu : 15u;
@@ -214,7 +220,7 @@ CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, con
     const uint32_t number = stage->first + position;
     const cortado_step_t *given = (const cortado_step_t *)at(image, image->step) + number;
     cortado_step_t *step = (cortado_step_t *)model->ram + number;
-    const call_t *call = (const call_t *)at(image, image->call) + number;
+    const call_t *call = (const call_t *)table(image, image->call) + number;
     uint32_t thunk, layer, taps = 0;
     memcpy(&thunk, &given->call, sizeof thunk);
     memcpy(&layer, &given->layer, sizeof layer);
@@ -225,7 +231,7 @@ CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, con
         !fits(image->arena_bytes, step->out_offset, (uint32_t)stage->images * step->out_ring, step->out_row_bytes)) {
         return CORTADO_IMAGE_WRONG;
     }
-    const thunk_t *wanted = (const thunk_t *)at(image, image->thunk) + (thunk - 1u);
+    const thunk_t *wanted = (const thunk_t *)table(image, image->thunk) + (thunk - 1u);
     const cortado_port_t *ports = (const cortado_port_t *)at(image, image->port) + step->port;
     if (sealed(image, given, ports, call, pushed ? 0u : wanted->id) != call->seal) {
         return CORTADO_IMAGE_WRONG;
@@ -240,8 +246,11 @@ CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, con
             return CORTADO_IMAGE_WRONG;
         }
     }
-    if (taps > image->widest || pushed) {
-        return taps > image->widest ? CORTADO_IMAGE_WRONG : CORTADO_IMAGE_FINE;
+    if (taps > image->widest) {
+        return CORTADO_IMAGE_WRONG;
+    }
+    if (pushed) {
+        return CORTADO_IMAGE_FINE;
     }
     for (uint32_t i = 0; i < cortado_thunk_count; i++) {
         const cortado_thunk_t *known = &cortado_thunks[i];
@@ -252,14 +261,14 @@ CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, con
                                                                                 : CORTADO_IMAGE_WRONG;
         }
     }
-    model->missing = wanted->name < image->bytes ? at(image, wanted->name) : "";
+    model->missing = wanted->name < image->bytes ? at(image, wanted->name) : NULL;
     return CORTADO_IMAGE_KERNEL;
 }
 
 CORTADO_ONCE static int check_tensors(const cortado_image_t *image)
 {
     const uint32_t low = 0x300310u; /* of each element, the bits of an offset that are 0 */
-    const cortado_image_tensor_t *tensor = at(image, image->tensor);
+    const cortado_image_tensor_t *tensor = table(image, image->tensor);
     for (uint32_t i = 0; i < (uint32_t)image->inputs + image->outputs; i++, tensor++) {
         const int is_there = i >= image->inputs || image->feeding == 0; /* of rows that are pushed there is none */
         if ((is_there && !fits(image->arena_bytes, tensor->offset, 1, tensor->bytes)) || tensor->element > 5 ||
@@ -273,7 +282,7 @@ CORTADO_ONCE static int check_tensors(const cortado_image_t *image)
 
 CORTADO_ONCE static int check_state(const cortado_image_t *image)
 {
-    const cortado_image_state_t *state = at(image, image->state);
+    const cortado_image_state_t *state = table(image, image->state);
     for (uint32_t i = 0; i < (uint32_t)image->resets + image->moves; i++, state++) {
         const uint32_t room = i < image->resets ? image->bytes : image->arena_bytes;
         if (!fits(image->arena_bytes, state->offset, 1, state->bytes) || !fits(room, state->from, 1, state->bytes)) {
@@ -285,15 +294,15 @@ CORTADO_ONCE static int check_state(const cortado_image_t *image)
 
 CORTADO_ONCE static int check_tables(const cortado_image_t *image)
 {
-    return has(image, image->tensor, (uint32_t)image->inputs + image->outputs, sizeof(cortado_image_tensor_t)) &&
-           has(image, image->state, (uint32_t)image->resets + image->moves, sizeof(cortado_image_state_t)) &&
-           has(image, image->thunk, image->thunks, sizeof(thunk_t)) &&
-           has(image, image->call, image->steps, sizeof(call_t)) &&
-           has(image, image->stage, image->stages, sizeof(cortado_stage_t)) &&
+    return has(image, 4u * image->tensor, (uint32_t)image->inputs + image->outputs, sizeof(cortado_image_tensor_t)) &&
+           has(image, 4u * image->state, (uint32_t)image->resets + image->moves, sizeof(cortado_image_state_t)) &&
+           has(image, 4u * image->thunk, image->thunks, sizeof(thunk_t)) &&
+           has(image, 4u * image->call, image->steps, sizeof(call_t)) &&
+           has(image, 4u * image->stage, image->stages, sizeof(cortado_stage_t)) &&
            together(image, image->port, image->ports, sizeof(cortado_port_t)) && image->port % sizeof(void *) == 0 &&
-           has(image, image->step, 1, image->tables_bytes) && image->step % 8u == 0 &&
+           has(image, image->step, 1, image->tables_bytes) && image->step % sizeof(void *) == 0 &&
            fits(image->tables_bytes, 0, image->steps, sizeof(cortado_step_t)) && image->feeding <= 2 &&
-           (image->feeding == 0 || (image->steps > 0 && image->stages > 0)) && image->name < image->bytes &&
+           (image->feeding == 0 || image->stages == 1 || (image->feeding == 1 && image->stages != 0)) && image->name < image->bytes &&
            image->target < image->bytes && *(const uint8_t *)at(image, image->bytes - 1u) == 0;
 }
 
@@ -321,24 +330,21 @@ cortado_image_error_t cortado_image_open(const void *bytes, size_t size, cortado
 #endif
     ram += whole(image->tables_bytes);
     model->state.rows = (cortado_state_t *)(void *)ram;
-    model->rows = (const int8_t **)(void *)(ram + whole(image->longest * (uint32_t)sizeof(cortado_state_t)));
+    model->rows = (const int8_t **)(void *)(ram + image->longest * sizeof(cortado_state_t));
     model->count = 0;
-    const cortado_stage_t *stage = at(image, image->stage);
-    for (uint32_t i = 0; i < image->stages; i++, stage++) {
+    const cortado_stage_t *stage = table(image, image->stage);
+    for (uint32_t i = 0; i < image->stages && error == CORTADO_IMAGE_FINE; i++, stage++) {
+        /* The first stage takes the rows that are pushed, and no other has them. */
+        const int pushes = (i == 0) != (stage->first == 0) || (i == 0 && stage->images != 1);
         if (stage->steps == 0 || stage->steps > image->longest || stage->images == 0 ||
-            (image->feeding != 0 && (i == 0) != (stage->first == 0)) || (image->feeding == 2 && image->stages != 1) ||
-            (image->feeding != 0 && i == 0 && stage->images != 1) ||
-            !fits(image->steps, stage->first, stage->steps, 1)) {
+            (image->feeding != 0 && pushes) || stage->first + stage->steps > image->steps) {
             return CORTADO_IMAGE_WRONG;
         }
-        for (uint32_t s = 0; s < stage->steps; s++) {
+        for (uint32_t s = 0; s < stage->steps && error == CORTADO_IMAGE_FINE; s++) {
             error = check_step(model, stage, s);
-            if (error != CORTADO_IMAGE_FINE) {
-                return error;
-            }
         }
     }
-    return CORTADO_IMAGE_FINE;
+    return error;
 }
 
 static int wrong(const void *arena)
@@ -348,7 +354,7 @@ static int wrong(const void *arena)
 
 static const cortado_image_tensor_t *tensor(const cortado_model_t *model, uint32_t i, uint32_t first, uint32_t count)
 {
-    return i < count ? (const cortado_image_tensor_t *)at(model->image, model->image->tensor) + first + i : NULL;
+    return i < count ? (const cortado_image_tensor_t *)table(model->image, model->image->tensor) + first + i : NULL;
 }
 
 const cortado_image_tensor_t *cortado_image_input_tensor(const cortado_model_t *model, int i)
@@ -377,7 +383,7 @@ const void *cortado_image_output(const cortado_model_t *model, const void *arena
 CORTADO_ONCE static void set_state(const cortado_image_t *image, uint8_t *arena, uint32_t first, uint32_t end,
                                    const uint8_t *from)
 {
-    const cortado_image_state_t *state = (const cortado_image_state_t *)at(image, image->state) + first;
+    const cortado_image_state_t *state = (const cortado_image_state_t *)table(image, image->state) + first;
     for (; first < end; first++, state++) {
         if (state->from == 0 && from == (const uint8_t *)image) {
             memset(arena + state->offset, (int)state->fill, state->bytes);
@@ -399,7 +405,7 @@ void cortado_image_reset(cortado_model_t *model, void *arena)
 static void run_stages(const cortado_model_t *model, uint8_t *arena, uint32_t first)
 {
     const cortado_image_t *image = model->image;
-    const cortado_stage_t *stages = at(image, image->stage);
+    const cortado_stage_t *stages = table(image, image->stage);
     for (uint32_t i = first; i < image->stages; i++) {
         cortado_run_stage(&model->program, &stages[i], i, arena, model->state.rows, model->rows);
     }
@@ -435,7 +441,7 @@ int8_t *cortado_image_row(const cortado_model_t *model, void *arena)
 int cortado_image_push(cortado_model_t *model, void *arena)
 {
     const cortado_image_t *image = model->image;
-    const cortado_stage_t *stage = at(image, image->stage);
+    const cortado_stage_t *stage = table(image, image->stage);
     if (!takes_row(model, arena)) {
         return -1;
     }
