@@ -424,6 +424,11 @@ def prepare(
         names = checked_labels(labels, captured.module)
     with clock.phase("quantize"):
         if is_quantized(captured.module):
+            if options.keep_float:
+                raise CortadoError(
+                    f"--keep-float '{options.keep_float[0]}': the model is quantized already, expected a float model "
+                    "of which Cortado leaves modules in float; give that, or leave --keep-float out"
+                )
             needless = isinstance(batches, Sized) and not len(batches)
             given = [] if needless else check_batches(batches, inputs)
             quantized = keep(captured, inputs, given, options.sequence)

@@ -119,6 +119,7 @@ class Options:
     selftest: bool = False  # also a function of the C bundle that checks every layer on the device
     package: tuple[PackageKind, ...] = ()  # also the bundle as packages of these systems, self-test included
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
+    keep_float: tuple[str, ...] = ()  # modules that stay in float in the .pte on purpose: "head.*"; there is no C then
     input_rows: bool = False  # the C bundle's input comes row by row
     stream: int | None = None  # an endless stream of rows: the dimension of the model's input that is time
     stream_padding: StreamPadding = StreamPadding.KEEP
@@ -176,7 +177,9 @@ class Options:
             raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
         self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         self._set("place", places_of(self.place))
-        self._set("int16", _expressions(self.int16))
+        self._set("int16", _expressions("int16", self.int16))
+        self._set("keep_float", _expressions("keep_float", self.keep_float))
+        self._set("allow_float", self.allow_float or bool(self.keep_float))
         _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
@@ -212,6 +215,7 @@ class Options:
             "--artifacts": self.artifacts is not Artifacts.BOTH,
             "--bundleio": self.bundleio,
             "--etrecord": self.etrecord,
+            "--keep-float": bool(self.keep_float),
             "--allow-float": self.allow_float,
             "--memory": bool(self.memory),
             "--place": bool(self.place),
@@ -225,7 +229,11 @@ class Options:
 
     def _check_artifacts(self) -> None:
         """Refuses what is said of an artifact that was not asked for."""
-        of_pte = {"--bundleio": self.bundleio, "--etrecord": self.etrecord, "--allow-float": self.allow_float}
+        of_pte = {
+            "--bundleio": self.bundleio,
+            "--etrecord": self.etrecord,
+            "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
+        }
         of_c = {
             "--image": self.image,
             "--input-rows": self.input_rows,
@@ -270,11 +278,11 @@ def _packages(value: object) -> tuple[PackageKind, ...]:
     return tuple(dict.fromkeys(kind for kind in found if isinstance(kind, PackageKind)))
 
 
-def _expressions(value: object) -> tuple[str, ...]:
-    """The regular expressions of `int16`: one text, or several."""
+def _expressions(name: str, value: object) -> tuple[str, ...]:
+    """Regular expressions of modules: one text, or several."""
     texts = (value,) if isinstance(value, str) else value
     if not isinstance(texts, Iterable):
-        raise CortadoError(f"int16={value!r} names no module; expected texts such as 'encoder.*'")
+        raise CortadoError(f"{name}={value!r} names no module; expected texts such as 'encoder.*'")
     found = tuple(str(text) for text in texts)
     for text in found:
         try:

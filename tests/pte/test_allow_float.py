@@ -21,6 +21,7 @@ from cortado.base.target import from_target_string
 from cortado.cli.compile import float_would_help
 from cortado.cli.entry import main
 from cortado.ir.portable import float_call, kernels, run_float
+from cortado.options import Artifacts
 from cortado.plan.lowered import reference_outputs
 from cortado.run.runner import RunResult
 
@@ -188,6 +189,37 @@ def test_what_only_c_can_stays_float_in_the_pte(kind: type[nn.Module], operators
     integers = reference_outputs(compiled.graph, [fresh(kind)])[0].numpy()
     found = checked.result.samples[0][0]
     assert np.array_equal(found, integers) if exact else np.abs(found - integers).max() < 0.05 * np.abs(integers).max()
+
+
+# ---- on purpose ---
+
+
+@pytest.mark.host
+def test_a_module_stays_float_on_purpose() -> None:
+    """Its weights are the model's own: what is left of the error is that of the layers before."""
+    torch.manual_seed(5)
+    module = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)).eval()
+    options = Options(keep_float=("3",))
+    batches = [(torch.randn(1, 2, 8, 8),) for _ in range(8)]
+    model = prepare(module, batches[0], batches, options=options)
+    compiled = model.compile(TARGET, options)
+    assert [(item.module, item.reason) for item in compiled.report.float_operators] == [
+        ("3", "it stays in float (--keep-float)")
+    ]
+    assert compiled.bundle is None
+    x = torch.randn(1, 2, 8, 8)
+    checked = compiled.run(x, on="executorch")
+    assert checked.right
+    with torch.no_grad():
+        assert np.abs(checked.result.samples[0][0] - module(x).numpy()).max() < 0.03
+
+
+def test_a_module_that_is_not_there_can_not_stay_float() -> None:
+    options = Options(keep_float=("head.*",))
+    with pytest.raises(CortadoError, match=r"--keep-float 'head.\*' matches no module"):
+        prepare(nn.Linear(4, 4), (torch.ones(1, 4),), [(torch.ones(1, 4),)], options=options)
+    with pytest.raises(CortadoError, match=r"--keep-float is for the .pte"):
+        Options(keep_float=("head.*",), artifacts=Artifacts.C)
 
 
 # ---- no integer operator -------------------------------------------------------------------------------------

@@ -216,6 +216,7 @@ def _options(options: Options) -> OptionsReport:
         activations=options.activations,
         state=options.state,
         int16=options.int16,
+        keep_float=options.keep_float,
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 

@@ -92,6 +92,7 @@ class OptionsReport:
     artifacts: Artifacts = key("what was asked for", default=Artifacts.BOTH)
     activations: Activations = key("what real tensors are kept as", default=Activations.INT8)
     int16: tuple[str, ...] = key("--int16: modules whose real tensors are int16", default=())
+    keep_float: tuple[str, ...] = key("--keep-float: modules that are in float in the .pte on purpose", default=())
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 

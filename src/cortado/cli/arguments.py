@@ -227,6 +227,14 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep what a .pte can't hold in integers as ExecuTorch's float kernels there, and list it",
     )
     parser.add_argument(
+        "--keep-float",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="modules whose names match stay in float in the .pte on purpose, as in 'head.*'; may be repeated. There "
+        "is no C bundle then",
+    )
+    parser.add_argument(
         "--input-rows",
         "--input_rows",
         action="store_true",

@@ -26,6 +26,7 @@ _OF_ONE = {
     "etrecord": "--etrecord",
     "image": "--image",
     "allow_float": "--allow-float",
+    "keep_float": "--keep-float",
     "labels": "--labels",
 }
 

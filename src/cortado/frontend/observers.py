@@ -249,6 +249,7 @@ class Scheme:
     after: Callable[[GraphModule], None] = lambda module: None
     # The elements that real numbers are to have, by what makes them; int8 where nothing is said.
     elements: Callable[[Graph], Mapping[Node, Element]] = lambda graph: {}
+    floats: Callable[[Graph], Collection[Node]] = lambda graph: ()  # calls that are not quantized, on purpose
 
 
 ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None)

@@ -1,4 +1,5 @@
-"""Which tensors have 16 bits: all real ones (--activations int16), those of modules by name (--int16), or of feedback.
+"""Which tensors have 16 bits: all real ones (--activations int16), those of modules by name (--int16), or of feedback;
+and which modules are not quantized (--keep-float).
 
 A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
 So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
@@ -31,10 +32,11 @@ Elements = Mapping[Node, Element]
 
 def scheme_for(how: Options) -> Scheme:
     """Of Cortado's own calibration."""
+    settled = replace(SETTLED, floats=lambda graph: _kept(graph, how.keep_float))
     if how.activations is Activations.INT16:
-        return replace(SETTLED, elements=_all)
+        return replace(settled, elements=_all)
     feedback = _nothing if how.state is Activations.INT8 else _of_feedback
-    return replace(SETTLED, elements=lambda graph: {**feedback(graph), **_chosen(graph, how.int16)})
+    return replace(settled, elements=lambda graph: {**feedback(graph), **_chosen(graph, how.int16)})
 
 
 def _nothing(graph: Graph) -> Elements:
@@ -43,16 +45,23 @@ def _nothing(graph: Graph) -> Elements:
 
 def _chosen(graph: Graph, expressions: Sequence[str]) -> Elements:
     """The tensors of modules whose names match one of these (--int16)."""
-    found: dict[Node, Element] = {}
-    for text in expressions:
-        mine = [node for node in graph.nodes if _is_real(node) and re.fullmatch(text, module_path(node) or "")]
-        if not mine:
-            raise CortadoError(
-                f"--int16 '{text}' matches no module that computes real numbers; expected a regular expression of the "
-                "whole name of one, as in 'encoder.*'"
-            )
-        found |= dict.fromkeys(mine, INT16)
-    return found
+    return dict.fromkeys((node for text in expressions for node in _of_modules(graph, "--int16", text)), INT16)
+
+
+def _kept(graph: Graph, expressions: Sequence[str]) -> list[Node]:
+    """The calls of modules whose names match one of these (--keep-float)."""
+    found = [node for text in expressions for node in _of_modules(graph, "--keep-float", text)]
+    return [node for node in found if node.op == "call_function"]
+
+
+def _of_modules(graph: Graph, option: str, text: str) -> list[Node]:
+    mine = [node for node in graph.nodes if _is_real(node) and re.fullmatch(text, module_path(node) or "")]
+    if not mine:
+        raise CortadoError(
+            f"{option} '{text}' matches no module that computes real numbers; expected a regular expression of the "
+            "whole name of one, as in 'encoder.*'"
+        )
+    return mine
 
 
 def _all(graph: Graph) -> Elements:

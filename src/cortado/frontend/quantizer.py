@@ -12,6 +12,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from cortado.base.element import INT8, Element
+from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
 from cortado.frontend.observers import ALONE, Scheme, Spec, bias_spec, fixed_spec
@@ -20,6 +21,7 @@ from cortado.frontend.training import TRAINING
 from cortado.ir.facts import Fact, is_whole, note_element, wanted_element
 from cortado.ir.graph import Bound, bind, sole_user
 from cortado.ir.op import (
+    MATCH,
     Activation,
     Bias,
     Joined,
@@ -62,6 +64,8 @@ class CortexMQuantizer(Quantizer):
         for node, element in self.scheme.elements(model.graph).items():
             note_element(node, element)
         settle(model.graph)
+        for node in self.scheme.floats(model.graph):
+            MATCH.note(node, Reject("it stays in float (--keep-float)"))
         annotator = _Annotator(self.scheme)
         for node in (*holders(model.graph), *results(model.graph)):
             if not is_whole(node):

@@ -4,7 +4,7 @@ A quantizer need not annotate what only moves data, nor a relu: a quantize commu
 of them or behind. Weights get back the codes they came with. What can't be told is an error; nothing is guessed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.fx import GraphModule, Node
@@ -30,6 +30,7 @@ from cortado.ir.facts import USER_INPUT
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
 from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find, settle
 from cortado.ops._float import add_constant, constant_data, is_constant
+from cortado.ops._reach import hull, reach
 from cortado.ops.pointwise import FUNCTIONS, POINTWISE, is_clamp
 
 Tensor = torch.Tensor
@@ -108,22 +109,28 @@ class _Scales:
         elif isinstance(output, Usually) and not given:
             self._ensure(last, output.qparams)
         elif not given:
+            self._ensure(last, self._derived(node, last, dict(zip(operands, own, strict=True))))
+        _check_one(last)
+
+    def _derived(self, node: Node, last: Node, operands: Mapping[Node, QParams]) -> QParams:
+        """Of a tensor that the quantizer left alone: the range that it can have, where that is known."""
+        span = reach(node, operands)
+        bounds = None if last is node else is_clamp(last)
+        if span is not None and bounds is not None:
+            span = max(span[0], bounds[0]), min(span[1], bounds[1])
+        if span is None:
             raise CortadoError(
                 f"{describe(last)}: its output is not quantized, expected a quantize and a dequantize behind it; have "
                 "the quantizer annotate its output, or give the float model, which Cortado quantizes itself"
             )
-        _check_one(last)
+        return _of_range(torch.tensor(span))
 
     def _join(self, node: Node, last: Node, operands: Sequence[Node], own: Sequence[QParams]) -> None:
-        """Of several tensors: the parameters behind, or those that all of them have."""
+        """Of several tensors: the parameters behind, those that all of them have, or the range of all together."""
         given = _behind(last)
         wanted = given[0] if given else own[0]
         if not given and any(one != wanted for one in own):
-            raise CortadoError(
-                f"{describe(node)}: the tensors it joins have different scales "
-                f"({', '.join(f'{one.scale:g}' for one in own)}) and its output has none, expected a quantize behind "
-                "it; have the quantizer annotate its output, or all its inputs with one SharedQuantizationSpec"
-            )
+            wanted = _of_range(torch.tensor(hull(own)))
         for operand, have in zip(operands, own, strict=True):
             if have != wanted:
                 self._between(operand, node, wanted, _constant_behind(operand))
@@ -162,10 +169,7 @@ class _Scales:
                 codes = data.to(torch.float64) / grid.scales + grid.zero_points
                 if _fits(codes, grid.quant_min, grid.quant_max):
                     return QParams(float(grid.scales), int(grid.zero_points))
-        observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)
-        observer(data)
-        scale, zero_point = observer.calculate_qparams()
-        return QParams(float(scale), int(zero_point))
+        return _of_range(data)
 
     def _weights(self, node: Node, match: Match) -> None:
         """A layer has one tensor of weights, a recurrent one two; a bias that is quantized belongs to the first."""
@@ -215,6 +219,14 @@ class _Scales:
 
 
 BORDERS = (QUANTIZE, DEQUANTIZE, QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL)
+
+
+def _of_range(data: Tensor) -> QParams:
+    """From the least value to the largest."""
+    observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)
+    observer(data)
+    scale, zero_point = observer.calculate_qparams()
+    return QParams(float(scale), int(zero_point))
 
 
 def _match(node: Node) -> Match | None:
