@@ -32,13 +32,15 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from cortado.api import lowered, prepare
 from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import Core, from_target_string
-from cortado.emit.image.writer import ModelImage, check_one_core, emit_image
+from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.frontend.quantizer import CortexMQuantizer
-from cortado.ir.facts import DELEGATED, VALUE
+from cortado.ir.facts import DEBUG_HANDLE, DELEGATED, VALUE
+from cortado.ir.graph import module_path
 from cortado.ir.op import registry
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import lowered_graph
+from cortado.plan.planned import Planned
 from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
@@ -226,15 +228,28 @@ def _with_borders(calls: Sequence[Node], part: Sequence[Node]) -> list[Node]:
 
 
 class CortadoBackend(BackendDetails):
-    """A partition as an image: what the delegate of that name runs (kernels/executorch/delegate.cpp)."""
+    """A partition as an image: what the delegate of that name runs (kernels/executorch/delegate.cpp). For ExecuTorch's
+    Inspector its steps, from 1, are mapped to the calls of the module they come from."""
 
     @staticmethod
     def preprocess(program: ExportedProgram, specs: list[CompileSpec]) -> PreprocessResult:
         target = next(spec.value.decode() for spec in specs if spec.key == _TARGET)
-        return PreprocessResult(processed_bytes=image_of(program, target).data)
+        handles: dict[str, set[int]] = {}
+        for node in program.graph.nodes:
+            known = DEBUG_HANDLE.of(node)
+            if node.op == "call_function" and known is not None:
+                handles.setdefault(module_path(node) or "", set()).add(known)
+        planned = planned_of(program, target)
+        steps = {number: _handles(handles, step.module) for number, step in enumerate(planned.program.steps, start=1)}
+        return PreprocessResult(processed_bytes=emit_image(planned).data, debug_handle_map=steps)
 
 
-def image_of(program: ExportedProgram, target: str) -> ModelImage:
+def _handles(handles: Mapping[str, set[int]], module: str) -> tuple[int, ...]:
+    """Of the calls that a step may stand for: those of its module, or all where it has none."""
+    return tuple(sorted(handles.get(module) or set().union(*handles.values())))
+
+
+def planned_of(program: ExportedProgram, target: str) -> Planned:
     """A partition of an edge program, compiled."""
     inputs = [
         VALUE.must(node)
@@ -242,7 +257,7 @@ def image_of(program: ExportedProgram, target: str) -> ModelImage:
         if node.op == "placeholder" and node.name in program.graph_signature.user_inputs
     ]
     example = tuple(torch.zeros(value.shape, dtype=value.dtype) for value in inputs)
-    return emit_image(schedule(_program_of(_in_aten(program), example, target)))
+    return schedule(_program_of(_in_aten(program), example, target))
 
 
 def _program_of(model: torch.nn.Module | ExportedProgram, example: Sequence[torch.Tensor], target: str) -> Program:
@@ -284,4 +299,4 @@ def _spell(node: Node) -> None:
         node.target = _aten(node)
 
 
-__all__ = ["HOST", "CortadoBackend", "CortadoPartitioner", "CortexMQuantizer", "image_of"]
+__all__ = ["HOST", "CortadoBackend", "CortadoPartitioner", "CortexMQuantizer"]

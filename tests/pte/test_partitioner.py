@@ -9,6 +9,7 @@ from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.lowered_backend_module import LoweredBackendModule, get_lowered_backend_modules
 from torch import nn
 from torch.export import ExportedProgram
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -59,11 +60,25 @@ def _quantized(model: nn.Module, quantizer: Quantizer, x: torch.Tensor) -> Expor
 
 def _lowered(program: ExportedProgram, *partitioners: Partitioner) -> tuple[bytes, Method]:
     manager = to_edge_transform_and_lower(program, partitioner=list(partitioners))
+    for one in get_lowered_backend_modules(manager.exported_program().graph_module):
+        if one.backend_id == "CortadoBackend":
+            _check_handles(one)
     config = ExecutorchBackendConfig(extract_delegate_segments=False, segment_alignment=16)
     data = bytes(manager.to_executorch(config).buffer)
     method = read_pte(data, "parts.pte").method("forward")
     assert method is not None
     return data, method
+
+
+def _check_handles(lowered: LoweredBackendModule) -> None:
+    """Every step is mapped to calls of the partition, and the steps of layers to the layer alone."""
+    calls = [node for node in lowered.original_module.graph.nodes if node.op == "call_function"]
+    layers = {node.meta["debug_handle"] for node in calls if "linear" in node.name or "conv" in node.name}
+    steps = lowered.meta["debug_handle_map"]
+    assert sorted(steps) == list(range(1, len(steps) + 1))
+    assert set().union(*steps.values()) <= {node.meta["debug_handle"] for node in calls}
+    found = [layers & set(handles) for handles in steps.values()]
+    assert all({layer} in found for layer in layers)
 
 
 def _noise(data: bytes, program: ExportedProgram, x: torch.Tensor) -> float:

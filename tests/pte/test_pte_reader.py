@@ -305,7 +305,7 @@ method forward: 7 instructions
   output 1   int8  [6]              6 bytes
   arena      148 bytes in memories of 48, 100
   state      4 bytes (1 buffer) that last from call to call, inside the arena
-  loading    method allocator 864 bytes and temp allocator 112, or method allocator 1,024 alone
+  loading    method allocator 920 bytes and temp allocator 112, or method allocator 1,080 alone
   delegate   SomeBackend: 36 bytes
   operators  2  aten::cat.out
              1  aten::index

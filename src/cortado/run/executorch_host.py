@@ -175,15 +175,33 @@ class DelegateKernels:
     table: str
     sources: tuple[str, ...]
 
+    def files(self, folder: Path) -> list[Path]:
+        """The delegate, the loader, the table, which is written to the folder, and the kernels."""
+        table = folder / "cortado_kernels.c"
+        table.write_text(self.table)
+        return [
+            ADAPTER / "delegate.cpp",
+            table,
+            *(KERNELS / "src" / name for name in ("cortado_image.c", *self.sources)),
+        ]
+
 
 def _delegate_program(kernels: DelegateKernels, flags: Sequence[str]) -> Path:
     """The runner with the delegate beside the operators."""
     with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
-        table = Path(temporary) / "cortado_kernels.c"
-        table.write_text(kernels.table)
-        more = sorted({"cortado_image.c", *kernels.sources} - set(KERNEL_SOURCES))
-        own = [ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c", ADAPTER / "delegate.cpp"]
-        return build_program([*own, table, *(KERNELS / "src" / name for name in more)], "delegate_runner", flags)
+        more = [path for path in kernels.files(Path(temporary)) if path.name not in KERNEL_SOURCES]
+        own = [ADAPTER / "pte_runner.cpp", ADAPTER / "pte_target.c"]
+        return build_program([*own, *more], "delegate_runner", flags)
+
+
+def delegate_library(kernels: DelegateKernels, flags: Sequence[str] = ()) -> Path:
+    """A shared library that registers CortadoBackend when it is loaded, as `operator_library` does its operators. With
+    -DCORTADO_PROFILE among the flags it gives a time for each layer."""
+    found = wheel()
+    with tempfile.TemporaryDirectory(prefix="cortado-") as temporary:
+        sources = kernels.files(Path(temporary))
+        all_flags = [*HOST_FLAGS, *found.compile_flags, *flags]
+        return toolchain.compile_shared(sources, include_dirs(), all_flags, "cortado_delegate", found.link_flags)
 
 
 # ---- Running -----------------------------------------------------------------------------------------------------

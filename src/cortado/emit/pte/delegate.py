@@ -7,6 +7,7 @@ plan has them: the method needs as much planned memory as the C bundle's arena, 
 import json
 import operator
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,7 @@ class DelegatePort:
 def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, Any]) -> Pte:
     """The .pte of a planned program and its image."""
     inputs, outputs = _ports(planned)
-    edge = _program(inputs, outputs, planned.plan.peak, image.data)
+    edge = _program(inputs, outputs, planned.plan.peak, image.data, _layers(planned.program))
     facts = {**metadata, **_facts(planned.program)}
     finished = _to_executorch(
         edge, inputs, outputs, max(planned.plan.peak, 1), json.dumps(facts, separators=(",", ":"))
@@ -99,6 +100,16 @@ def _port(tensor: Border, offset: int) -> DelegatePort:
     return DelegatePort((n, c, h, w), dtype, channels_last=True, offset=offset)
 
 
+def _layers(program: Program) -> bytes:
+    """A name for each step, for profilers: the module that it comes from, with the call where that has several."""
+    modules = Counter(step.module for step in program.steps)
+    names = [
+        step.module if step.module and modules[step.module] == 1 else f"{step.module} {step.name}".strip()
+        for step in program.steps
+    ]
+    return b"".join(name.encode() + b"\0" for name in names)
+
+
 def _facts(program: Program) -> dict[str, Any]:
     def qparams(tensors: Sequence[Border]) -> tuple[IoQParams | None, ...]:
         return tuple(None if t.qparams is None else IoQParams(t.qparams.scale, t.qparams.zero_point) for t in tensors)
@@ -118,7 +129,7 @@ def _facts(program: Program) -> dict[str, Any]:
 
 
 def _program(
-    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], peak: int, data: bytes
+    inputs: Sequence[DelegatePort], outputs: Sequence[DelegatePort], peak: int, data: bytes, layers: bytes
 ) -> ExportedProgram:
     """Placeholders, the arena, one call, its results."""
     from executorch.exir.backend.compile_spec_schema import CompileSpec
@@ -132,7 +143,7 @@ def _program(
     nodes = [_placeholder(graph, f"input{i}", one.fake(mode)) for i, one in enumerate(inputs)]
     arena = DelegatePort((max(peak, 1),), torch.uint8, channels_last=False, offset=0)
     original = _shapes_alone([arena, *inputs], outputs, mode)
-    specs = [CompileSpec("arena", b"planned")]
+    specs = [CompileSpec("arena", b"planned"), CompileSpec("layers", layers)]
     lowered = LoweredBackendModule(original, BACKEND, data, specs)
     module.add_module("lowered_module_0", lowered)
     attribute = graph.get_attr("lowered_module_0")

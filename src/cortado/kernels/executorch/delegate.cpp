@@ -8,12 +8,16 @@
  *
  * An input that comes row by row has one row for each call, and the outputs are followed by an int32 that is 1 when they
  * are new.
+ *
+ * With CORTADO_PROFILE, in the kernels too, a run leaves an event for each step in the runtime's event tracer, with the
+ * time of all its calls: by the layer's name where the file has them, by the step's number from 1 where not.
  */
 #include "cortado_image.h"
 
 #include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/core/event_tracer_hooks_delegate.h>
 #include <executorch/runtime/platform/log.h>
+#include <executorch/runtime/platform/platform.h>
 
 #include <cstring>
 #include <new>
@@ -26,10 +30,12 @@ using executorch::runtime::BackendExecutionContext;
 using executorch::runtime::BackendInitContext;
 using executorch::runtime::BackendInterface;
 using executorch::runtime::CompileSpec;
+using executorch::runtime::DebugHandle;
 using executorch::runtime::DelegateHandle;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::FreeableBuffer;
+using executorch::runtime::kUnsetDelegateDebugIntId;
 using executorch::runtime::Result;
 using executorch::runtime::Span;
 
@@ -38,6 +44,10 @@ struct Handle {
     uint8_t *arena;        /* its own; NULL: an argument, or the temp allocator's */
     bool arena_is_planned; /* the first argument */
     bool started;          /* state has its first values */
+#ifdef CORTADO_PROFILE
+    et_timestamp_t *spent; /* by each step, in ticks */
+    const char *layers;    /* a name for each step, one behind the other; NULL: none */
+#endif
 };
 #if !defined(CORTADO_PROFILE) && !defined(CORTADO_CHECK_RANGES)
 static_assert(sizeof(Handle) == (sizeof(void *) == 4 ? 44 : 88), "`cortado inspect` says how much this takes");
@@ -66,6 +76,59 @@ bool is_planned(ArrayRef<CompileSpec> specs)
     }
     return false;
 }
+
+#ifdef CORTADO_PROFILE
+
+/* The run that is under way: kernels are called with no context. */
+struct {
+    et_timestamp_t *spent, since;
+    uint32_t step;
+} running;
+
+void leave_step(uint32_t next)
+{
+    const et_timestamp_t now = et_pal_current_ticks();
+    running.spent[running.step] += now - running.since;
+    running.step = next;
+    running.since = et_pal_current_ticks();
+}
+
+bool profile_init(Handle &handle, executorch::runtime::MemoryAllocator *allocator, ArrayRef<CompileSpec> specs)
+{
+    handle.spent = allocator->allocateList<et_timestamp_t>(handle.model.image->steps + 1u);
+    for (const CompileSpec &spec : specs) {
+        if (std::strcmp(spec.key, "layers") == 0) {
+            handle.layers = static_cast<const char *>(spec.value.buffer);
+        }
+    }
+    handle.model.program.profile = leave_step;
+    return handle.spent != nullptr;
+}
+
+void profile_begin(Handle &handle)
+{
+    const uint32_t steps = handle.model.image->steps; /* what comes before the first is counted behind the last */
+    std::memset(handle.spent, 0, (steps + 1u) * sizeof *handle.spent);
+    running.spent = handle.spent;
+    running.step = steps;
+    running.since = et_pal_current_ticks();
+}
+
+void profile_end(Handle &handle, executorch::runtime::EventTracer *tracer)
+{
+    const uint32_t steps = handle.model.image->steps;
+    leave_step(steps);
+    et_timestamp_t at = running.since;
+    const char *name = handle.layers;
+    for (uint32_t i = 0; i < steps; i++) {
+        const DebugHandle id = name == nullptr ? i + 1u : static_cast<DebugHandle>(kUnsetDelegateDebugIntId);
+        executorch::runtime::event_tracer_log_profiling_delegate(tracer, name, id, at, at + handle.spent[i]);
+        at += handle.spent[i];
+        name = name == nullptr ? nullptr : name + std::strlen(name) + 1;
+    }
+}
+
+#endif
 
 class CortadoBackend final : public BackendInterface {
 public:
@@ -104,6 +167,11 @@ public:
                 return Error::MemoryAllocationFailed;
             }
         }
+#ifdef CORTADO_PROFILE
+        if (!profile_init(*handle, allocator, specs)) {
+            return Error::MemoryAllocationFailed;
+        }
+#endif
         return static_cast<DelegateHandle *>(handle);
     }
 
@@ -127,8 +195,14 @@ public:
             handle->started = true;
         }
         EValue **inputs = given.data() + first, **outputs = inputs + image->inputs;
+#ifdef CORTADO_PROFILE
+        profile_begin(*handle);
+#endif
         Error error = flag ? push(handle->model, arena, inputs[0]->toTensor(), outputs[image->outputs]->toTensor())
                            : run(handle->model, arena, inputs);
+#ifdef CORTADO_PROFILE
+        profile_end(*handle, context.event_tracer());
+#endif
         for (uint32_t i = 0; i < image->outputs && error == Error::Ok; i++) {
             error = give(handle->model, arena, (int)i, outputs[i]->toTensor());
         }
