@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cortado.base.data import KERNELS
 from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, from_target_string
 from cortado.emit.image.every import LIST, ListedThunk, every_thunk, list_text
 from cortado.emit.image.files import loader_files
@@ -32,6 +33,25 @@ def test_every_kernel_of_the_samples_is_in_the_list(golden: Golden) -> None:
             cores, sources = {*old.cores, *one.cores}, {*old.sources, *one.sources}
             found[number] = ListedThunk(one.thunk, tuple(sorted(cores)), tuple(sorted(sources)))
     golden(LIST, list_text({**known, **found}.values()))
+
+
+# What no step of a network calls: loops, checks, loader, a function for cameras, a kernel of ExecuTorch's operators.
+BESIDE = {
+    "cortado_image.c",
+    "cortado_regions.c",
+    "cortado_run.c",
+    "cortado_selftest.c",
+    "cortado_stream.c",
+    "quantize_u8_s8.c",
+    "softmax_s8.c",
+}
+
+
+def test_every_kernel_source_is_in_the_list() -> None:
+    """A kernel that no sample had drawn would be missing from firmware that was made with --all."""
+    listed = {source for one in every_thunk().values() for source in one.sources}
+    files = {path.name for path in (KERNELS / "src").iterdir() if path.suffix in (".c", ".S")}
+    assert files - listed == BESIDE
 
 
 def test_no_two_calls_have_one_number() -> None:

@@ -75,7 +75,7 @@ def emit_delegate(planned: Planned, image: ModelImage, metadata: Mapping[str, An
         metadata=facts,
         limits=(
             f"it runs where {BACKEND} is linked (kernels/executorch/delegate.cpp); of the method allocator it "
-            f"takes {image.ram_bytes:,} bytes for its tables and about 100 for itself",
+            f"takes {image.ram_bytes:,} bytes for its tables and 48 for itself",
         ),
         is_delegate=True,
     )
