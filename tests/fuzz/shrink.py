@@ -157,7 +157,7 @@ recipe = Recipe(
     seed={recipe.seed},
 )
 options = Options(optimize={options.optimize}, io={options.io}, linear={options.linear})
-choices = Choices({choices.target!r}, {choices.board!r}, options)
+choices = Choices({choices.target!r}, {choices.board!r}, options, quick={choices.quick})
 outcome = check_recipe(recipe, choices, {places_of(kind)!r})
 print(outcome.kind, outcome.what, outcome.refused)
 sys.exit(1 if outcome.kind else 0)

@@ -1,10 +1,12 @@
 """Operator calls as whole programs: many independent calls in one graph, compiled and run together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import getitem
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -19,11 +21,14 @@ from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, result_elements
 from cortado.ir.schemas import overload
-from cortado.options import Border
+from cortado.memory import planner
+from cortado.memory.problem import Effort
+from cortado.options import Border, Optimize
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
 from cortado.plan.program import build_program
 from cortado.plan.schedule import schedule
+from cortado.plan.segments import Known
 from cortado.run import runner
 
 Arguments = Mapping[str, Any]
@@ -135,6 +140,13 @@ def _joined(results: Sequence[np.ndarray]) -> np.ndarray:
     return results[0] if len(results) == 1 else joined.copy()
 
 
+@contextmanager
+def quick_plans() -> Iterator[None]:
+    """Plans that are right and take more memory than they need to: for tests that are not about memory."""
+    with patch.object(Known, "plan", lambda known, problem, effort=Effort.QUICK: planner.plan(problem, effort=effort)):
+        yield
+
+
 @dataclass(frozen=True)
 class Bundled:
     """Calls as one program: its files, what they are fed and what they give."""
@@ -153,7 +165,9 @@ class Bundled:
 
 def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None) -> Bundled:
     program, inputs = lowered_program(cases)
-    planned: Planned = schedule(build_program("cases", lowered_graph(program), target, Border.FLOAT, cores))
+    with quick_plans():
+        whole = build_program("cases", lowered_graph(program), target, Border.FLOAT, cores)
+        planned: Planned = schedule(whole, Optimize.TIME)  # no call reads another's rows
     tensors = planned.program
     info = runner.BundleInfo(
         "cases",

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from cortado.base.data import KERNELS
-from cortado.base.target import ALIGNED_ONLY, Compiler, from_target_string
+from cortado.base.target import ALIGNED_ONLY, Compiler, Core, from_target_string
 from cortado.emit.c.header import STACK_MARGIN
 from cortado.ir.op import registry
 from cortado.run.elf import load_image
 from cortado.run.measure import linked_code
 from cortado.run.qemu import BoardFaultError
+from cortado.run.runner import HOST
 from cortado.run.stack import stack_bytes
 from helpers import cases
 
@@ -22,25 +23,35 @@ pytestmark = [pytest.mark.qemu, pytest.mark.xdist_group("every core")]  # progra
 TARGETS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55")
 SAMPLES, OF_LAYERS = 8, 28  # of each operator on each core; layers with weights have most kernels
 TRAP = "-DCORTADO_TRAP_UNALIGNED"  # CCR.UNALIGN_TRP is on, as some firmware has it and as device memory is
-PARTS = 3  # programs that they are built into: planning many calls at once takes longer
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O1")
+PARTS = 8  # programs that they are built into: planning many calls at once takes longer
+
+
+@cache
+def calls() -> list[cases.Case]:
+    """Of all operators."""
+    operators = [op for op in registry().operators.values() if op.kernel is not None]
+    return [
+        (operator, arguments)
+        for operator in operators
+        for arguments in cases.drawn(operator, OF_LAYERS if "weight" in operator.argument_names else SAMPLES)
+    ]
 
 
 @cache
 def programs(target: str) -> list[tuple[list[cases.Case], cases.Bundled]]:
     """The calls of all operators, in a few programs for a target."""
-    operators = [op for op in registry().operators.values() if op.kernel is not None]
-    work: list[cases.Case] = [
-        (operator, arguments)
-        for operator in operators
-        for arguments in cases.drawn(operator, OF_LAYERS if "weight" in operator.argument_names else SAMPLES)
-    ]
-    parts = [work[first::PARTS] for first in range(PARTS)]
+    parts = [calls()[first::PARTS] for first in range(PARTS)]
+    if target == HOST:
+        return [(part, cases.bundled(part, from_target_string(TARGETS[0]), (Core.PORTABLE,))) for part in parts]
     return [(part, cases.bundled(part, from_target_string(target))) for part in parts]
 
 
-def wrong(work: list[cases.Case], bundled: cases.Bundled, folder: Path, flags: Sequence[str] = ()) -> list[str]:
-    """The operators whose calls give other bits than the reference."""
-    found = bundled.run(bundled.info.target.machine.value, folder, flags)
+def wrong(
+    work: list[cases.Case], bundled: cases.Bundled, folder: Path, flags: Sequence[str] = (), on: str | None = None
+) -> list[str]:
+    """The operators whose calls give other bits than the reference; on the target's board, or in another place."""
+    found = bundled.run(on or bundled.info.target.machine.value, folder, flags)
     pairs = zip(work, found, cases.references(work), strict=True)
     return [operator.name for (operator, _), got, want in pairs if not np.array_equal(got, want.numpy())]
 
@@ -49,6 +60,13 @@ def wrong(work: list[cases.Case], bundled: cases.Bundled, folder: Path, flags: S
 def test_every_operator_gives_the_references_bits(target: str, tmp_path: Path) -> None:
     for number, (work, bundled) in enumerate(programs(target)):
         assert wrong(work, bundled, tmp_path / str(number)) == []
+
+
+@pytest.mark.host
+def test_every_portable_kernel_gives_the_references_bits(tmp_path: Path) -> None:
+    """On this machine, under sanitizers: whatever core they are meant for."""
+    for number, (work, bundled) in enumerate(programs(HOST)):
+        assert wrong(work, bundled, tmp_path / str(number), SANITIZED, HOST) == []
 
 
 def test_unaligned_accesses_fault_and_aligned_only_makes_none(tmp_path: Path) -> None:
@@ -90,7 +108,6 @@ def stacks(bundled: cases.Bundled, level: str) -> dict[str, int]:
 
 
 def test_the_samples_reach_every_kernel_of_a_core() -> None:
-    """Portable kernels run on this machine too (tests/ops/test_operators.py)."""
     used = {Path(name).name for target in TARGETS for _, bundled in programs(target) for name in bundled.files}
     special = {path.name for path in (KERNELS / "src").iterdir() if "__" in path.name and path.suffix in (".c", ".S")}
     assert sorted(special - used) == []

@@ -170,15 +170,9 @@ def _host_kernels(operator: Operator, examples: int, isa: Isa) -> None:
 
 
 @pytest.mark.host
-@_parameters(OPERATORS)
-def test_portable_kernel_equals_reference(operator: Operator) -> None:
-    _host_kernels(operator, 2, Isa.SCALAR)
-
-
-@pytest.mark.host
 @pytest.mark.slow
 @_parameters(OPERATORS)
-def test_portable_kernel_equals_reference_long(operator: Operator) -> None:
+def test_portable_kernel_equals_reference(operator: Operator) -> None:
     _host_kernels(operator, 40, Isa.SCALAR)
 
 
