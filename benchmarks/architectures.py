@@ -1,11 +1,28 @@
-"""Random architectures of the kinds that are searched for microcontrollers: images, signals, dense, attention."""
+"""Random architectures of the kinds that are searched for microcontrollers: images, signals, dense, attention.
 
-from collections.abc import Callable
+python benchmarks/architectures.py [--into results/architectures.json] [--names REGEX]   known ones, by `estimate`
+python benchmarks/architectures.py --page                                              the table of docs/models.md
+
+Known ones are those of known_architectures.py, and timm's small ones where timm is installed; RAM, flash and cycles
+on a Cortex-M4, or what is refused. What is in the file already is not tried again.
+"""
+
+import argparse
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from torch import nn
+
+from known_architectures import KNOWN, TIMM, Architecture
 
 ACTIVATIONS: tuple[Callable[[], nn.Module], ...] = (nn.ReLU, nn.ReLU, nn.ReLU, nn.ReLU6, nn.Hardswish, nn.SiLU)
 WIDTHS = (4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64)
@@ -214,3 +231,74 @@ def _attention(rng: Random) -> Drawn:
         layers += [Attention(width, heads), Residual(forward)]
     layers += [Mean(), nn.Linear(width, rng.randrange(2, 20))]
     return Drawn(nn.Sequential(*layers), (torch.rand(1, steps, given) * 2 - 1,))
+
+
+# ---- known ones ----------------------------------------------------------------------------------------------------
+
+FOLDER = Path(__file__).parent
+RESULTS, PAGE = FOLDER / "results" / "architectures.json", FOLDER.parent / "docs" / "models.md"
+TARGET = "cortex-m4"
+HEAD = "| network | input | parameters | RAM | flash | million cycles |\n|---|---|---|---|---|---|"
+
+
+def known() -> Iterator[tuple[str, Architecture]]:
+    yield from KNOWN.items()
+    if find_spec("timm") is None:
+        return
+    import timm
+
+    for name, shape in TIMM.items():
+        yield f"timm {name}", Architecture(partial(timm.create_model, name, num_classes=10), shape)
+
+
+def tried(one: Architecture) -> dict[str, Any]:
+    """Figures, or what stands in the way."""
+    from cortado import CortadoError, estimate
+
+    torch.manual_seed(0)
+    module = one.build().eval()
+    found: dict[str, Any] = {"shape": one.shape, "parameters": sum(p.numel() for p in module.parameters())}
+    try:
+        cost = estimate(module, (torch.rand(one.shape) * 2 - 1,), target=TARGET)
+        found |= {"ram": cost.ram_bytes, "flash": cost.flash_bytes, "cycles": cost.cycles}
+    except CortadoError as error:
+        found["refused"] = " ".join(str(error).split())
+    return found
+
+
+def line(name: str, found: dict[str, Any]) -> str:
+    head = f"| {name} | {' x '.join(map(str, found['shape'][1:]))} | {found['parameters']:,} |"
+    if "refused" in found:
+        return f"{head} refused | | |"
+    return f"{head} {found['ram']:,} | {found['flash']:,} | {found['cycles'] / 1e6:.2f} |"
+
+
+def table(results: dict[str, Any]) -> str:
+    """For docs/models.md."""
+    lines = [HEAD, *(line(name, found) for name, found in results.items())]
+    refused = [f"- {name}: {one['refused']}" for name, one in results.items() if "refused" in one]
+    return "\n".join([*lines, *(["", "Refused:", "", *refused] if refused else [])]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--into", type=Path, default=RESULTS)
+    parser.add_argument("--names", default="", metavar="REGEX", help="of the networks to try")
+    parser.add_argument("--page", action="store_true")
+    arguments = parser.parse_args()
+    results: dict[str, Any] = json.loads(arguments.into.read_text()) if arguments.into.is_file() else {}
+    for name, one in () if arguments.page else known():
+        if name in results or re.search(arguments.names, name) is None:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results[name] = tried(one)
+        arguments.into.write_text(json.dumps(results, indent=1) + "\n")
+        print(line(name, results[name]), flush=True)
+    text = PAGE.read_text()
+    start, end = text.index("<!-- table -->"), text.index("<!-- end -->")
+    PAGE.write_text(f"{text[:start]}<!-- table -->\n\n{table(results)}\n{text[end:]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -206,14 +206,27 @@ def test_codes_of_a_quantized_file_are_kept(tmp_path: Path) -> None:
     assert (output.scale, output.zero_point) == (pytest.approx(0.05), -128)
 
 
+FIRST = "classifier"
+
+
 @pytest.mark.qemu
-def test_from_the_command_line_to_a_board(run: Run, tmp_path: Path) -> None:
-    path = KINDS["classifier"].make(tmp_path)
-    out = tmp_path / "out"
-    assert run("compile", path, "--calibration", "random", "-t", TARGET, "--artifacts", "c", "-o", out).code == 0
-    done = run("run", out)
-    assert done.code == 0
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != FIRST)) for name in KINDS])
+def test_from_the_command_line_to_a_board(name: str, run: Run, tmp_path: Path) -> None:
+    """Compiled, run on a board, and what came out of it beside onnxruntime's answer."""
+    path, out = KINDS[name].make(tmp_path), tmp_path / "out"
+    samples = [x for (x,) in inputs(cortado.load_onnx(path), 33, KINDS[name].ids)]
+    np.save(tmp_path / "typical.npy", np.concatenate([x.numpy() for x in samples[1:]]))
+    np.save(tmp_path / "one.npy", samples[0].numpy())
+    typical = [] if name == "quantized" else ["--calibration", tmp_path / "typical.npy"]
+    done = run("compile", path, *typical, "-t", TARGET, "--artifacts", "c", "-o", out)
+    assert done.code == 0, done.err
+    done = run("run", out, "--input", tmp_path / "one.npy", "--output", tmp_path / "found.npz")
+    assert done.code == 0, done.err
     assert "bit-exact with the reference" in done.out
+    with np.load(tmp_path / "found.npz") as found:
+        given = [found[key] for key in found.files]
+    for output, right in zip(given, by_onnxruntime(path, [samples[0]]), strict=True):
+        assert 10 * np.log10(np.mean(right**2) / max(np.mean((output - right) ** 2), 1e-12)) > 20, name
     done = run("validate", out, "--model", path, "--min-sqnr", "15")
     assert done.code == 0, done.err
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
@@ -105,9 +106,15 @@ def load_float_model(artifact: "Artifact", spec: str) -> "FloatModel":
     from cortado.models.sources import load_model
     from cortado.scoring.floats import float_model
 
-    shapes = {tensor.name: tensor.model_shape for tensor in artifact.report.inputs}
-    source = load_model(spec, shapes if spec.endswith(".onnx") else None)
+    source = load_model(spec, _shapes_of_file(artifact, Path(spec)) if spec.endswith(".onnx") else None)
     return float_model(artifact, source.model, source.example_inputs)
+
+
+def _shapes_of_file(artifact: "Artifact", path: Path) -> dict[str, tuple[int, ...]]:
+    """Of an ONNX file's inputs, by their names there: the compiled model's may be others, as C and Python want them."""
+    from cortado.onnx.model import input_names
+
+    return {name: tensor.model_shape for name, tensor in zip(input_names(path), artifact.report.inputs, strict=False)}
 
 
 def _validation_json(artifact: "Artifact", found: "Validation", spec: str | None) -> dict[str, Any]:

@@ -137,6 +137,11 @@ def load_onnx(path: str | Path, shapes: Shapes | None = None) -> OnnxModel:
     return _with_names(model, names) if len(set(names)) == len(names) else model
 
 
+def input_names(path: Path) -> list[str]:
+    """In the file's own spelling and order."""
+    return [one.name for one in read(path).inputs]
+
+
 def _with_names(model: OnnxModel, names: Sequence[str]) -> OnnxModel:
     """The same with the file's names as the names of forward's arguments."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
