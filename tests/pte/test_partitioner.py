@@ -16,6 +16,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import Quantizer
 from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 
+from cortado import CortadoError
 from cortado.emit.image.every import every_thunk
 from cortado.emit.image.files import image_sources
 from cortado.emit.image.reader import read_image
@@ -98,6 +99,8 @@ def test_two_delegates_and_a_portable_kernel_between_them_run_on_the_real_runtim
     assert [use.name for use in method.operators] == ["aten::_pdist_forward.out"]
     assert list(partitioner.outside.values()) == ["no operator of Cortado's computes aten._pdist_forward.default"]
     assert _noise(data, program, x) < 0.03
+    with pytest.raises(CortadoError, match=r"the arena must have \d+ bytes .* give the temp allocator as many"):
+        run_pte(data, [[x.numpy()]], delegate=_kernels(data), temp_bytes=128)
 
 
 class Largest(nn.Module):
