@@ -21,7 +21,7 @@ from cortado.emit.image.files import image_sources, portable_files
 from cortado.emit.image.reader import read_image
 from cortado.emit.image.thunks import table_text
 from cortado.emit.pte.delegate import NHWC, emit_delegate
-from cortado.options import PteKind
+from cortado.options import Activations, PteKind
 from cortado.plan.lowered import run_reference
 from cortado.plan.program import Tensor
 from cortado.plan.pushed import Feeding
@@ -90,6 +90,34 @@ def test_state_lasts_from_call_to_call_and_begins_anew_with_the_method(tmp_path:
     artifact = compiled.save(tmp_path / "out")
     steps = [[x.numpy() for x in sample] for sample in data]
     assert artifact.run_on_executorch(steps, sequence=4).bit_exact
+
+
+class Masked(nn.Module):
+    """Attention that leaves out what a mask hides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        scores = self.query(x) @ self.key(x).transpose(1, 2)
+        weights = torch.softmax(scores.masked_fill(hidden, float("-inf")), 2)
+        result: torch.Tensor = weights @ self.value(x)
+        return result
+
+
+def test_masks_and_tensors_of_16_bits_run_on_the_real_runtime(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    attended = [(torch.randn(1, 5, 8), torch.rand(1, 1, 5) < 0.3) for _ in range(6)]
+    pictures = [(torch.randn(1, 2, 6, 6),) for _ in range(6)]
+    wide = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    for name, model, data, options in (
+        ("masked", Masked(), attended, DELEGATE),
+        ("wide", wide, pictures, Options(pte=PteKind.DELEGATE, activations=Activations.INT16)),
+    ):
+        compiled = cortado.compile(model.eval(), data[0], "cortex-m4", data, name=name, options=options)
+        artifact = compiled.save(tmp_path / name)
+        assert artifact.run_on_executorch([[x.numpy() for x in sample] for sample in data]).bit_exact
 
 
 def _kernels(net: Imaged) -> DelegateKernels:
