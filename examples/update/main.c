@@ -61,7 +61,7 @@ static int receive(void)
 /* What is left of a packet that nobody read to its end goes by. */
 static void wait_for_silence(void)
 {
-    while (receive_within(4) >= 0) {
+    while (receive_within(8) >= 0) {
     }
 }
 
