@@ -11,7 +11,7 @@ UNIT   := $(addprefix tests/,base ops/test_references.py passes/test_passes.py p
            artifact/test_page.py artifact/test_report.py repository)
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-.PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden docs release coverage clean python tools test-tools
+.PHONY: setup demo check unit test test-all fuzz fuzz-page same lint golden docs misra release coverage clean python tools test-tools
 
 setup: tools $(STAMP)
 
@@ -62,6 +62,10 @@ golden: setup
 docs: setup
 	$(BIN)/python tools/documentation.py
 
+# The deviations of the C from MISRA C:2012, by cppcheck's addon, into docs/misra.md; a few minutes.
+misra: setup test-tools
+	$(BIN)/python tools/misra.py
+
 # Checks and builds a release into dist/: make release VERSION=0.2.0 (docs/releasing.md)
 release: setup
 	$(BIN)/python tools/release.py $(VERSION)
@@ -99,6 +103,7 @@ tools:
 test-tools:
 	$(call tool,clang-19,clang-19 lld-19)
 	$(call tool,gdb-multiarch,gdb-multiarch)
+	$(call tool,cppcheck,cppcheck)
 	$(call tool,chromium,chromium chromium-driver)
 	$(call tool,chromedriver,chromium chromium-driver)
 	@test "$$(arm-none-eabi-g++ -print-file-name=libstdc++.a)" != libstdc++.a || \

@@ -15,10 +15,11 @@ from cortado.base.chips import CHIPS as KNOWN_CHIPS
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, from_target_string
 from cortado.options import Artifacts, Options
+from cortado.run import probe
 from cortado.run.gdb import ProbeLost
 from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
 from cortado.run.probe_place import check_core, probe_place
-from cortado.run.silicon import CycleCounter
+from cortado.run.silicon import CycleCounter, Walk
 from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.scores import evaluate
 from helpers.cli import Run
@@ -95,6 +96,7 @@ def test_a_profile_has_what_the_chip_counted_beside_the_model(
     assert measured["first_cycles"] > 0
     assert len(measured["later_cycles"]) == 3
     assert measured["clock_hz"] > 0
+    assert " instructions in a row: " in measured["words"]
     assert all(layer["measured_cycles"] > 0 for layer in found["layers"])
     contributed = json.loads((tmp_path / "c.json").read_text())
     assert "tiny" not in json.dumps(contributed)
@@ -108,6 +110,36 @@ def test_a_profile_has_what_the_chip_counted_beside_the_model(
     assert "on the chip" in (folder / "report.html").read_text()
     least = min(measured["first_cycles"], *measured["later_cycles"])
     assert f"{least:,}" in run("compare", folder, folder).out
+
+
+def test_wait_states_are_told_as_found() -> None:
+    """A flash of two wait states and 16-byte lines, one behind a cache, and one as fast as RAM."""
+    told = {Walk(first=164, again=164, ram=132): "flash takes 0.5 cycles more for four bytes",
+            Walk(first=260, again=132, ram=132): "flash takes 2.0 cycles more for four bytes",
+            Walk(first=132, again=132, ram=132): "no wait states to be seen"}  # fmt: skip
+    for walk, words in told.items():
+        assert walk.words.startswith(f"{words} (128 instructions in a row: {walk.first} cycles from flash, ")
+        assert walk.words.endswith(f"{walk.again} again, {walk.ram} from RAM)")
+
+
+def test_ram_that_takes_no_code_leaves_the_wait_states_unknown(
+    artifacts: Mapping[str, Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault there costs nothing else that was measured."""
+    artifact, real = artifacts["cortex-m4"], probe._Session.command
+
+    def command(session: probe._Session, number: int, argument: int = 0) -> probe._Mail:
+        if (number, argument) == (probe.WALK, 1):
+            raise ProbeFault("BusFault")
+        return real(session, number, argument)
+
+    monkeypatch.setattr(probe._Session, "command", command)
+    with emulated(NETDUINO.machine) as port:
+        run = ProbeRun(artifact.folder, artifact.info, ["step"] * len(artifact.report.layers), on(port), timed=True)
+        seen = run.run([[np.zeros(one.shape, one.dtype) for one in artifact.info.inputs]]).silicon
+    assert seen is not None
+    assert seen.walk is None
+    assert len(seen.later) == 3
 
 
 # ---- faults --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,11 @@ static void clean_data(void)
 {
 }
 
+static void forget_code(void)
+{
+    __asm__ volatile("dsb\n isb" ::: "memory");
+}
+
 static void forget_data(void)
 {
 }
@@ -125,6 +130,15 @@ static void clean_data(void)
     if ((cortado_probe.caches & 2u) != 0) {
         each_line(&DCCSW);
     }
+}
+
+/* Before code runs that was written as data. */
+static void forget_code(void)
+{
+    if ((cortado_probe.caches & 1u) != 0) {
+        ICIALLU = 0;
+    }
+    barrier();
 }
 
 /* After it wrote there. What it wrote to was clean, and is read anew; the stack may not be. */
@@ -212,6 +226,34 @@ __attribute__((noinline)) static void once(const cortado_probe_model_t *model, i
     cortado_probe.stack = (uint32_t)((uintptr_t)sp - (uintptr_t)word);
 }
 
+/* 128 instructions of two bytes, and a return: more than a flash's buffers hold. */
+__attribute__((naked, noinline, aligned(16))) static void walk(void)
+{
+    __asm__ volatile(".syntax unified\n .rept 128\n adds r0, r0, #1\n .endr\n bx lr");
+}
+
+#define WALK_BYTES (2u * 129u)
+
+/* From RAM: at the far end of the stack, which nothing else uses meanwhile. */
+static void walked(uint32_t in_ram)
+{
+    uintptr_t at = (uintptr_t)walk;
+    if (in_ram != 0) {
+        const volatile uint16_t *from = (const volatile uint16_t *)(at & ~(uintptr_t)1u);
+        volatile uint16_t *to = (volatile uint16_t *)cortado_stack_limit;
+        at = (uintptr_t)cortado_stack_limit | 1u;
+        for (uint32_t i = 0; i < WALK_BYTES / 2u; i++) {
+            to[i] = from[i];
+        }
+        clean_data();
+        forget_code();
+    }
+    void (*const code)(void) = (void (*)(void))at;
+    const uint32_t start = now();
+    code();
+    cortado_probe.cycles = now() - start;
+}
+
 static void forget_steps(const cortado_probe_model_t *model)
 {
     for (uint32_t i = 0; model->step_cycles != NULL && i < 2u * model->steps; i++) {
@@ -241,6 +283,9 @@ static void obey(const cortado_probe_model_t *model)
         while (now() - start < wanted) {
         }
         cortado_probe.cycles = now() - start;
+        break;
+    case CORTADO_PROBE_WALK:
+        walked(wanted);
         break;
     default:
         break;

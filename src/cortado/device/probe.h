@@ -14,7 +14,8 @@ enum {
     CORTADO_PROBE_RUN = 2,   /* on what the debugger wrote */
     CORTADO_PROBE_AGAIN = 3, /* on what is there: with warm caches */
     CORTADO_PROBE_PUSH = 4,  /* the row that the debugger wrote */
-    CORTADO_PROBE_SPIN = 5   /* for as many cycles as the argument says */
+    CORTADO_PROBE_SPIN = 5,  /* for as many cycles as the argument says */
+    CORTADO_PROBE_WALK = 6   /* over instructions in a row, where they were loaded; with an argument in RAM */
 };
 
 /* All members are words: the debugger reads them by their numbers. */

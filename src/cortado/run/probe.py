@@ -18,9 +18,9 @@ from cortado.run.probe_firmware import PROFILE, build_probe
 from cortado.run.probe_place import ProbePlace, check_core, probe_place
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import BundleInfo, RunResult, split_outputs
-from cortado.run.silicon import CycleCounter, Silicon, StepCycles, without_overhead
+from cortado.run.silicon import CycleCounter, Silicon, StepCycles, Walk, without_overhead
 
-RESET, RUN, AGAIN, PUSH, SPIN = range(1, 6)  # device/probe.h
+RESET, RUN, AGAIN, PUSH, SPIN, WALK = range(1, 7)  # device/probe.h
 _MAGIC, _NO_STEP = 0x0C047AD0, 0xFFFFFFFF
 _CPUID, _STOP = 0xE000ED00, "cortado_probe_stop"
 _WORDS = (
@@ -179,6 +179,15 @@ class _Session:
         (short, few), (long, many) = took
         return round((many - few) / (long - short)) if long - short > 0.005 else None
 
+    def walk(self) -> Walk | None:
+        """What instructions cost in flash beside RAM; the last that is asked of a chip, whose RAM may take no code."""
+        if self.place.in_ram:
+            return None
+        try:
+            return Walk(*(self.command(WALK, in_ram).cycles for in_ram in (0, 0, 1)))
+        except ProbeFault:
+            return None
+
     def step_cycles(self, mail: _Mail) -> tuple[StepCycles, ...]:
         found = self.image.find("step_cycles")
         if found is None:
@@ -315,4 +324,6 @@ class ProbeRun:
         mails = (self._rows if self.info.row_bytes else self._whole)(watched, sample)[1]
         if not self.info.row_bytes:  # like the later runs
             mails = [watched.command(AGAIN)]
-        return replace(seen, later=later, steps=watched.step_cycles(mails[-1]))
+        steps = watched.step_cycles(mails[-1])
+        walk = None if seen.counter is CycleCounter.NONE else watched.walk()
+        return replace(seen, later=later, steps=steps, walk=walk)

@@ -22,6 +22,26 @@ class StepCycles:
 
 
 @dataclass(frozen=True)
+class Walk:
+    """Cycles of instructions in a row: where they were loaded, the first time and again, and in RAM."""
+
+    first: int
+    again: int
+    ram: int
+    instructions: int = 128  # of two bytes
+
+    @property
+    def words(self) -> str:
+        """What flash costs, as far as it is to be seen."""
+        more = (self.first - self.ram) * 2 / self.instructions  # a word is two of them
+        seen = "no wait states to be seen" if more < 0.05 else f"flash takes {more:.1f} cycles more for four bytes"
+        return (
+            f"{seen} ({self.instructions} instructions in a row: {self.first:,} cycles from flash, "
+            f"{self.again:,} again, {self.ram:,} from RAM)"
+        )
+
+
+@dataclass(frozen=True)
 class Silicon:
     """A model on a chip. `first` is the run after loading, `later` those behind it, on what was left of the inputs."""
 
@@ -34,6 +54,7 @@ class Silicon:
     first: int | None = None
     later: tuple[int, ...] = ()
     steps: tuple[StepCycles, ...] = ()
+    walk: Walk | None = None  # None: not measured, or code was loaded to RAM, or none runs from there
 
     @property
     def warm(self) -> int | None:
@@ -42,12 +63,12 @@ class Silicon:
 
     @property
     def words(self) -> str:
-        """Clock, caches and memory as found."""
+        """Clock, caches, memory and its wait states as found."""
         clock = "an unknown clock" if self.clock_hz is None else f"about {self.clock_hz / 1e6:.1f} MHz"
         caches = f"{' and '.join(self.caches)} cache on" if self.caches else "no caches"
         return (
             f"counted by {self.counter.value} at the clock and the wait states that the chip starts with "
-            f"({clock}), {caches}, {self.memory}"
+            f"({clock}), {caches}, {self.memory}" + ("" if self.walk is None else f"; {self.walk.words}")
         )
 
 

@@ -203,7 +203,7 @@ static inline int8_t {name}_quantize(float value, float scale, int32_t zero_poin
     v = v > -512.0f ? (v < 512.0f ? v : 512.0f) : (v <= -512.0f ? -512.0f : 0.0f);
     v += 12582912.0f; /* rounds to nearest, ties to even */
     int32_t code;
-    memcpy(&code, &v, sizeof code);
+    (void)memcpy(&code, &v, sizeof code);
     code += zero_point - 0x4B400000;
     return (int8_t)(code < -128 ? -128 : code > 127 ? 127 : code);
 }}

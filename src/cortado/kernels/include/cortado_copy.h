@@ -26,7 +26,7 @@ static inline void cortado_copy(void *to, const void *from, size_t n)
         *out++ = *in++;
     }
 #else
-    memcpy(to, from, n);
+    (void)memcpy(to, from, n);
 #endif
 }
 

@@ -39,11 +39,11 @@ static int is_half(int32_t multiplier, int32_t shift) { return multiplier == 1 <
 void cortado_add_s8(const cortado_add_t *L, const int8_t *a, const int8_t *b, int8_t *out, int32_t n)
 {
     if (L->a_shift <= 0 && L->b_shift <= 0 && L->out_shift <= 0) {
-        if (is_half(L->b_multiplier, L->b_shift)) {
+        if (is_half(L->b_multiplier, L->b_shift) != 0) {
             add_half(L, a, b, out, n);
             return;
         }
-        if (is_half(L->a_multiplier, L->a_shift)) {
+        if (is_half(L->a_multiplier, L->a_shift) != 0) {
             cortado_add_t swapped = *L;
             swapped.a_multiplier = L->b_multiplier;
             swapped.a_shift = L->b_shift;

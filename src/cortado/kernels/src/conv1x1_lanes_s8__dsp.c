@@ -16,7 +16,7 @@ void cortado_conv1x1_lanes_s8__dsp(const cortado_conv1x1_packed_t *L, const int8
                                       L->out_offset, L->act_min,              L->act_max};
     for (; pixels > 0; pixels -= 2) {
         cortado_conv_pixels(in, L->in_c, pixels, scratch);
-        cortado_conv_lanes_s8__dsp(&tile, scratch, pixels, out);
+        (void)cortado_conv_lanes_s8__dsp(&tile, scratch, pixels, out);
         in += 2 * L->in_c;
         out += 2 * L->out_c;
     }

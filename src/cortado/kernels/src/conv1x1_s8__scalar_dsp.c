@@ -37,7 +37,7 @@ void CORTADO_ISA(cortado_conv1x1_s8)(const cortado_conv1x1_packed_t *L, const in
     while (pixels > 0) {
         const int32_t n = cortado_min(pixels, CORTADO_TILE_PIXELS);
         lay_out(L, in, n, scratch);
-        cortado_conv_tile(&tile, scratch, n, out);
+        (void)cortado_conv_tile(&tile, scratch, n, out);
         pixels -= n;
         in += n * L->in_c;
         out += n * L->out_c;

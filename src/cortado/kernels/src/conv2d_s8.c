@@ -101,7 +101,7 @@ void cortado_conv2d_s8(const cortado_conv2d_t *L, const int8_t *const rows[], in
                 add_taps(L, rows, x, next, group * depth, w0, w1, &t);
                 finish(L, t.sum[0], oc, pixel + oc);
                 finish(L, t.sum[1], oc1, pixel + oc1);
-                if (next) {
+                if (next != 0) {
                     finish(L, t.sum[2], oc, pixel + L->out_c + oc);
                     finish(L, t.sum[3], oc1, pixel + L->out_c + oc1);
                 }

@@ -16,8 +16,8 @@ int32_t *cortado_conv_expand_s8__dsp(int32_t *to, const int8_t *x, int32_t n);
 /* Up to two pixels of 1x1 convolution. */
 static inline void cortado_conv_pixels(const int8_t *in, int32_t in_c, int32_t pixels, int32_t *x)
 {
-    cortado_conv_expand_s8__dsp(x, in, in_c);
-    cortado_conv_expand_s8__dsp(x + 1, pixels > 1 ? in + in_c : in, in_c);
+    (void)cortado_conv_expand_s8__dsp(x, in, in_c);
+    (void)cortado_conv_expand_s8__dsp(x + 1, pixels > 1 ? in + in_c : in, in_c);
 }
 
 /* Where a kernel reads: the group's first channel, and its channels per tap. */
@@ -31,7 +31,7 @@ typedef struct {
 static CORTADO_ONCE void *put(void *at, int wide, const int8_t *from, int32_t n)
 {
     int8_t *to = at;
-    if (wide) {
+    if (wide != 0) {
         return cortado_conv_expand_s8__dsp(at, from, n);
     }
     for (; n >= 4; n -= 4) {
@@ -72,7 +72,7 @@ static inline void cortado_conv_windows(const cortado_conv_source_t *S, int32_t 
     for (int32_t i = 0; i < 2; i++) {
         gather(S, left, direct ? x + i : window, direct);
         if (!direct) {
-            cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, size);
+            (void)cortado_conv_expand_s8__dsp(x + i, (const int8_t *)window, size);
         }
         left += pixels > 1 ? S->L->stride_w : 0;
         CORTADO_STAY_A_LOOP;

@@ -88,7 +88,7 @@ CORTADO_ONCE static cortado_image_error_t check_head(const cortado_image_t *imag
 {
     uint32_t magic = 0;
     if ((uintptr_t)image % CORTADO_IMAGE_ALIGN == 0 && image != NULL && bytes >= sizeof *image) {
-        memcpy(&magic, image->magic, sizeof magic);
+        (void)memcpy(&magic, image->magic, sizeof magic);
     }
     if (magic != 0x4F445443u) { /* "CTDO" */
         return CORTADO_IMAGE_NOT_ONE;
@@ -145,13 +145,13 @@ CORTADO_ONCE static int relocate(const cortado_model_t *model, const cortado_str
             continue;
         }
         uint32_t to;
-        memcpy(&to, at(image, place), sizeof to);
+        (void)memcpy(&to, at(image, place), sizeof to);
         if (!fits(image->tables_bytes, place - image->step, 1, sizeof(void *)) || to >= image->bytes ||
             (to != 0 && layer->to != NULL && !relocate(model, layer->to, to))) {
             return 0;
         }
         const void *value = to == 0 ? NULL : layer->to != NULL ? placed(model, to) : at(image, to);
-        memcpy((uint8_t *)model->ram + (place - image->step), &value, sizeof value);
+        (void)memcpy((uint8_t *)model->ram + (place - image->step), &value, sizeof value);
     }
     return 1;
 }
@@ -168,7 +168,7 @@ static int check_port(const cortado_model_t *model, const cortado_stage_t *stage
     const cortado_image_t *image = model->image;
     const int inside = port->producer < CORTADO_CONSTANT;
     uint32_t offset, held = port->ring, room = image->arena_bytes;
-    memcpy(&offset, &port->at, sizeof offset);
+    (void)memcpy(&offset, &port->at, sizeof offset);
     if (port->taps == 0 || port->ring == 0 || (inside ? port->producer >= position : port->dilation == 0) ||
         (step->group > 1 && port->stride != 0 && !takes_groups(port->ring, step)) ||
         (image->feeding == 2 && port->lead < (port->taps - 1) * port->dilation + 1)) {
@@ -194,7 +194,7 @@ static uint32_t sealed(const cortado_image_t *image, const cortado_step_t *step,
 {
     const uint32_t low = image->feeding == 2 ? 0xFFFFFFFFu : 15u;
     cortado_step_t numbers = *step;
-    memset(&numbers.call, 0, sizeof numbers.call);
+    (void)memset(&numbers.call, 0, sizeof numbers.call);
     numbers.out_offset &= low;
     numbers.scratch_offset &= low;
     numbers.out_ring &= (uint16_t)(low & ~15u);
@@ -222,8 +222,8 @@ CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, con
     cortado_step_t *step = (cortado_step_t *)model->ram + number;
     const call_t *call = (const call_t *)table(image, image->call) + number;
     uint32_t thunk, layer, taps = 0;
-    memcpy(&thunk, &given->call, sizeof thunk);
-    memcpy(&layer, &given->layer, sizeof layer);
+    (void)memcpy(&thunk, &given->call, sizeof thunk);
+    (void)memcpy(&layer, &given->layer, sizeof layer);
     const int pushed = image->feeding != 0 && number == 0;
     if (step->ports > CORTADO_MAX_PORTS || !fits(image->ports, step->port, step->ports, 1) || step->group == 0 ||
         !takes_groups(step->out_ring, step) || pushed != (step->ports == 0) || pushed != (thunk == 0) ||
@@ -249,7 +249,7 @@ CORTADO_ONCE static cortado_image_error_t check_step(cortado_model_t *model, con
     if (taps > image->widest) {
         return CORTADO_IMAGE_WRONG;
     }
-    if (pushed) {
+    if (pushed != 0) {
         return CORTADO_IMAGE_FINE;
     }
     for (uint32_t i = 0; i < cortado_thunk_count; i++) {
@@ -386,9 +386,9 @@ CORTADO_ONCE static void set_state(const cortado_image_t *image, uint8_t *arena,
     const cortado_image_state_t *state = (const cortado_image_state_t *)table(image, image->state) + first;
     for (; first < end; first++, state++) {
         if (state->from == 0 && from == (const uint8_t *)image) {
-            memset(arena + state->offset, (int)state->fill, state->bytes);
+            (void)memset(arena + state->offset, (int)state->fill, state->bytes);
         } else {
-            memmove(arena + state->offset, from + state->from, state->bytes);
+            (void)memmove(arena + state->offset, from + state->from, state->bytes);
         }
     }
 }

@@ -43,7 +43,7 @@ static inline int32_t cortado_load4(const int8_t *p)
 #if defined(__GNUC__)
     __builtin_memcpy(&v, p, sizeof v);
 #else
-    memcpy(&v, p, sizeof v);
+    (void)memcpy(&v, p, sizeof v);
 #endif
     return v;
 #endif
@@ -59,7 +59,7 @@ static inline void cortado_store4(int8_t *p, int32_t v)
 #elif defined(__GNUC__)
     __builtin_memcpy(p, &v, sizeof v);
 #else
-    memcpy(p, &v, sizeof v);
+    (void)memcpy(p, &v, sizeof v);
 #endif
 }
 

@@ -43,7 +43,7 @@ static inline int32_t cortado_started(const cortado_recurrent_t *L, int8_t code)
 
 /* One step: from the input's row and the state before to the state after, of an LSTM also to the codes of `cells`,
  * which are `state`, unless NULL. */
-typedef void (*cortado_step_t)(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after,
+typedef void (*cortado_cell_t)(const cortado_recurrent_t *L, const int8_t *x, const int8_t *before, int8_t *after,
                                int16_t *state, int8_t *cells, cortado_gates_t gates);
 
 /* Rows of codes beside the output: two that take turns where states don't go there, or one for the first. */
@@ -67,7 +67,7 @@ static inline int32_t cortado_given(const cortado_recurrent_t *L)
 /* All steps of one sequence; `before` is the state in front of the first. What a step gives is its state, or, with two
  * rows to keep that in, nothing, or nothing before the last; and its cells, if they are not NULL. */
 static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in, const int8_t *before, int8_t *out,
-                                 int8_t *cells, int16_t *state, int8_t *rows, cortado_step_t step,
+                                 int8_t *cells, int16_t *state, int8_t *rows, cortado_cell_t step,
                                  cortado_gates_t gates)
 {
     const int32_t last = L->reverse ? L->steps - 1 : 0, next = L->reverse ? -1 : 1;
@@ -88,11 +88,11 @@ static inline void cortado_steps(const cortado_recurrent_t *L, const int8_t *in,
 
 /* All sequences of an RNN layer. Scratch: rows of codes. */
 static inline void cortado_rnn_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
-                                         int8_t *out, void *scratch, cortado_step_t step, cortado_gates_t gates)
+                                         int8_t *out, void *scratch, cortado_cell_t step, cortado_gates_t gates)
 {
     int8_t *first = cortado_first_row(L, scratch);
     for (int32_t s = 0; s < L->sequences; s++) {
-        if (L->starts) {
+        if (L->starts != 0) {
             for (int32_t i = 0; i < L->units; i++) {
                 first[i] = cortado_sat8(cortado_started(L, *start++) + L->out_offset);
             }
@@ -105,7 +105,7 @@ static inline void cortado_rnn_sequences(const cortado_recurrent_t *L, const int
 
 /* All sequences of a GRU layer. Scratch: the state, and rows of codes. */
 static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
-                                         int8_t *out, void *scratch, cortado_step_t step, cortado_gates_t gates)
+                                         int8_t *out, void *scratch, cortado_cell_t step, cortado_gates_t gates)
 {
     const cortado_factor_t factor = cortado_factor(L->out_multiplier, L->out_shift);
     int16_t *state = scratch;
@@ -113,7 +113,7 @@ static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int
     for (int32_t s = 0; s < L->sequences; s++) {
         for (int32_t i = 0; i < L->units; i++) {
             state[i] = 0;
-            if (L->starts) {
+            if (L->starts != 0) {
                 state[i] = (int16_t)cortado_sat16(cortado_started(L, *start++));
                 first[i] = cortado_hidden(factor, L->out_offset, state[i]);
             }
@@ -128,20 +128,20 @@ static inline void cortado_gru_sequences(const cortado_recurrent_t *L, const int
 /* All sequences of an LSTM layer. Scratch: the cells, and rows of codes. */
 static inline void cortado_lstm_sequences(const cortado_recurrent_t *L, const int8_t *in, const int8_t *start,
                                           const int8_t *start_cells, int8_t *out, int8_t *cells, void *scratch,
-                                          cortado_step_t step, cortado_gates_t gates)
+                                          cortado_cell_t step, cortado_gates_t gates)
 {
     int16_t *state = scratch;
     int8_t *rows = (int8_t *)(state + L->units), *first = cortado_first_row(L, rows);
     for (int32_t s = 0; s < L->sequences; s++) {
         for (int32_t i = 0; i < L->units; i++) {
             state[i] = 0;
-            if (L->starts) {
+            if (L->starts != 0) {
                 const int32_t cell = *start_cells++ - L->cell_zero;
                 state[i] = (int16_t)cortado_sat16(cortado_requant(cell, L->cell_multiplier, L->cell_shift));
             }
             CORTADO_STAY_A_LOOP;
         }
-        if (L->starts) {
+        if (L->starts != 0) {
             for (int32_t i = 0; i < L->units; i++) {
                 first[i] = cortado_sat8(cortado_started(L, *start++) + L->out_offset);
             }

@@ -104,7 +104,7 @@ int cortado_push_stream(const cortado_program_t *program, const cortado_stage_t 
         step++;
         at++;
         made = ready(program->ports + step->port, step->ports, state, at->made);
-        if (made) {
+        if (made != 0) {
             run_row(program, step, at, arena, rows);
             CHECK(program, step, 0u, arena);
         }

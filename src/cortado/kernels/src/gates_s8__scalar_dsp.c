@@ -48,7 +48,7 @@ static inline int32_t row(const int8_t *stream, int32_t sum)
     return scaled(sum + cortado_load4(stream), cortado_load4(stream + 4), cortado_load4(stream + 8));
 }
 
-static inline const int8_t *rows(const int8_t *stream, int32_t *gates)
+static inline const int8_t *gate_rows(const int8_t *stream, int32_t *gates)
 {
     gates[0] = row(stream, gates[0]);
     gates[1] = row(stream + 12, gates[1]);
@@ -58,10 +58,12 @@ static inline const int8_t *rows(const int8_t *stream, int32_t *gates)
 #endif
     return stream + 12 * CORTADO_LINEAR_CHANNELS;
 }
+
+#define GATE_ROWS gate_rows
 #else
 /* The same in assembly. */
 const int8_t *cortado_gate_rows_s8__scalar(const int8_t *stream, int32_t *gates);
-#define rows cortado_gate_rows_s8__scalar
+#define GATE_ROWS cortado_gate_rows_s8__scalar
 #endif
 
 const int8_t *CORTADO_ISA(cortado_gates_s8)(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates)
@@ -71,5 +73,5 @@ const int8_t *CORTADO_ISA(cortado_gates_s8)(const int8_t *x, const int8_t *strea
     gates[3] = 0;
 #endif
     stream = cortado_group_products(x, stream, n, gates);
-    return rows(CORTADO_SMALL_CORE ? stream + (n & 3) : stream, gates);
+    return GATE_ROWS(CORTADO_SMALL_CORE ? stream + (n & 3) : stream, gates);
 }

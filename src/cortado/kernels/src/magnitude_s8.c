@@ -31,7 +31,7 @@ void cortado_magnitude_s8(const cortado_magnitude_t *L, const int8_t *a, const i
     for (; n > 0; n--) {
         uint64_t squares = start + sum_of_squares(a, L->length, L->a_zero, L->a_multiplier);
         a += L->length;
-        if (b) {
+        if (b != NULL) {
             squares += sum_of_squares(b, L->length, L->b_zero, L->b_multiplier);
             b += L->length;
         }

@@ -18,13 +18,13 @@ void cortado_pad_s8(const cortado_pad_t *L, const int8_t *in, int8_t *out)
             const int32_t at = index[axis] - L->before[axis];
             inside = inside && at >= 0 && at < L->shape[axis];
         }
-        if (inside) {
-            memset(out, L->value, before);
+        if (inside != 0) {
+            (void)memset(out, L->value, before);
             cortado_copy(out + before, in, width);
-            memset(out + before + width, L->value, after);
+            (void)memset(out + before + width, L->value, after);
             in += width;
         } else {
-            memset(out, L->value, before + width + after);
+            (void)memset(out, L->value, before + width + after);
         }
         out += before + width + after;
         for (axis = inner - 1; axis >= 0; axis--) {

@@ -30,7 +30,7 @@ void cortado_pad_wide(const cortado_pad_t *L, const void *values, void *padded, 
             const int32_t at = index[axis] - L->before[axis];
             inside = inside && at >= 0 && at < L->shape[axis];
         }
-        if (inside) {
+        if (inside != 0) {
             out = fill(out, L->value, before, bytes);
             cortado_copy(out, in, (size_t)(width * bytes));
             in += width * bytes;

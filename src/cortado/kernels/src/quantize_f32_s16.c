@@ -17,7 +17,7 @@ void cortado_quantize_f32_s16(const float *in, int16_t *out, int32_t n, float sc
         /* Adding 1.5 * 2^23 leaves no fraction bits: the sum is rounded to nearest, ties to even. */
         float shifted = v + 12582912.0f;
         int32_t bits;
-        memcpy(&bits, &shifted, sizeof bits);
+        (void)memcpy(&bits, &shifted, sizeof bits);
         out[i] = (int16_t)cortado_clamp(bits - 0x4B400000 + zero_point, -32768, 32767);
     }
 }

@@ -20,7 +20,7 @@ static void step(const cortado_recurrent_t *L, const int8_t *x, const int8_t *be
         wh = gates(before, wh, L->units, paths + CORTADO_ROWS);
         for (int32_t count = cortado_min(together, left); count > 0; count--, sums++) {
             const int32_t sum = sums[0] + sums[CORTADO_ROWS];
-            if (relu) {
+            if (relu != 0) {
                 *after++ = cortado_sat8(((cortado_max(sum, 0) + 128) >> 8) + offset);
             } else {
                 *after++ = cortado_hidden(factor, offset, cortado_tanh(cortado_sat16(sum)));

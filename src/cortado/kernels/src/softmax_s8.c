@@ -24,7 +24,7 @@ static int32_t exp_negative(int32_t v)
     result += cortado_mul_high(result, x + cortado_divide_pow2(tail, 1));
     int32_t rest = (quarter - v) >> 24;
     for (const int32_t *factor = factors; rest != 0; rest >>= 1, factor++) {
-        if (rest & 1) {
+        if ((rest & 1) != 0) {
             result = cortado_mul_high(result, *factor);
         }
     }

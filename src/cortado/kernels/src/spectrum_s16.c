@@ -82,7 +82,7 @@ static uint32_t gather(const cortado_spectrum_t *L, const int8_t *const rows[], 
             bits |= (uint32_t)(v ^ (v >> 15));
         }
     }
-    if (L->window_length & 1) {
+    if ((L->window_length & 1) != 0) {
         *samples = 0;
     }
     return bits | (((both >> 16 | both) & 0xFFFE) >> 1);
@@ -460,7 +460,7 @@ static inline void bands(const cortado_spectrum_t *L, const bin_t *bins, int8_t 
             acc = floor;
         }
         const int32_t code = cortado_clamp(code_of(L, acc, power * shift) + L->out_zero, L->act_min, L->act_max);
-        if (L->wide) {
+        if (L->wide != 0) {
             ((int16_t *)(void *)out)[b] = (int16_t)code;
         } else {
             out[b] = (int8_t)code;

@@ -13,7 +13,7 @@ void cortado_widen(const int8_t *in, int32_t *out, int32_t n, int32_t bytes, int
     for (int32_t i = 0; i < n; i++) {
         int16_t half = in[i];
         if (bytes == 2) {
-            memcpy(&half, in + 2 * i, sizeof half);
+            (void)memcpy(&half, in + 2 * i, sizeof half);
         }
         out[i] = sign != 0 ? half : half & 0xFF;
     }
