@@ -19,7 +19,7 @@ from cortado.run import probe
 from cortado.run.gdb import ProbeLost
 from cortado.run.probe import Interrupted, ProbeFault, ProbeRun
 from cortado.run.probe_place import check_core, probe_place
-from cortado.run.silicon import CycleCounter, Walk
+from cortado.run.silicon import CycleCounter, FlashWalk
 from cortado.scoring.dataset import Dataset, scores_of
 from cortado.scoring.scores import evaluate
 from helpers.cli import Run
@@ -114,9 +114,9 @@ def test_a_profile_has_what_the_chip_counted_beside_the_model(
 
 def test_wait_states_are_told_as_found() -> None:
     """A flash of two wait states and 16-byte lines, one behind a cache, and one as fast as RAM."""
-    told = {Walk(first=164, again=164, ram=132): "flash takes 0.5 cycles more for four bytes",
-            Walk(first=260, again=132, ram=132): "flash takes 2.0 cycles more for four bytes",
-            Walk(first=132, again=132, ram=132): "no wait states to be seen"}  # fmt: skip
+    told = {FlashWalk(first=164, again=164, ram=132): "flash takes 0.5 cycles more for four bytes",
+            FlashWalk(first=260, again=132, ram=132): "flash takes 2.0 cycles more for four bytes",
+            FlashWalk(first=132, again=132, ram=132): "no wait states to be seen"}  # fmt: skip
     for walk, words in told.items():
         assert walk.words.startswith(f"{words} (128 instructions in a row: {walk.first} cycles from flash, ")
         assert walk.words.endswith(f"{walk.again} again, {walk.ram} from RAM)")

@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from cortado.plan.lowered import LoweredGraph
     from cortado.plan.planned import Planned
 
-
-REFERENCE, EXAMPLE, CHECKS = "reference.npz", "example.npz", "checks.json"
-PAGE = "report.html"
+REFERENCE, EXAMPLE, CHECKS, PAGE = "reference.npz", "example.npz", "checks.json", "report.html"
 EXPECTED = "expected.npz"  # what the bundle is fed for the example, and what it must give back
 PTE_REFERENCE = "pte_reference.npz"  # of a .pte with float operators
 FLOAT_TOLERANCE = 0.02
@@ -140,7 +138,8 @@ class Artifact:
         def ports(tensors: Sequence[TensorReport]) -> tuple[IO, ...]:
             return tuple(IO(tensor.name, tensor.shape, tensor.dtype.value) for tensor in tensors)
 
-        report = self.report
+        report, memory = self.report, self.report.memory
+        regions = () if memory is None else memory.regions
         return BundleInfo(
             name=report.prefix,
             target=from_target_string(report.target),
@@ -148,8 +147,8 @@ class Artifact:
             outputs=ports(report.outputs),
             row_bytes=0 if report.input_rows is None else report.input_rows.row_bytes,
             state=bool(report.state),
-            regions=() if report.memory is None else tuple(region.name for region in report.memory.regions),
-            aligned_only=report.memory is not None and any(one.device and one.bytes for one in report.memory.regions),
+            regions=tuple(region.name for region in regions),
+            aligned_only=any(one.device and one.bytes for one in regions),
         )
 
     def check_sequence(self, sequence: int | None) -> None:

@@ -18,7 +18,7 @@ from cortado.run.probe_firmware import PROFILE, build_probe
 from cortado.run.probe_place import ProbePlace, check_core, probe_place
 from cortado.run.qemu import BoardFaultError
 from cortado.run.runner import BundleInfo, RunResult, split_outputs
-from cortado.run.silicon import CycleCounter, Silicon, StepCycles, Walk, without_overhead
+from cortado.run.silicon import CycleCounter, FlashWalk, Silicon, StepCycles, without_overhead
 
 RESET, RUN, AGAIN, PUSH, SPIN, WALK = range(1, 7)  # device/probe.h
 _MAGIC, _NO_STEP = 0x0C047AD0, 0xFFFFFFFF
@@ -179,12 +179,12 @@ class _Session:
         (short, few), (long, many) = took
         return round((many - few) / (long - short)) if long - short > 0.005 else None
 
-    def walk(self) -> Walk | None:
+    def walk(self) -> FlashWalk | None:
         """What instructions cost in flash beside RAM; the last that is asked of a chip, whose RAM may take no code."""
         if self.place.in_ram:
             return None
         try:
-            return Walk(*(self.command(WALK, in_ram).cycles for in_ram in (0, 0, 1)))
+            return FlashWalk(*(self.command(WALK, in_ram).cycles for in_ram in (0, 0, 1)))
         except ProbeFault:
             return None
 

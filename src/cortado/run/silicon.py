@@ -22,7 +22,7 @@ class StepCycles:
 
 
 @dataclass(frozen=True)
-class Walk:
+class FlashWalk:
     """Cycles of instructions in a row: where they were loaded, the first time and again, and in RAM."""
 
     first: int
@@ -54,7 +54,7 @@ class Silicon:
     first: int | None = None
     later: tuple[int, ...] = ()
     steps: tuple[StepCycles, ...] = ()
-    walk: Walk | None = None  # None: not measured, or code was loaded to RAM, or none runs from there
+    walk: FlashWalk | None = None  # None: not measured, or code was loaded to RAM, or none runs from there
 
     @property
     def warm(self) -> int | None:
