@@ -67,7 +67,8 @@ typedef struct {
     uint32_t tables_bytes; /* from `step` on: what is copied to RAM */
 } cortado_image_t;
 
-/* The table `tensor`, inputs first. An input or output: `rank` sizes at `shape`, and behind them as many bytes: the model's dimensions in that order. */
+/* The table `tensor`, inputs first. An input or output: `rank` sizes at `shape`, and behind them as many bytes:
+ * the model's dimensions in that order. */
 typedef struct {
     uint32_t offset, bytes; /* in the arena */
     float scale;            /* 0: its values are no codes */
@@ -77,8 +78,8 @@ typedef struct {
     uint8_t rank;
 } cortado_image_tensor_t;
 
-/* The table `state`, first what reset sets. A piece of state: what it begins with, a place in the image or one byte for all; or, behind a run, from where in the
- * arena it takes its next value. */
+/* The table `state`, first what reset sets. A piece of state: what it begins with, a place in the image or one
+ * byte for all; or, behind a run, from where in the arena it takes its next value. */
 typedef struct {
     uint32_t offset, bytes, from;
     uint32_t fill; /* where `from` is 0 */
