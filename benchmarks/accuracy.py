@@ -33,6 +33,7 @@ from qat import fine_tuned
 from test_sets import FULL
 
 RESULTS = FOLDER / "accuracy.json"
+CALIBRATION = FOLDER / "calibration.json"  # of calibration.py
 PAGE = FOLDER.parent / "docs" / "accuracy.md"
 MINMAX = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 TARGET = "cortex-m4"  # every target gives the same integers
@@ -192,6 +193,26 @@ output. [training/README.md](../training/README.md) says what the networks were 
 """
 
 
+CALIBRATED = """
+## Calibration that never makes it worse
+
+`benchmarks/calibration.py` compares, output by output, the integers with the float model on data that calibration has
+not seen: min-max ranges without correction, the default before ways were compared (least squares, all biases
+corrected), and the default, which chooses by samples that are held back ([calibration.md](calibration.md)) and widens
+the ranges of outputs and states that new data would pass. The last two columns are the part of the output's values that
+are at an end of its range: they saturate, or are there by nature, as what comes of a sigmoid or a softmax is.
+
+{table}
+
+With {random} random networks beside these, {outputs} outputs:
+
+| | beside min-max, on average | at the worst | outputs below it by more than 0.5 dB | values at an end |
+|---|---|---|---|---|
+| before | {before_mean:+.2f} dB | {before_worst:+.2f} dB | {before_below} | {saturated[before]:.3f}% |
+| default | {default_mean:+.2f} dB | {default_worst:+.2f} dB | {default_below} | {saturated[default]:.3f}% |
+"""
+
+
 def page(results: dict[str, Any]) -> str:
     header = [
         f"| network | test samples | float | {' | '.join(way.value for way in Way)} |",
@@ -204,7 +225,34 @@ def page(results: dict[str, Any]) -> str:
         networks=len(results),
         clean=gained(results, Way.DEFAULT, Way.MINMAX),
         odd=gained(results, Way.ODD_DEFAULT, Way.ODD_MINMAX),
+    ) + calibrated(json.loads(CALIBRATION.read_text()))
+
+
+def calibrated(rows: list[dict[str, Any]]) -> str:
+    """What calibration.py found: named networks output by output, random ones together."""
+    header = [
+        "| network | output | min-max | before | default | at an end before | at an end by default |",
+        "|---" * 7 + "|",
+    ]
+    named = [_calibrated_row(row) for row in rows if row["kind"] != "random"]
+    drawn = [row for row in rows if row["kind"] == "random"]
+    gains = {way: [row["kept"][way] - row["kept"]["min-max"] for row in rows] for way in ("before", "default")}
+    return CALIBRATED.format(
+        table="\n".join([*header, *named]),
+        outputs=len(rows),
+        random=len({row["name"] for row in drawn}),
+        **{f"{way}_mean": sum(gain) / len(gain) for way, gain in gains.items()},
+        **{f"{way}_worst": min(gain) for way, gain in gains.items()},
+        **{f"{way}_below": sum(one < -0.5 for one in gain) for way, gain in gains.items()},
+        saturated={way: sum(row["saturated"][way] for row in rows) / len(rows) for way in ("before", "default")},
     )
+
+
+def _calibrated_row(row: dict[str, Any]) -> str:
+    kept, ends = row["kept"], row["saturated"]
+    figures = [f"{kept[way]:.1f} dB" for way in ("min-max", "before", "default")]
+    figures += [f"{ends[way]:.2f}%" for way in ("before", "default")]
+    return f"| {row['name']} | {row['output']} | {' | '.join(figures)} |"
 
 
 def known_results() -> dict[str, Any]:
