@@ -303,7 +303,8 @@ CORTADO_ONCE static int check_tables(const cortado_image_t *image)
            has(image, image->step, 1, image->tables_bytes) && image->step % sizeof(void *) == 0 &&
            fits(image->tables_bytes, 0, image->steps, sizeof(cortado_step_t)) && image->feeding <= 2 &&
            (image->feeding == 0 || image->stages == 1 || (image->feeding == 1 && image->stages != 0)) &&
-           image->name < image->bytes && image->target < image->bytes && *(const uint8_t *)at(image, image->bytes - 1u) == 0;
+           image->name < image->bytes && image->target < image->bytes &&
+           *(const uint8_t *)at(image, image->bytes - 1u) == 0;
 }
 
 cortado_image_error_t cortado_image_open(const void *bytes, size_t size, cortado_model_t *model)
