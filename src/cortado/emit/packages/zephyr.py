@@ -124,7 +124,10 @@ def zephyr(content: Content) -> dict[str, str]:
 
 def _table(symbol: str) -> str:
     rows = [f"| `CONFIG_{symbol}_{one.name}` | {one.about[0].lower() + one.about[1:]} |" for one in _SETTINGS]
-    ram = "the code runs from RAM (`zephyr_code_relocate`); with `CONFIG_CODE_DATA_RELOCATION=y`"
+    ram = (
+        "the code runs from RAM (`zephyr_code_relocate`); with `CONFIG_CODE_DATA_RELOCATION=y`, and the folder named "
+        "as the module, for Zephyr looks for its objects by that"
+    )
     return "\n".join([*rows, f"| `CONFIG_{symbol}_{_CODE_IN_RAM}` | {ram} |"])
 
 
