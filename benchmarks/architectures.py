@@ -1,6 +1,6 @@
 """Random architectures of the kinds that are searched for microcontrollers: images, signals, dense, attention.
 
-python benchmarks/architectures.py [--into results/architectures.json] [--names REGEX]   known ones, by `estimate`
+python benchmarks/architectures.py [--into architectures.json] [--names REGEX]   known ones, by `estimate`
 python benchmarks/architectures.py --page                                              the table of docs/models.md
 
 Known ones are those of known_architectures.py, and timm's small ones where timm is installed; RAM, flash and cycles
@@ -236,7 +236,7 @@ def _attention(rng: Random) -> Drawn:
 # ---- known ones ----------------------------------------------------------------------------------------------------
 
 FOLDER = Path(__file__).parent
-RESULTS, PAGE = FOLDER / "results" / "architectures.json", FOLDER.parent / "docs" / "models.md"
+RESULTS, PAGE = FOLDER / "architectures.json", FOLDER.parent / "docs" / "models.md"
 TARGET = "cortex-m4"
 HEAD = "| network | input | parameters | RAM | flash | million cycles |\n|---|---|---|---|---|---|"
 

@@ -19,7 +19,7 @@ def lost(name: str, way: str) -> float:
 
 
 def test_the_page_has_every_figure() -> None:
-    page = (ROOT / "docs" / "accuracy.md").read_text()
+    page = (ROOT / "docs" / "accuracy.md").read_text().split("\n## ")[0]  # the first table
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if line.startswith("| ")}
     assert sorted(rows) == sorted(["network", *RESULTS])
     for name, one in RESULTS.items():
