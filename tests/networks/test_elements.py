@@ -187,3 +187,16 @@ def test_modules_are_chosen_by_their_names() -> None:
         prepare(Parts().eval(), data[0], data, options=Options(int16=("decoders",)))
     with pytest.raises(CortadoError, match=r"'\(' is no regular expression"):
         Options(int16=("(",))
+
+
+class Lengths(nn.Module):
+    """Norms of rows, of pairs and of differences: one int8 operator, and in 16 bits the calls that they consist of."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return x.norm(dim=2), torch.hypot(x, y), F.pairwise_distance(x, y)
+
+
+def test_norms_have_16_bits_in_the_calls_that_they_consist_of() -> None:
+    model, data = Lengths().eval(), pairs(8, seed=3)
+    graph = prepared(model, data).compile("cortex-m4").graph
+    assert min(noise(model, graph, pairs(4, seed=4))) > 42  # the root near 0 has 513 points

@@ -247,6 +247,8 @@ class Scheme:
     entrance: Callable[[Element], QuantizationSpec] | None
     before: Callable[[GraphModule], None] = lambda module: None
     after: Callable[[GraphModule], None] = lambda module: None
+    # Once it is rewritten: whether calls had to be spelled in others, for the elements that they are to have.
+    respell: Callable[[GraphModule], bool] = lambda module: False
     # The elements that real numbers are to have, by what makes them; int8 where nothing is said.
     elements: Callable[[Graph], Mapping[Node, Element]] = lambda graph: {}
     floats: Callable[[Graph], Collection[Node]] = lambda graph: ()  # calls that are not quantized, on purpose

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import INT16, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.observers import SETTLED, Scheme
 from cortado.frontend.state import holders, results
 from cortado.ir.facts import VALUE, WANTED, Fact
-from cortado.ir.graph import describe, module_path, shape
-from cortado.ir.op import Joined, Match, Plain, SharedWith, decide
+from cortado.ir.graph import bind, describe, module_path, shape
+from cortado.ir.op import Joined, Match, Pattern, Plain, SharedWith, decide, patterns_of
 from cortado.options import Activations, Options
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
@@ -32,18 +32,43 @@ Elements = Mapping[Node, Element]
 
 def scheme_for(how: Options) -> Scheme:
     """Of Cortado's own calibration."""
-    settled = replace(SETTLED, floats=lambda graph: _kept(graph, how.keep_float))
-    if how.activations is Activations.INT16:
-        return replace(settled, elements=_all)
     feedback = _nothing if how.state is Activations.INT8 else _of_feedback
-    return replace(settled, elements=lambda graph: {**feedback(graph), **_chosen(graph, how.int16)})
+
+    def elements(graph: Graph) -> Elements:
+        return _all(graph) if how.activations is Activations.INT16 else feedback(graph) | _chosen(graph, how.int16)
+
+    return replace(
+        SETTLED,
+        floats=lambda graph: _kept(graph, how.keep_float),
+        elements=elements,
+        respell=lambda module: _spell_wide(module, elements(module.graph)),
+    )
 
 
-def _nothing(graph: Graph) -> Elements:
+def _spell_wide(module: GraphModule, elements: Elements) -> bool:
+    """Calls that are to have 16 bits and take int8 alone, in calls that take both; whether there were any."""
+    spelled = False
+    for node in [node for node in module.graph.nodes if elements.get(node) is INT16]:
+        with module.graph.inserting_before(node):
+            found = next((one.in_wide(bind(node)) for one in _spelled_wide(node) if one.in_wide), None)
+        if found is not None:
+            node.replace_all_uses_with(found)
+            module.graph.erase_node(node)
+            spelled = True
+    return spelled
+
+
+def _spelled_wide(node: Node) -> list[Pattern]:
+    """The patterns of a call that know it in other calls, where none takes it in int16."""
+    known = [pattern for pattern in patterns_of(node.target) if pattern.in_wide is not None]
+    return [] if not known or _has_wide_kernel(node) else known
+
+
+def _nothing(graph: Graph) -> dict[Node, Element]:
     return {}
 
 
-def _chosen(graph: Graph, expressions: Sequence[str]) -> Elements:
+def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
     """The tensors of modules whose names match one of these (--int16)."""
     return dict.fromkeys((node for text in expressions for node in _of_modules(graph, "--int16", text)), INT16)
 
@@ -133,13 +158,17 @@ def _keeps_codes(call: Node) -> bool:
 
 
 def _takes_wide(call: Node) -> bool:
+    return bool(_spelled_wide(call)) or _has_wide_kernel(call)
+
+
+def _has_wide_kernel(call: Node) -> bool:
     WANTED.note(call, INT16)
     match = decide(call)
     WANTED.forget(call)
     return isinstance(match, Match)
 
 
-def _of_feedback(graph: Graph) -> Elements:
+def _of_feedback(graph: Graph) -> dict[Node, Element]:
     wide: dict[Node, Element] = {}
     for loop in loops_of(graph):
         narrow = loop.narrow

@@ -55,8 +55,9 @@ class CortexMQuantizer(Quantizer):
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         self.scheme.before(model)
         canonicalize(model)
-        hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
-        merge_pieces(model, cut=_fused_clamps(model))
+        _merge(model)
+        if self.scheme.respell(model):
+            _merge(model)
         self.scheme.after(model)
         return model
 
@@ -115,6 +116,12 @@ class _Group:
     @property
     def fixed(self) -> bool:
         return isinstance(self.spec, FixedQParamsQuantizationSpec)
+
+
+def _merge(model: GraphModule) -> None:
+    """Clamps where a kernel has them, and functions of one tensor as one call each."""
+    hoist_clamps(model, lambda node: (match := _match(node)) is not None and match.pattern.fuses_clamp)
+    merge_pieces(model, cut=_fused_clamps(model))
 
 
 class _Annotator:

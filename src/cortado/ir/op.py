@@ -149,6 +149,8 @@ class Pattern:
     monotone: bool = False
     images: bool = False  # of rank 4, its result lies in memory as NHWC
     elements: tuple[Element, ...] = (INT8,)  # in which it takes real numbers
+    # The same in calls that take int16, where this one takes int8 alone.
+    in_wide: Callable[[Bound], Node | None] | None = None
     moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None

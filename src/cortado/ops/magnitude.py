@@ -156,6 +156,22 @@ def each_to_each(bound: Bound) -> Node | None:
     return _apart(bound.node, *views, float(bound["p"]), 0.0)
 
 
+def in_wide(bound: Bound) -> Node | None:
+    """As it is written: squares of 16 bits lose nothing that a sum in int8 would keep."""
+    like, terms = bound.node, [bound["input"]] if bound.get("other") is None else [bound["input"], bound["other"]]
+    if bound["apart"]:
+        apart = add_call(like, aten.sub.Tensor, *terms)
+        terms = [add_call(like, aten.add.Tensor, apart, bound["offset"]) if bound["offset"] else apart]
+    squares = [add_call(like, aten.mul.Tensor, one, one) for one in terms]
+    total: Node | None = squares[0] if len(squares) == 1 else add_call(like, aten.add.Tensor, *squares)
+    if bound["rows"] and total is not None:
+        total = reduce(like, total, frozenset({1}), "sum", shape(like))
+    if total is None:
+        return None
+    total = add_call(like, aten.add.Tensor, total, bound["eps"]) if bound["eps"] else total
+    return add_call(like, aten.sqrt.default, total)
+
+
 # ---- what it computes ----------------------------------------------------------------------------------------
 
 
@@ -305,7 +321,7 @@ MAGNITUDE = Operator(
     samples=samples,
 )
 
-MAGNITUDE_PATTERN = Pattern(aten=(MAGNITUDE_IN_FLOAT,), match=match, lower=lower)
+MAGNITUDE_PATTERN = Pattern(aten=(MAGNITUDE_IN_FLOAT,), match=match, lower=lower, in_wide=in_wide)
 HYPOT_REWRITE = Rewrite(aten=(aten.hypot.default,), rewrite=hypot)
 ROOT_REWRITE = Rewrite(aten=(aten.sqrt.default,), rewrite=root_of_squares)
 ABS_REWRITE = Rewrite(aten=(aten.abs.default,), rewrite=of_complex)
