@@ -95,7 +95,7 @@ def test_a_profile_has_what_the_chip_counted_beside_the_model(
     measured = found["measured"]
     assert measured["first_cycles"] > 0
     assert len(measured["later_cycles"]) == 3
-    assert measured["clock_hz"] > 0
+    assert measured["clock_hz"] is None or measured["clock_hz"] > 0  # a busy machine can't tell
     assert " instructions in a row: " in measured["words"]
     assert all(layer["measured_cycles"] > 0 for layer in found["layers"])
     contributed = json.loads((tmp_path / "c.json").read_text())

@@ -170,14 +170,14 @@ class _Session:
         return struct.unpack(f"<{count}I", data)
 
     def clock(self) -> int | None:
-        """The core's clock by this machine's: how much longer a longer wait takes."""
-        took = []
-        for cycles in _SPINS:
-            start = time.monotonic()
-            counted = self.command(SPIN, cycles).cycles
-            took.append((time.monotonic() - start, counted))
-        (short, few), (long, many) = took
+        """The core's clock by this machine's: how much longer a longer wait takes, each at its shortest of three."""
+        (short, few), (long, many) = (min(self._spin(cycles) for _ in range(3)) for cycles in _SPINS)
         return round((many - few) / (long - short)) if long - short > 0.005 else None
+
+    def _spin(self, cycles: int) -> tuple[float, int]:
+        start = time.monotonic()
+        counted = self.command(SPIN, cycles).cycles
+        return time.monotonic() - start, counted
 
     def walk(self) -> FlashWalk | None:
         """What instructions cost in flash beside RAM; the last that is asked of a chip, whose RAM may take no code."""
