@@ -129,12 +129,12 @@ def hidden_in(node: Node, data: Tensor) -> Hidden | None:
 # ---- places that several terms hide ----------------------------------------------------------------------------------
 
 
-def hidden_anywhere(like: Node, terms: Sequence[Term]) -> Places:
-    """What at least one of the terms hides; they have the same number of dimensions."""
-    where = terms[0].where
-    for term in terms[1:]:
-        where = either(like, where, term.where)
-    return where
+def hidden_anywhere(like: Node, terms: Sequence[Term], rank: int) -> Places:
+    """What at least one of the terms hides, of a tensor with so many dimensions."""
+    first, *others = (ranked(like, term.where, rank) for term in terms)
+    for other in others:
+        first = either(like, first, other)
+    return first
 
 
 def choices_of(terms: Sequence[Term]) -> list[tuple[Term, ...]] | None:
@@ -147,16 +147,16 @@ def choices_of(terms: Sequence[Term]) -> list[tuple[Term, ...]] | None:
 def apart(like: Node, terms: Sequence[Term], values: Sequence[tuple[tuple[Term, ...], float]]) -> tuple[Term, ...]:
     """Terms of which each place has one alone: the value of those that hide it together, which takes its place."""
     rank = max(len(term.where.sizes) for term in terms)
-    full = {id(term): replace(term, where=ranked(like, term.where, rank)) for term in terms}
     if len({value for _, value in values}) == 1:
-        return (Term(hidden_anywhere(like, list(full.values())), values[0][1], added=False),)
+        return (Term(hidden_anywhere(like, terms, rank), values[0][1], added=False),)
+    full = {id(term): ranked(like, term.where, rank) for term in terms}
     found: dict[float, Places] = {}
     for chosen, value in values:
-        where = full[id(chosen[0])].where
+        where = full[id(chosen[0])]
         for one in chosen[1:]:
-            where = both(like, where, full[id(one)].where)
+            where = both(like, where, full[id(one)])
         for other in (full[id(term)] for term in terms if not any(term is one for one in chosen)):
-            where = both(like, where, negated(like, other.where))
+            where = both(like, where, negated(like, other))
         if not where.nowhere:
             found[value] = where if value not in found else either(like, found[value], where)
     return tuple(Term(where, value, added=False) for value, where in found.items())

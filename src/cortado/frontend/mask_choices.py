@@ -18,12 +18,13 @@ from cortado.frontend.hidden import (
     TwoValued,
     apart,
     choices_of,
+    hidden_anywhere,
     is_float,
     is_truth,
     name_of,
     total,
 )
-from cortado.frontend.mask_parts import anywhere_hidden, choose, fit, number_in, real
+from cortado.frontend.mask_parts import choose, fit, number_in, real
 from cortado.frontend.mask_readers import Readers
 from cortado.frontend.places import Places, both, negated, places_of, ranked
 from cortado.ir.graph import Bound, add_call, shape
@@ -116,7 +117,7 @@ class Choices:
         for place, side in enumerate(known):
             if side is None:
                 continue
-            where = anywhere_hidden(like, side)
+            where = hidden_anywhere(like, side.terms, len(shape(like)))
             wheres.append(where)
             result = choose(like, where, real(like, visibles[1 - place]), result)
         if len(wheres) == 1:

@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.frontend.hidden import Hidden
-from cortado.frontend.places import Places, as_node, either, ranked
+from cortado.frontend.places import Places, as_node
 from cortado.ir.graph import add_call, shape
 from cortado.ops._float import add_constant
 from cortado.ops.pointwise import uniform_value
@@ -38,13 +37,6 @@ def real(like: Node, value: Any) -> Node:
     if isinstance(value, Node):
         return value
     return add_constant(like, "visible", torch.tensor([0.0 if value is None else float(value)]))
-
-
-def anywhere_hidden(like: Node, known: Hidden) -> Places:
-    first, *others = (ranked(like, term.where, len(shape(like))) for term in known.terms)
-    for other in others:
-        first = either(like, first, other)
-    return first
 
 
 def choose(like: Node, where: Places, first: Node, second: Node) -> Node:

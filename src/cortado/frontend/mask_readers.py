@@ -74,7 +74,7 @@ class Readers:
 
     def _rows_left(self, like: Node, known: Hidden, dim: int) -> Hidden:
         """A row that a finite number hides whole is not hidden: it has the softmax of what float32 leaves of it."""
-        kept = negated(like, compact(hidden_anywhere(like, known.terms)))
+        kept = negated(like, compact(hidden_anywhere(like, known.terms, len(shape(like)))))
         some = anywhere(like, kept, dim)
         if some.constant is not None and bool(some.constant.all()):
             return known
@@ -93,8 +93,7 @@ class Readers:
 
     def _logarithms(self, like: Node, known: Hidden, sizes: tuple[int, ...], dim: int) -> Node:
         """log_softmax along `dim` of what is visible."""
-        terms = [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
-        kept = negated(like, compact(hidden_anywhere(like, terms)))
+        kept = negated(like, compact(hidden_anywhere(like, known.terms, len(sizes))))
         order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
         moved = add_permute(like, self._visible(like, known, sizes), order)
         found = add_call(like, LOG_SOFTMAX_KEPT, moved, _mask(like, kept, sizes, order))
@@ -120,10 +119,7 @@ class Readers:
     def _lowest(self, like: Node, source: Node, known: Hidden) -> tuple[Node, Places]:
         """What is visible, and below all of it what is not; and where that is."""
         sizes = shape(source)
-        where = hidden_anywhere(
-            like, [replace(term, where=ranked(like, term.where, len(sizes))) for term in known.terms]
-        )
-        where = spread(like, where, sizes)
+        where = spread(like, hidden_anywhere(like, known.terms, len(sizes)), sizes)
         visible = self._visible(like, known, sizes)
         kept = as_node(like, negated(like, where))
         return add_call(like, LOWEST_ELSEWHERE, visible, kept, math.isinf(known.weakest)), where
@@ -210,7 +206,7 @@ def _kept(like: Node, known: Hidden, dim: int) -> _Kept:
     """Masks that are added to one another leave, of a row that they hide whole, the places that they hide least."""
     rank = len(shape(like))
     terms = [replace(term, where=ranked(like, term.where, rank)) for term in known.terms]
-    kept = negated(like, compact(hidden_anywhere(like, terms)))
+    kept = negated(like, compact(hidden_anywhere(like, terms, rank)))
     finite = [term for term in terms if math.isfinite(term.fill)]
     leaves = kept.constant is not None and bool(kept.constant.expand(shape(like)).any(dim).all())
     added = bool(finite) and all(term.added for term in finite)
@@ -260,12 +256,16 @@ def _sums(like: Node, terms: Sequence[Term]) -> list[Places]:
             if math.isfinite(value):
                 sums.setdefault(value, []).append(chosen)
     rank = len(terms[0].where.sizes)
-    levels: list[Places] = []
+    nowhere, levels = Places(torch.zeros((1,) * rank, dtype=torch.bool)), list[Places]()
     for value in sorted(sums, reverse=True):
-        level = levels[-1] if levels else Places(torch.zeros((1,) * rank, dtype=torch.bool))
+        level = levels[-1] if levels else nowhere
         for chosen in sums[value]:
             others = [term for term in terms if not any(term is one for one in chosen)]
-            rest = Places(torch.zeros((1,) * rank, dtype=torch.bool)) if not others else hidden_anywhere(like, others)
+            rest = (
+                Places(torch.zeros((1,) * rank, dtype=torch.bool))
+                if not others
+                else hidden_anywhere(like, others, rank)
+            )
             level = either(like, level, negated(like, rest))
         levels.append(level)
     return levels

@@ -41,14 +41,15 @@ def scheme_for(how: Options) -> Scheme:
         SETTLED,
         floats=lambda graph: _kept(graph, how.keep_float),
         elements=elements,
-        respell=lambda module: _spell_wide(module, elements(module.graph)),
+        respell=lambda module: _spell_wide(module, elements),
     )
 
 
-def _spell_wide(module: GraphModule, elements: Elements) -> bool:
+def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> bool:
     """Calls that are to have 16 bits and take int8 alone, in calls that take both; whether there were any."""
-    spelled = False
-    for node in [node for node in module.graph.nodes if elements.get(node) is INT16]:
+    narrow, spelled = [node for node in module.graph.nodes if _spelled_wide(node)], False
+    wanted = elements(module.graph) if narrow else {}
+    for node in [node for node in narrow if wanted.get(node) is INT16]:
         with module.graph.inserting_before(node):
             found = next((one.in_wide(bind(node)) for one in _spelled_wide(node) if one.in_wide), None)
         if found is not None:
