@@ -54,7 +54,7 @@ TARGETS = {
     "cortex-m": "mps2-an500",
 }
 ANY_BOARDS = ("mps2-an500", "mps2-an385", "mps2-an386", "mps2-an505", "mps3-an547")
-TIMEOUT = 300.0  # by the clock, on a busy machine
+TIMEOUT = 1800.0  # by the clock, on a busy machine
 FLOAT_DB = 60.0  # of a captured graph: another order of sums, no more
 WORSE_DB = 3.0  # that the integer reference may be behind PT2E
 STEPS = 1.5  # of the output's scale, beside that: codes are rounded one by one
