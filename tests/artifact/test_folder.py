@@ -184,7 +184,7 @@ def test_a_file_that_is_written_leaves_links_and_pipes_what_they_are(tmp_path: P
     with ThreadPoolExecutor(1) as reader:
         found = reader.submit(pipe.read_bytes)
         write_file(pipe, b"another")
-        assert found.result(timeout=10) == b"another"
+        assert found.result(timeout=1800) == b"another"
     assert pipe.is_fifo()
 
 

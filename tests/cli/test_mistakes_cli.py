@@ -103,7 +103,7 @@ def test_the_readmes_python_runs_as_it_stands(tmp_path: Path) -> None:
     example = "\n".join([*blocks, *lines, 'compiled = model.compile("cortex-m4")'])
     script = tmp_path / "example.py"
     script.write_text(AS_IN_THE_README.format(example=example))
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "build" / "model" / "report.json").is_file()
 
@@ -215,7 +215,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
         assert line, "it ended before"
     time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=1800)
     assert process.returncode == 130, err.decode()
     assert out == b""
     assert err.decode().splitlines()[-1] == "cortado: interrupted"
@@ -241,7 +241,7 @@ def test_two_processes_write_the_same_etrecord(tmp_path: Path) -> None:
             env={**os.environ, "PYTHONHASHSEED": number},
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=1800,
         )
         assert done.returncode == 0, done.stderr
     one, two = (json.loads((tmp_path / number / "report.json").read_text())["artifacts"] for number in ("1", "2"))

@@ -34,7 +34,7 @@ def offered(script: str, line: str, folder: Path) -> list[str]:
         ]
     )
     done = subprocess.run(
-        ["bash", "--norc", "-c", program], cwd=folder, capture_output=True, text=True, check=False, timeout=60
+        ["bash", "--norc", "-c", program], cwd=folder, capture_output=True, text=True, check=False, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -170,7 +170,7 @@ def cmake(folder: Path, programs: dict[str, str], *options: str) -> Path:
         (folder / f"{name}.c").write_text(text)
     build = folder / "build"
     for command in (["cmake", "-S", str(folder), "-B", str(build), *options], ["cmake", "--build", str(build)]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stdout + done.stderr
     return build
 
@@ -188,7 +188,7 @@ def test_two_models_in_one_program(tmp_path: Path) -> None:
     write_files(tmp_path / "both", emit_together(members, one_arena=True).files)
     build = cmake(tmp_path, {"program": FILES})
     (tmp_path / "in").write_bytes(fed)
-    subprocess.run([build / "program", tmp_path / "in", tmp_path / "out"], check=True, timeout=60)
+    subprocess.run([build / "program", tmp_path / "in", tmp_path / "out"], check=True, timeout=1800)
     assert (tmp_path / "out").read_bytes() == wanted
 
 

@@ -25,7 +25,7 @@ def promised(project: str) -> str:
 
 def run(project: str, bundle: Path, build: Path) -> str:
     command = ["make", "-s", "-C", str(ROOT / "examples" / project), "run", f"BUNDLE={bundle}", f"BUILD={build}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     return done.stdout.partition("firmware.elf\n")[2]

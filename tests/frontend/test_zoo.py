@@ -248,4 +248,4 @@ def test_unknown_name_without_a_close_one_lists_all() -> None:
 
 def test_import_does_not_bring_torch() -> None:
     code = "import sys, cortado.models.zoo; cortado.models.zoo.get('ds_cnn'); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=1800, check=False).returncode == 0

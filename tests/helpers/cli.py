@@ -31,7 +31,7 @@ Run = Callable[..., Done]
 
 
 def in_new_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=600)
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=1800)
 
 
 def compile_tiny(run: Run, *arguments: object) -> Done:

@@ -25,7 +25,7 @@ def say(program: Path) -> str:
         "-kernel",
         str(program),
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False).stdout
 
 
 def configure_and_build(source: Path, build: Path, product: str, **definitions: str) -> Path:

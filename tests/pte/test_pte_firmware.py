@@ -48,7 +48,7 @@ def firmware_says(driver: Path, files: list[bytes]) -> list[tuple[int, str]]:
     # Nothing here allocates but the driver itself, and looking for leaks costs seconds.
     environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
     command = [str(driver), str(pack)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
     assert len(lines) == len(files)

@@ -25,7 +25,7 @@ def call(*command: object, cwd: Path, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
