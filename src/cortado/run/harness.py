@@ -13,7 +13,7 @@ from cortado.run.qemu import BoardResult, run_elf
 from cortado.run.records import read_records
 from cortado.run.watch import Watch
 
-HOST_TIMEOUT = 120.0
+HOST_TIMEOUT = 600.0
 HOST_FILE_BYTES = 4 << 30  # of what a program on this machine says: a trace of all layers of many samples
 
 
