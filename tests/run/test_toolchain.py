@@ -87,6 +87,30 @@ def test_a_source_that_another_includes_counts_as_its_text(tmp_path: Path, monke
 
 
 @pytest.mark.host
+@pytest.mark.parametrize(
+    ("directive", "keys"),
+    [('#include "inner.h"', 1), ('# define NAME "inner.h"\n #include NAME', 2), ('%:include "inner.h"', 1)],
+)
+def test_a_file_that_is_included_counts_and_its_neighbour_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directive: str, keys: int
+) -> None:
+    """A name that a macro hides may be any header's."""
+    cache, include = tmp_path / "cache", tmp_path / "include"
+    include.mkdir()
+    monkeypatch.setenv("CORTADO_CACHE", str(cache))
+    source = write(tmp_path, '#include "outer.h"\nint main(void) { return VALUE; }\n', "program.c")
+    write(include, f"{directive}\n", "outer.h")
+    write(include, "#define VALUE 3\n", "inner.h")
+    for number in (1, 2):
+        write(include, f"#define OTHER {number}\n", "neighbour.h")
+        toolchain.build_executable([source], [include], STRICT, "program")
+    assert len(list(cache.rglob("*.key"))) == keys
+    write(include, "#define VALUE 5\n", "inner.h")
+    program = toolchain.build_executable([source], [include], STRICT, "program")
+    assert subprocess.run([program], check=False).returncode == 5
+
+
+@pytest.mark.host
 def test_a_compile_error_holds_the_compilers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORTADO_CACHE", str(tmp_path / "cache"))
     bad = write(tmp_path, "int f(void);\nint f(void) { return missing; }\n", "bad.c")

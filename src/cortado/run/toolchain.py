@@ -22,7 +22,8 @@ from cortado.base.errors import CortadoError, MissingTool
 from cortado.run import limited
 
 HEADER_SUFFIXES = frozenset({".h", ".hpp", ".inc", ".inl"})
-INCLUDED_SOURCE = re.compile(rb'^#include "(\w+\.c)"', re.M)
+# A directive that names a file; the name is empty where a macro, or anything that isn't plain, stands in its place.
+INCLUDE = re.compile(rb'(?:^[ \t]*#|%:|\?\?=)[ \t]*include(?:_next)?\b[ \t]*(?:["<]([^">\n\\]+)[">])?', re.M)
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
 # What the linker says when a memory region of its script is too small.
 OVERFLOW = re.compile(r"region `(\w+)' overflowed by (\d+) bytes")
@@ -230,26 +231,35 @@ def _run(command: Sequence[str | Path], doing: str) -> bytes:
 
 
 def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:
-    """Names and contents of the sources and of every header they may see, below the include directories or beside
-    them. Names relative to their directory, not absolute: two checkouts share what they build."""
+    """Names and contents of the sources and of every file that the preprocessor may read for them, below the include
+    directories or beside them. Names as they are spelled, not absolute: two checkouts share what they build."""
     missing = [source for source in sources if not source.is_file()]
     if missing:
         raise CortadoError(f"no such source file: {missing[0]}")
+    return [part for source in sources for part in _readable(source, include_dirs)]
+
+
+def _readable(source: Path, include_dirs: Sequence[Path]) -> list[str | bytes]:
+    """A source, and what it and those files name, wherever a file of that name is; every header where a name is not to
+    be seen."""
     parts: list[str | bytes] = []
-    for source in sources:
-        text = source.read_bytes()
-        parts += [source.name, text]
-        included = [source.with_name(name.decode()) for name in INCLUDED_SOURCE.findall(text)]
-        parts += [path.read_bytes() for path in included if path.is_file()]
-    for folder in include_dirs:
-        parts += _header_parts(folder, folder.rglob("*"))
-    for folder in sorted({source.parent for source in sources}):
-        parts += _header_parts(folder, folder.glob("*"))
+    known: set[Path] = set()
+    left = [(source.name, source)]
+    while left:
+        name, path = left.pop()
+        known.add(path)
+        text = path.read_bytes()
+        parts += [name, text]
+        names = [found.decode(errors="replace") for found in INCLUDE.findall(text)]
+        if not all(names):
+            return [*parts, *(part for folder in (source.parent, *include_dirs) for part in _headers(folder))]
+        paths = [(name, folder / name) for name in names for folder in (path.parent, *include_dirs)]
+        left += [(name, one) for name, one in paths if one not in known and one.is_file()]
     return parts
 
 
-def _header_parts(folder: Path, files: Iterable[Path]) -> list[str | bytes]:
-    headers = sorted(path for path in files if path.suffix in HEADER_SUFFIXES)
+def _headers(folder: Path) -> list[str | bytes]:
+    headers = sorted(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
     return [part for path in headers for part in (path.relative_to(folder).as_posix(), path.read_bytes())]
 
 
