@@ -121,6 +121,10 @@ EXACT: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
     ),
     "broadcast": (lambda self, x, y: x > y, ((reals, (1, 3, 4, 5)), (reals, (1, 1, 4, 1)))),
     "moved": (lambda self, x: (x > 0).int().transpose(0, 1), ((reals, (2, 9)),)),
+    "sums in float beyond 32 bits": (
+        lambda self, x: ((x * x).float().mean(1) > 3.5, (x * x).float().sum(1) < -1, (x * x).float().cumsum(1) < 2.0),
+        ((lambda rng, *sizes: torch.randint(30_000, 40_000, sizes, generator=rng), (2, 9)),),
+    ),
 }
 
 

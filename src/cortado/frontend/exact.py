@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 from cortado.base.element import INT32
 from cortado.frontend.domains import domain_of, infer
 from cortado.ir.domain import DomainKind
-from cortado.ir.facts import VALUE, dtype
+from cortado.ir.facts import IN_FLOAT, VALUE, dtype
 from cortado.ir.graph import add_call, bind, shape
 from cortado.ops._float import add_constant, constant_data, is_constant
 from cortado.ops._words import is_number, number_in, whole_number
@@ -106,7 +106,10 @@ class _Integers:
         kept = {key: value for key, value in node.kwargs.items() if key != "dtype"}
         args, kwargs = map_arg((node.args, kept), lambda one: one if dtype(one) == torch.bool else self.of(one))
         target: Any = node.target
-        return add_call(self.like, target, *map(_integer, args), **{key: _integer(one) for key, one in kwargs.items()})
+        numbers = {key: _integer(one) for key, one in kwargs.items()}
+        made = add_call(self.like, target, *map(_integer, args), **numbers)
+        IN_FLOAT.note(made, True)
+        return made
 
 
 def _integer(value: Any) -> Any:

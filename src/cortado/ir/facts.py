@@ -59,6 +59,7 @@ CLAMP: Fact[tuple[float, float]] = Fact("clamp")  # low and high of the clamp th
 TABLE: Fact[torch.Tensor] = Fact("table")  # the 256 entries it looks its input up in
 TWIN: Fact[str] = Fact("cortado_twin")  # the node of the float graph whose values it holds, in whatever layout
 NOT_ATEN: Fact[bool] = Fact("cortado_not_aten")  # of a call, and what it was lowered to: no float kernel computes it
+IN_FLOAT: Fact[bool] = Fact("cortado_in_float")  # of a call on integers: torch makes it in float, where nothing wraps
 CONSTANT: Fact[str] = Fact("cortado_constant")  # of a placeholder: its name in the state dict
 TRAINED: Fact[bool] = Fact("cortado_trained")  # of a call: it has parameters of the user's model
 USER_INPUT: Fact[bool] = Fact("cortado_input")  # of a placeholder: an input of the model, not a constant

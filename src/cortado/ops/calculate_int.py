@@ -34,6 +34,7 @@ class How(IntEnum):
     REMAINDER = 4
     SMALLER = 5
     LARGER = 6
+    BOUNDED_SUM = 7  # of a reduction alone
 
 
 def calculated(a: Tensor, b: Tensor, how: int) -> Tensor:

@@ -1,6 +1,6 @@
 """out = the sum of integers along a dimension, modulo 2^32, the smallest or the largest of them; or what it is so far.
 
-Counts of truth values are sums, too.
+Counts of truth values are sums, too. A sum that torch computes in float does not wrap around: it is bounded by 32 bits.
 """
 
 import math
@@ -15,7 +15,8 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.domain import DomainRule, Interval, Making
+from cortado.ir.domain import WORDS, DomainRule, Interval, Making
+from cortado.ir.facts import IN_FLOAT, dtype
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
@@ -30,10 +31,11 @@ aten = torch.ops.aten
 def reduced(values: Tensor, how: int, running: bool) -> Tensor:
     """Along the middle of three dimensions, in 64 bits."""
     wide = values.to(torch.int64)
+    if how in (How.SUM, How.BOUNDED_SUM):
+        total = wide.cumsum(1) if running else wide.sum(1, keepdim=True)
+        return total.clamp(INT32.low, INT32.high) if how == How.BOUNDED_SUM else total
     if running:
-        return wide.cumsum(1) if how == How.SUM else (wide.cummin(1) if how == How.SMALLER else wide.cummax(1)).values
-    if how == How.SUM:
-        return wide.sum(1, keepdim=True)
+        return (wide.cummin(1) if how == How.SMALLER else wide.cummax(1)).values
     return wide.amin(1, keepdim=True) if how == How.SMALLER else wide.amax(1, keepdim=True)
 
 
@@ -84,6 +86,13 @@ def _words(making: Making, bound: Bound, how: How, *, running: bool = False) -> 
     return add_view(bound.node, along(bound.node, word, _dims(bound), how, running=running), shape(bound.node))
 
 
+def _sum(making: Making, bound: Bound, *, running: bool = False) -> Node | None:
+    in_float = dtype(bound.node).is_floating_point or IN_FLOAT.known(bound.node)
+    total = _sum_bounds(making, bound)
+    wraps = not in_float or (total is not None and total.within(WORDS))
+    return _words(making, bound, How.SUM if wraps else How.BOUNDED_SUM, running=running)
+
+
 def _sum_bounds(making: Making, bound: Bound) -> Interval | None:
     """Of as many numbers as come together, or fewer."""
     found, sizes = making.interval(bound["self"]), shape(bound["self"])
@@ -115,7 +124,7 @@ def _count_bounds(making: Making, bound: Bound) -> Interval:
 SUM_RULE = DomainRule(
     aten=(aten.sum.default, aten.sum.dim_IntList),
     bounds=_sum_bounds,
-    words=lambda making, bound: _words(making, bound, How.SUM),
+    words=_sum,
     wraps=True,
     closed=True,
 )
@@ -125,7 +134,7 @@ COUNT_RULE = DomainRule(
 RUNNING_RULE = DomainRule(
     aten=(aten.cumsum.default,),
     bounds=_sum_bounds,
-    words=lambda making, bound: _words(making, bound, How.SUM, running=True),
+    words=lambda making, bound: _sum(making, bound, running=True),
     wraps=True,
     closed=True,
 )
@@ -187,7 +196,7 @@ def samples() -> Any:
         most = draw(st.sampled_from([1, 100, INT32.high]))
         return {
             "input": sampling.codes(draw(sampling.SEEDS), sizes, -most - 1, most, torch.int32),
-            "how": int(draw(st.sampled_from([How.SUM, How.SMALLER, How.LARGER]))),
+            "how": int(draw(st.sampled_from([How.SUM, How.SMALLER, How.LARGER, How.BOUNDED_SUM]))),
             "running": draw(st.booleans()),
         }
 

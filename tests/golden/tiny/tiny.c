@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x68f73f32u
+#if TINY_BUILD != 0xf981676fu
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

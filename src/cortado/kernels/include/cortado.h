@@ -905,10 +905,11 @@ void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t cha
 #define CORTADO_REMAINDER 4
 #define CORTADO_SMALLER 5
 #define CORTADO_LARGER 6
+#define CORTADO_BOUNDED_SUM 7 /* of a reduction alone */
 void cortado_calculate_s32(const int32_t *a, const int32_t *b, int32_t *out, int32_t n, int32_t a_step, int32_t b_step,
                            int32_t how);
-/* in[outer][length][inner] along its middle dimension: the sum modulo 2^32, the smallest or the largest, as `how` says;
- * with `running` what it is up to each place. */
+/* in[outer][length][inner] along its middle dimension: the sum modulo 2^32, the sum as near to it as 32 bits come, the
+ * smallest or the largest, as `how` says; with `running` what it is up to each place. */
 void cortado_reduce_s32(const int32_t *in, int32_t *out, int32_t outer, int32_t length, int32_t inner, int32_t how,
                         int32_t running);
 /* out[p][j] = in[p][at[p][j]]; positions outside of a pixel count as its first or last channel. */
