@@ -91,6 +91,21 @@ _PORTABLE_WINDOWS = nested(
     }
 )
 
+# 16-bit codes, with the DSP instructions: two pixels at a time, an odd last one alone.
+_OF_WIDE = "group_c/4 group_c/4*window/2 group_c/4*window/8 group_c%4 window/2"
+_WIDE_PIXELS = {"calls": "", "pairs*groups": _OF_WIDE, "singles*groups": _OF_WIDE}
+_WIDE_VECTORS = "group_c/4 group_c/4*window/8 group_c/4*window/16 group_c/4*odd8"
+_VECTOR_WIDE = {"calls": "", "pairs*groups": _WIDE_VECTORS, "singles*groups": _WIDE_VECTORS}
+_VECTOR_WIDE_WINDOWS = {
+    **_VECTOR_WIDE,
+    "calls": "kernel_h groups",
+    "windows*groups": "kernel_h",
+    "joint": "kernel_h kernel_h*window_row/8",
+    "window_runs": "window_row/8",
+    "tap_rows*groups": "kernel_w kernel_w*depth/8",
+}
+_WIDE_WINDOWS = (*nested({**_WIDE_PIXELS, "calls": "kernel_h groups"}), *_LAID_OUT)
+
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
 _POINTED = {
@@ -128,6 +143,10 @@ TERMS = {
     "conv2d_s8__dsp": _DSP_WINDOWS,
     "conv2d_s8__mve": nested(_VECTOR_WINDOWS),
     "conv2d_lanes_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
+    "conv1x1_s16__dsp": nested(_WIDE_PIXELS),
+    "conv1x1_s16__mve": nested(_VECTOR_WIDE),
+    "conv2d_s16__dsp": _WIDE_WINDOWS,
+    "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {
@@ -200,6 +219,7 @@ def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float
         "fours": depth // 4,
         "group_c": out_c / groups,
         "odd4": float(window % 4 > 0),
+        "odd8": float(window % 8 > 0),
         "odd_taps": taps % 2,
         "odd16": float(window if window % VECTOR else 0),
         "blocked": float(blocks > 0),

@@ -22,7 +22,7 @@ from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, RowRule, Rows
 from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, PteWriter, Quantization
-from cortado.ops import _height_one, _wide, depthwise_conv2d, packing
+from cortado.ops import _height_one, _wide, _wide_kernels, depthwise_conv2d, packing
 from cortado.ops._convolution import (
     ELEMENTS,
     SUFFIX,
@@ -146,7 +146,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     if is_depthwise_call(call):
         return depthwise_conv2d.kernel(depthwise_conv2d.from_grouped(call), core)
     if _wide.is_wide(call.element):
-        return _wide.window_kernel(call, core, is_pointwise(call))
+        of_pixels = is_pointwise(call)
+        return _wide_kernels.pixels_kernel(call, core) if of_pixels else _wide_kernels.window_kernel(call, core)
     return _pixels_kernel(call, core, _common(call)) if is_pointwise(call) else window_kernel(call, core)
 
 

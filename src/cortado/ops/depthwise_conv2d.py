@@ -31,7 +31,7 @@ from cortado.ir.op import (
     PteWriter,
     Quantization,
 )
-from cortado.ops import _height_one, _wide, packing
+from cortado.ops import _height_one, _wide, _wide_kernels, packing
 from cortado.ops._convolution import (
     ELEMENTS,
     SUFFIX,
@@ -170,7 +170,7 @@ def rows(call: Call) -> Rows:
 
 def kernel(call: Call, core: Core) -> Kernel:
     if _wide.is_wide(call.element):
-        return _wide.depthwise_kernel(call)
+        return _wide_kernels.depthwise_kernel(call, core)
     weights = call.array("weight")
     _, kh, kw, out_c = weights.shape
     common = common_fields(call, weights.reshape(-1, out_c).sum(axis=0, dtype=np.int64))

@@ -131,7 +131,7 @@ def fits_avg_pool2d(kernel_h: int, kernel_w: int) -> bool:
     return kernel_h * kernel_w <= 256
 
 
-def _pad(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
+def pad_to(array: NDArray[np.generic], axis: int, multiple: int) -> NDArray[np.generic]:
     """Zeros at the end of one axis, up to a multiple."""
     widths = [(0, 0)] * array.ndim
     widths[axis] = (0, -array.shape[axis] % multiple)
@@ -157,7 +157,7 @@ def _multiplier_words(multiplier: Int32, core: Core) -> NDArray[np.uint32]:
     return words.astype(np.uint32)
 
 
-def _bytes(words: NDArray[np.generic]) -> Int8:
+def as_bytes(words: NDArray[np.generic]) -> Int8:
     """32-bit words as their bytes, along a new last axis."""
     return words.astype("<u4")[..., None].view(np.int8)
 
@@ -169,29 +169,29 @@ def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     """
     together = 2 if core is Core.LONG else 1
     words = _factor_words(bias, multiplier, shift, core)
-    tables = _pad(words.reshape(groups, -1, 3), 1, together).reshape(-1, together, 3)
-    flat = _pad(_pad(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, together)
+    tables = pad_to(words.reshape(groups, -1, 3), 1, together).reshape(-1, together, 3)
+    flat = pad_to(pad_to(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, together)
     products = flat.reshape(-1, together, flat.shape[2]).transpose(0, 2, 1).reshape(len(tables), -1)
-    biases = _bytes(tables[:, :, 0]).reshape(len(tables), -1)
-    factors = _bytes(tables[:, :, 1:]).reshape(len(tables), -1)
+    biases = as_bytes(tables[:, :, 0]).reshape(len(tables), -1)
+    factors = as_bytes(tables[:, :, 1:]).reshape(len(tables), -1)
     parts = [products, biases, factors] if core is Core.SMALL else [biases, products, factors]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
 
 def pack_conv_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
     """The stream of conv_lanes_s8__dsp.S: [out_c, ...] weights, four channels each, two of them in every halfword."""
-    flat = _pad(_pad(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, 4)
+    flat = pad_to(pad_to(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, 4)
     words = np.stack([bias, multiplier, -shift], axis=1).reshape(groups, -1, 3)
-    tables = _pad(words, 1, 4).astype(np.int64).reshape(-1, 2, 2, 3)
+    tables = pad_to(words, 1, 4).astype(np.int64).reshape(-1, 2, 2, 3)
     starts = tables[..., 0].copy()
     starts[:, :, 1] = 256 * starts[:, :, 1] + starts[:, :, 0]
-    return _joined(_bytes(starts), _lanes(flat), _bytes(tables[..., 1:]))
+    return joined(as_bytes(starts), _lanes(flat), as_bytes(tables[..., 1:]))
 
 
 def pack_linear_lanes(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
     """The stream of linear_lanes_s8__dsp.S: [out_c, in_c] weights, four channels each, two of them in a halfword."""
-    words = _pad(np.stack([bias, multiplier, -shift], axis=1), 0, 4).astype(np.int64).reshape(-1, 4, 3)
-    return _joined(_bytes(words[..., 0]), _lanes(_pad(_pad(weights, 1, 4), 0, 4)), _bytes(words[..., 1:]))
+    words = pad_to(np.stack([bias, multiplier, -shift], axis=1), 0, 4).astype(np.int64).reshape(-1, 4, 3)
+    return joined(as_bytes(words[..., 0]), _lanes(pad_to(pad_to(weights, 1, 4), 0, 4)), as_bytes(words[..., 1:]))
 
 
 def _lanes(weights: NDArray[np.generic]) -> Int8:
@@ -202,7 +202,7 @@ def _lanes(weights: NDArray[np.generic]) -> Int8:
     return np.ascontiguousarray(lanes.transpose(0, 2, 4, 1, 3).astype("<i2")).view(np.int8)
 
 
-def _joined(*parts: NDArray[np.generic]) -> Int8:
+def joined(*parts: NDArray[np.generic]) -> Int8:
     """The parts of each group of channels behind one another."""
     return np.ascontiguousarray(np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)).reshape(-1)
 
@@ -230,7 +230,7 @@ def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     Needs at least 4 channels and a depth multiplier of 1. The last four channels may repeat some of those before.
     """
     channels = weights.shape[2]
-    taps = _pad(weights.reshape(-1, channels), 0, 2 if core is Core.DSP else 1)
+    taps = pad_to(weights.reshape(-1, channels), 0, 2 if core is Core.DSP else 1)
     words = np.stack([_multiplier_words(multiplier, core), _shift_words(shift, core)], axis=1)
     parts = []
     for first in [*range(0, channels - 3, 4), *([channels - 4] if channels % 4 else [])]:
@@ -238,7 +238,7 @@ def pack_depthwise(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
         products = taps[:, four]
         if core is Core.DSP:  # of two taps, channels 0 and 1 of both, then channels 2 and 3 of both
             products = products.reshape(-1, 2, 2, 2).transpose(0, 2, 1, 3)
-        parts += [_bytes(bias[four]).reshape(-1), products.reshape(-1), _bytes(words[four]).reshape(-1)]
+        parts += [as_bytes(bias[four]).reshape(-1), products.reshape(-1), as_bytes(words[four]).reshape(-1)]
     return np.ascontiguousarray(np.concatenate(parts))
 
 
@@ -248,7 +248,7 @@ def pack_depthwise3x3_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: 
     products = np.stack([weights[row, column] for row, column in order], axis=1)
     last = weights[2, 2].astype(np.uint16).astype(np.uint32) | np.uint32(offset & 0xFFFF) << np.uint32(16)
     words = np.stack([last, 2 * bias.astype(np.int64), multiplier, -shift], axis=1)
-    parts = [products, _bytes(words).reshape(len(bias), -1)]
+    parts = [products, as_bytes(words).reshape(len(bias), -1)]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)).reshape(-1)
 
 
@@ -272,14 +272,14 @@ def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) ->
     """The stream of linear_group_s8__scalar_dsp.S or gates_s8.c: [out_c, in_c] weights, a few channels at a time, and
     behind them, from a multiple of 4 bytes on, the row of `tables` of each."""
     together = group_channels(core)
-    flat = _pad(weights, 0, together)
+    flat = pad_to(weights, 0, together)
     if core is Core.DSP:  # four products of each channel in turn
         flat = _by_blocks(flat, together, 4)
     elif core is not Core.SMALL:
         flat = flat.reshape(-1, together, weights.shape[1]).transpose(0, 2, 1)
-    tables = _pad(tables.astype(np.int64), 0, together)
+    tables = pad_to(tables.astype(np.int64), 0, together)
     groups = len(tables) // together
-    return _joined(_pad(flat.reshape(groups, -1), 1, 4), _bytes(tables).reshape(groups, -1))
+    return joined(pad_to(flat.reshape(groups, -1), 1, 4), as_bytes(tables).reshape(groups, -1))
 
 
 def _factor_words(bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> NDArray[np.generic]:
@@ -290,7 +290,7 @@ def _factor_words(bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> N
 
 def _by_blocks(weights: NDArray[np.generic], together: int, size: int) -> NDArray[np.generic]:
     """`size` products of each of the channels of a group in turn, the last ones padded with zeros."""
-    padded = _pad(weights, 1, size)
+    padded = pad_to(weights, 1, size)
     return padded.reshape(-1, together, padded.shape[1] // size, size).transpose(0, 2, 1, 3)
 
 
@@ -304,8 +304,8 @@ def pack_gates(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core
 def pack_gates_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
     """A stream of recurrent_units_s8__mve.h: [rows, in_c] weights, four rows each."""
     products = _by_blocks(weights, 4, 16)
-    biases, *factors = (_bytes(table).reshape(len(products), -1) for table in (bias, multiplier, shift))
-    return _joined(biases, products, *factors)
+    biases, *factors = (as_bytes(table).reshape(len(products), -1) for table in (bias, multiplier, shift))
+    return joined(biases, products, *factors)
 
 
 def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> Int8:
@@ -318,13 +318,13 @@ def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int3
 
 def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
     """The stream of conv_tile_s8__mve.S: [out_c, ...] weights, four channels each."""
-    flat = _pad(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
+    flat = pad_to(weights.reshape(groups, len(weights) // groups, -1), 1, 4)
     fours = flat.reshape(-1, 4, flat.shape[2])
     whole = flat.shape[2] & ~15
     blocks = fours[:, :, :whole].reshape(len(fours), 4, -1, 16).transpose(0, 2, 1, 3).reshape(len(fours), -1)
     rest = fours[:, :, whole:].reshape(len(fours), -1)
     tables = [
-        _bytes(_pad(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
+        as_bytes(pad_to(table.reshape(groups, -1), 1, 4)).reshape(len(fours), -1) for table in (bias, multiplier, shift)
     ]
     return np.ascontiguousarray(np.concatenate([blocks, rest, *tables], axis=1)).reshape(-1)
 
@@ -355,5 +355,9 @@ def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
     for first in [*range(0, channels - 15, 16), *([channels - 16] if channels % 16 else [])]:
         lanes = first + _MVE_LANES
         factors = np.stack([multiplier[lanes].reshape(4, 4), shift[lanes].reshape(4, 4)], axis=1)
-        parts += [_bytes(bias[lanes]).reshape(-1), taps[:, first : first + 16].reshape(-1), _bytes(factors).reshape(-1)]
+        parts += [
+            as_bytes(bias[lanes]).reshape(-1),
+            taps[:, first : first + 16].reshape(-1),
+            as_bytes(factors).reshape(-1),
+        ]
     return np.ascontiguousarray(np.concatenate(parts))

@@ -382,11 +382,34 @@ typedef struct {
     const int32_t *multiplier, *shift;
 } cortado_layer_s16_t;
 
+/* For variants, where sums fit 32 bits, multipliers are at least 2^30 and all shifts are to the right. */
+typedef struct {
+    int32_t in_w, in_c, out_w, out_c;
+    int32_t groups;
+    int16_t kernel_h, kernel_w;
+    int16_t stride_w, pad_left, dilation_w;
+    int16_t act_min, act_max;
+    const int8_t *weights; /* the variant's stream */
+    const int16_t *zero;   /* [in_c], of a window */
+} cortado_layer_s16_packed_t;
+
 /* rows: pointers to rows of int16_t, NULL outside of the image. */
 void cortado_conv2d_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
+void cortado_conv2d_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                             void *scratch);
+void cortado_conv2d_s16__mve(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                             void *scratch);
 void cortado_conv1x1_s16(const cortado_layer_s16_t *L, const int16_t *in, int16_t *out, int32_t pixels, void *scratch);
+void cortado_conv1x1_s16__dsp(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
+                              void *scratch);
+void cortado_conv1x1_s16__mve(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
+                              void *scratch);
 /* For kernel_w <= 512. */
 void cortado_depthwise_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
+
+int32_t cortado_conv2d_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_conv2d_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
 
 /* Two matrices: out[i][j] = requant(sum over k of lhs[i][k] * rhs[j][k], divided by 2^sum_shift). */
 typedef struct {

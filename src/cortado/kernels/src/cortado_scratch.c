@@ -69,6 +69,23 @@ int32_t cortado_depthwise_few_s8__mve_scratch(const cortado_depthwise_packed_t *
     return cortado_depthwise_s8__scalar_scratch(L);
 }
 
+/* Two windows of halfwords; of taps of an odd number of codes, one more. */
+int32_t cortado_conv2d_s16__dsp_scratch(const cortado_layer_s16_packed_t *L)
+{
+    const int32_t depth = L->in_c / L->groups;
+    return (depth % 2 != 0 ? 6 : 4) * ((L->kernel_h * L->kernel_w * depth + 1) & ~1);
+}
+
+int32_t cortado_conv2d_s16__mve_scratch(const cortado_layer_s16_packed_t *L)
+{
+    return (L->out_w > 1 ? 4 : 2) * L->kernel_h * L->kernel_w * (L->in_c / L->groups);
+}
+
+int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels)
+{
+    return pixels > 1 ? 4 * ((L->in_c + 1) & ~1) : 0;
+}
+
 int32_t cortado_transpose_conv2d_all_s8_scratch(const cortado_transpose_conv2d_all_t *L)
 {
     return 8 * L->kernel_h;

@@ -1,0 +1,143 @@
+"""The C kernels of layers of int16 codes and int8 weights, by core."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cortado.base.numerics import Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.kernel import Array, Kernel
+from cortado.ir.op import Call
+from cortado.ir.work import Work, loops
+from cortado.ops import _wide_packing as packing
+from cortado.ops._convolution import Numbers, Variant, packed, window_fits, window_of
+from cortado.ops._convolution_work import Codes, pixels_work, window_work
+from cortado.ops._wide import sum_shift
+from cortado.ops._work import sliding_fields
+
+_Sizes = tuple[int, int]
+
+
+def _fields(call: Call, kernel: _Sizes, weights: Numbers, by_channel: Tensor) -> dict[str, Any]:
+    """A portable layer's descriptor; `by_channel` are its weights as [out_c, ...]."""
+    bias = call["bias"]
+    return {
+        **sliding_fields(call, kernel),
+        "groups": call.shape("input")[3] // by_channel.shape[-1],
+        "sum_shift": sum_shift(by_channel, bias),
+        "act_min": call["activation_min"],
+        "act_max": call["activation_max"],
+        "weights": Array(weights),
+        "bias": None if bias is None else Array(call.array("bias")),
+        "multiplier": Array(call.array("requantize_multipliers")),
+        "shift": Array(call.array("requantize_shifts")),
+    }
+
+
+def _parameters(call: Call) -> tuple[Numbers, Numbers, Numbers]:
+    """Bias, multiplier and shift per output channel."""
+    multiplier, shift = call.array("requantize_multipliers"), call.array("requantize_shifts")
+    return np.zeros_like(shift) if call["bias"] is None else call.array("bias"), multiplier, shift
+
+
+def _is_packed(fields: dict[str, Any], core: Core) -> bool:
+    """Whether a core's own kernels take a layer: elsewhere sums are of 64 bits, and so is the portable kernel."""
+    fit = fields["sum_shift"] == 0 and packing.fits(fields["multiplier"].data, fields["shift"].data)
+    return core not in (Core.PORTABLE, Core.SMALL, Core.LONG) and fit and window_fits(fields, np.int16)
+
+
+def _packed(fields: dict[str, Any], stream: Numbers, zeros: int = 0) -> dict[str, Any]:
+    """The descriptor of a variant; zeros: how many it reads outside of the image."""
+    zero = Array(np.zeros(zeros, np.int16)) if zeros else None
+    kept = {name: value for name, value in fields.items() if name != "sum_shift"}
+    return {**packed(kept, stream), "zero": zero}
+
+
+def _kernel(chosen: Variant, reads: tuple[Any, ...], checked: tuple[Any, ...], work: Work) -> Kernel:
+    return Kernel(
+        call=CCall(f"cortado_{chosen.symbol}", (Operand.LAYER, *reads, Operand.SCRATCH)),
+        sources=chosen.sources,
+        struct=f"cortado_layer_s16{'_packed' if chosen.packed else ''}_t",
+        fields=chosen.fields,
+        scratch=chosen.scratch,
+        scratch_check=chosen.scratch_check(Operand.LAYER, *checked),
+        tile=chosen.tile,
+        work=work,
+    )
+
+
+def _codes(call: Call) -> Codes:
+    return Codes(call["activation_min"], call["output_offset"])
+
+
+# ---- ordinary and grouped convolutions -------------------------------------------------------------------------------
+
+
+CONV_TILE_DSP = ("conv_tile_s16__dsp.S", "cortado_scratch.c")
+CONV_TILE_MVE = ("conv_tile_s16__mve.S",)
+
+
+def pixels_kernel(call: Call, core: Core) -> Kernel:
+    """1x1: over spans of pixels."""
+    out_c, _, _, in_c = call.shape("weight")
+    weights, pixels = call.array("weight").reshape(out_c, in_c), math.prod(call.out_shape[:3])
+    fields, reads = _fields(call, (1, 1), weights, call["weight"]), (Row(0), Operand.OUT, Operand.N)
+    if not _is_packed(fields, core):
+        portable = Variant("conv1x1_s16", ("conv2d_s16.c",), fields, packed=False)
+        return _kernel(portable, reads, (), loops("calls outputs outputs*taps macs", taps=1))
+    chosen = _pixels_variant(call, fields, core, pixels)
+    return _kernel(chosen, reads, (pixels,), pixels_work(chosen.symbol, in_c, out_c, _codes(call)))
+
+
+def _pixels_variant(call: Call, fields: dict[str, Any], core: Core, pixels: int) -> Variant:
+    weights, parameters = fields["weights"].data, _parameters(call)
+    if core is Core.MVE:
+        fields = _packed(fields, packing.pack_conv_tile_mve(weights, *parameters))
+        return Variant("conv1x1_s16__mve", ("conv1x1_s16__mve.c", *CONV_TILE_MVE), fields, tile=2)
+    fields = _packed(fields, packing.pack_conv_tile_dsp(weights, *parameters))
+    scratch = packing.scratch_conv1x1_dsp(weights.shape[1], pixels)
+    return Variant("conv1x1_s16__dsp", ("conv1x1_s16__dsp.c", *CONV_TILE_DSP), fields, scratch, tile=2)
+
+
+def window_kernel(call: Call, core: Core) -> Kernel:
+    """Any window: one output row from the rows under it."""
+    _, kh, kw, depth = call.shape("weight")
+    weights = call.array("weight")
+    fields = _fields(call, (kh, kw), weights.reshape(len(weights), -1), call["weight"])
+    reads = (Operand.ROWS, Operand.OUT)
+    if not _is_packed(fields, core):
+        portable = Variant("conv2d_s16", ("conv2d_s16.c",), fields, packed=False)
+        return _kernel(portable, reads, (), loops("calls outputs outputs*taps macs", taps=kh * kw))
+    chosen = _window_variant(call, fields, core, (kh * kw, depth))
+    return _kernel(chosen, reads, (), window_work(chosen.symbol, _window(call, (kh, kw), fields), _codes(call)))
+
+
+def _window(call: Call, kernel: _Sizes, fields: dict[str, Any]) -> Any:
+    return window_of(call, kernel, fields["groups"])
+
+
+def _window_variant(call: Call, fields: dict[str, Any], core: Core, sizes: _Sizes) -> Variant:
+    """sizes: taps, and the channels of one."""
+    weights, parameters, groups = fields["weights"].data, _parameters(call), fields["groups"]
+    if core is Core.MVE:
+        fields = _packed(fields, packing.pack_conv_tile_mve(weights, *parameters, groups), fields["in_c"])
+        mve = ("conv2d_s16__mve.c", *CONV_TILE_MVE, "cortado_scratch.c")
+        return Variant("conv2d_s16__mve", mve, fields, packing.scratch_conv2d_mve(math.prod(sizes), fields["out_w"]))
+    fields = _packed(fields, packing.pack_conv_tile_dsp(weights, *parameters, groups), fields["in_c"])
+    scratch = packing.scratch_conv2d_dsp(*sizes)
+    return Variant("conv2d_s16__dsp", ("conv2d_s16__dsp.c", *CONV_TILE_DSP), fields, scratch)
+
+
+# ---- depthwise convolutions ------------------------------------------------------------------------------------------
+
+
+def depthwise_kernel(call: Call, core: Core) -> Kernel:
+    """Weights are [1, kernel_h, kernel_w, out_c]."""
+    weights = call.array("weight")
+    _, kh, kw, out_c = weights.shape
+    fields = _fields(call, (kh, kw), weights.reshape(kh * kw, out_c), call["weight"].permute(3, 1, 2, 0))
+    portable = Variant("depthwise_s16", ("depthwise_s16.c",), fields, packed=False)
+    work = loops("calls outputs outputs*rows macs", rows=kh)
+    return _kernel(portable, (Operand.ROWS, Operand.OUT), (), work)
