@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cortado.artifact.opened import Artifact
+from cortado.artifact.report import Report
 from cortado.base.arrays import ArrayType
-from cortado.base.element import INT8
+from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.run.runner import EXECUTORCH, IO
 
@@ -37,17 +38,19 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
     if on == EXECUTORCH:
         raise CortadoError("streams are the C bundle's, which runs on emulated boards and on host: on=None")
-    first, hop, row_bytes = report.stream.first_rows, report.stream.hop_rows, report.input_rows.row_bytes
+    first, hop, row = report.stream.first_rows, report.stream.hop_rows, _row_values(report)
+    if rows.ndim == 1 and row > 1:
+        rows = rows[: len(rows) // row * row].reshape(-1, row)  # a signal; what is left of it is no push
     count, size = (len(rows), rows[:1].size) if rows.ndim else (0, rows.size)
-    if size != row_bytes or count < first:
+    if size != row or count < first:
         raise CortadoError(
             f"found {count} rows of {size} values, expected at least {first} rows (the first output comes then) of "
-            f"{row_bytes} values, time along the first dimension"
+            f"{row} values, time along the first dimension"
         )
     if rows.dtype.kind not in "fiu" or not np.isfinite(rows).all():
         raise CortadoError(f"found rows of {rows.dtype} that are no finite numbers, expected real ones")
     ends = range(first - 1, count, hop)
-    info = replace(artifact.info, inputs=(IO("rows", (count, row_bytes), "int8"),), results=len(ends))
+    info = replace(artifact.info, inputs=(IO("rows", (count, row), report.inputs[0].dtype.value),), results=len(ends))
     result = artifact.execute([[_codes(artifact, rows, report.stream.dim)]], on, info=info)
     codes = [
         found.reshape(len(ends), *output.shape) for found, output in zip(result.samples[0], report.outputs, strict=True)
@@ -57,14 +60,21 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
     return Streamed(every, ends, result.instructions)
 
 
+def _row_values(report: Report) -> int:
+    assert report.input_rows is not None
+    return report.input_rows.row_bytes // element_of(report.inputs[0].dtype.value).bytes
+
+
 def _codes(artifact: Artifact, rows: ArrayType, time: int) -> ArrayType:
-    """Rows as the bundle reads them: channels last where the model has images."""
+    """Rows as the bundle reads them: channels last where the model has images, integers as they are."""
     given = artifact.report.inputs[0]
-    assert given.scale is not None
-    assert given.zero_point is not None
+    element, count = element_of(given.dtype.value), len(rows)
+    if given.scale is None or given.zero_point is None:
+        return np.clip(rows, *element.codes).astype(element.numpy_dtype).reshape(count, -1)
     inverse = np.float32(1) / np.float32(given.scale)  # as the reference quantizes
     held = [dim for dim in given.layout if dim not in (0, time)]  # the dimensions of a row, as they lie in memory
-    row = rows.astype(np.float32).reshape(len(rows), *(given.model_shape[dim] for dim in sorted(held)))
-    lying = row.transpose(0, *(1 + sorted(held).index(dim) for dim in held))
-    codes = np.clip(np.rint(lying * inverse) + given.zero_point, *INT8.codes)
-    return codes.astype(INT8.numpy_dtype).reshape(len(rows), -1)
+    sizes = [given.model_shape[dim] for dim in sorted(held)]
+    row = rows.astype(np.float32).reshape(count, *sizes, -1)  # the last of a signal's samples, else 1
+    lying = row.transpose(0, *(1 + sorted(held).index(dim) for dim in held), len(held) + 1)
+    codes = np.clip(np.rint(lying * inverse) + given.zero_point, *element.codes)
+    return codes.astype(element.numpy_dtype).reshape(count, -1)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -12,9 +13,9 @@ from cortado.base.numerics import Fixed
 from cortado.ir.facts import dtype, qparams, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
-from cortado.ir.op import Activation, Lowering, Pattern, Quantization
+from cortado.ir.op import Activation, Lowering, Pattern, Quantization, operator_of
 from cortado.ops._fft import WINDOW_BITS, fft_of
-from cortado.ops.samples import as_samples
+from cortado.ops.samples import SAMPLES, as_samples
 from cortado.ops.spectrum import (
     FLOOR_BITS,
     LARGEST_OFFSET,
@@ -158,11 +159,19 @@ def _curve(lowering: Lowering, unit: float, base: int) -> dict[str, int]:
     return {"offset": 0, "multiplier": min(round(mantissa * 2**31), 2**31 - 1), "shift": exponent}
 
 
+def _blocks(lowering: Lowering, signal: Node, sizes: tuple[int, ...], zero_point: int) -> Node:
+    """Samples of 16 bits in rows; what makes them of others does so row by row."""
+    if dtype(signal) == torch.int8:
+        return as_samples(lowering, lowering.view(signal, sizes), zero_point)
+    if operator_of(signal.target) is SAMPLES:
+        given: Any = signal.kwargs
+        return lowering.call(SAMPLES, **{**given, "input": lowering.view(given["input"], sizes)})
+    return lowering.view(signal, sizes)
+
+
 def lower(lowering: Lowering) -> Node:
     bound, q = lowering.bound, lowering.q("signal")
     signal = lowering.node("signal")
-    if dtype(signal) == torch.int8:
-        signal = as_samples(lowering, signal, q.zero_point)
     images, length = shape(signal)
     found = _integers(lowering, q.scale)
     block = block_of(bound["hop"], length, bound["skip"] + len(found.window))
@@ -172,7 +181,7 @@ def lower(lowering: Lowering) -> Node:
     constants = {"window": found.window, **found.weights}
     result = lowering.call(
         SPECTRUM,
-        input=lowering.view(signal, (images, length // block, 1, block)),
+        input=_blocks(lowering, signal, (images, length // block, 1, block), q.zero_point),
         **{name: lowering.constant(name, data) for name, data in constants.items()},
         **{name: bound[name] for name in ("points", "hop", "skip", "frames", "power", "curve", "clamped")},
         **_floor(lowering, found.unit, base),

@@ -25,6 +25,7 @@ from cortado.ir.graph import (
 from cortado.ir.op import Call, operator_of
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.reshape import VIEW
+from cortado.ops.spectrum import SPECTRUM
 from cortado.ops.transpose import TRANSPOSE
 from cortado.passes.base import ContextPass, PassContext
 from cortado.passes.lower import add_operator_call
@@ -40,7 +41,8 @@ _DIMS = {3: (0, 1, 3), 4: (0, 2, 1, 3)}  # where dimensions go, by rank
 
 
 class SignalsAsRows(ContextPass):
-    """Of a stream whose input is [1, channels, time], all that was [1, 1, time, channels] is [1, time, 1, channels].
+    """Of a stream whose input, or its frames, are [1, channels, time], all that was [1, 1, time, channels] is
+    [1, time, 1, channels].
 
     No byte moves, kernels and bits stay; but time comes in rows. As it was where there is a call of which the column
     is not known.
@@ -73,7 +75,12 @@ class _Unknown(Exception):
 
 
 def _entrance(program: ExportedProgram) -> Node | None:
-    """The only input, a signal, as the kernels read it: codes, channels last."""
+    """The only input, a signal, as the kernels read it: codes, channels last; or the frames that are made of it."""
+    frames = [node for node in program.graph_module.graph.nodes if is_a(node, SPECTRUM)]
+    if frames:
+        view = sole_user(frames[0]) if len(frames) == 1 else None
+        is_row = view is not None and is_a(view, VIEW) and len(shape(view)) in _DIMS
+        return view if view is not None and is_row and math.prod(shape(view)[:-2]) == 1 else None
     inputs = user_inputs(program)
     if len(inputs) != 1 or len(shape(inputs[0])) != 3 or STATE.known(inputs[0]):
         return None

@@ -90,6 +90,7 @@ class Step:
     also: tuple[Port, ...] = ()  # where results behind the first go, row by row as that; such a step runs alone
     group: int = 1  # rows that one call makes, of `n` pixels each; the last call makes what is left
     element: Element = INT8  # of its output
+    samples: int = 0  # of a signal that each row of a pushed input holds; 0: rows are those of an image
 
     @cached_property
     def scratch(self) -> int:

@@ -4,6 +4,7 @@ Such an input is a step without a kernel, whose rows the row loop never makes. T
 stores and the C tables see a step that is ready whenever nothing else is: that is when the next row is asked for.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from cortado.plan.program import (
     build_program,
     place_of,
 )
-from cortado.plan.stream import streamed
+from cortado.plan.stream import samples_of, streamed
 
 OPERATOR = "cortado::input_row"
 NO_LINES: Mapping[str, str] = MappingProxyType({})
@@ -71,6 +72,9 @@ def with_pushed_input(program: Program, option: str = "--input-rows") -> Program
     try:
         tensor = _only(program)
         rows, row_bytes = _rows(program, tensor)
+        samples = samples_of(tensor, rows)
+        if tensor.element != INT8 and not samples:
+            raise _wrong_element(tensor)
     except CortadoError as error:
         raise CortadoError(f"{error}. Compile without {option}") from error
     step = Step(
@@ -82,9 +86,11 @@ def with_pushed_input(program: Program, option: str = "--input-rows") -> Program
         images=1,
         rows=rows,
         row_bytes=row_bytes,
-        n=row_bytes,
+        n=row_bytes // tensor.element.bytes,
         kernels={},
         kind=Walk.PUSHED,
+        element=tensor.element,
+        samples=samples,
     )
     buffers = {**program.buffers, PUSHED_ROWS: ArenaBuffer(PUSHED_ROWS, _ROWS_BYTES)}
     return replace(program, buffers=buffers, stages=(Stage((step,)), *program.stages))
@@ -98,14 +104,15 @@ def _only(program: Program) -> Tensor:
         names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
         raise CortadoError(f"{program.name} has {len(program.inputs)} inputs ({names}), and rows are pushed into one")
     tensor = program.inputs[0]
-    if tensor.element != INT8:
-        hint = "; expected --io int8: the bundle's quantize_row converts a row" if tensor.element == FLOAT32 else ""
-        raise CortadoError(
-            f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes{hint}"
-        )
+    if tensor.element == FLOAT32:
+        raise _wrong_element(tensor, "; expected --io int8: the bundle's quantize_row converts a row")
     if any(output.buffer == tensor.buffer for output in program.outputs):
         raise CortadoError(f"input '{tensor.name}' is an output as well, which is whole in memory")
     return tensor
+
+
+def _wrong_element(tensor: Tensor, hint: str = "") -> CortadoError:
+    return CortadoError(f"input '{tensor.name}' holds {tensor.dtype} values, and rows are pushed as int8 codes{hint}")
 
 
 def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
@@ -120,7 +127,9 @@ def _rows(program: Program, tensor: Tensor) -> tuple[int, int]:
         other = (port.height, port.row_bytes) != (rows, row_bytes)
         if step.kind is Walk.WHOLE or port.rule.stride == 0 or other or rows == 1:
             raise CortadoError(
-                f"input '{tensor.name}' can't come row by row: {place_of(step)} reads all {port.image_bytes} values at "
-                "once. Rows are those of images [1, C, H, W] whose first layers read windows of them"
+                f"input '{tensor.name}' can't come row by row: {place_of(step)} reads all "
+                f"{math.prod(tensor.shape)} values at once. Rows are those of images [1, C, H, W] whose first layers "
+                "read windows of them, or of a signal whose first layer is a spectrum that reads it without padding "
+                "(center=False) and whose length is a multiple of the hop"
             )
     return rows, row_bytes

@@ -147,7 +147,7 @@ class _Streamed:
         first = _first_output(steps, output, warm_up)
         if last.valid > 0 or first > window:
             raise self._padding(last, first)
-        if first + last.hop <= window:
+        if first + last.hop + _left_over(steps) <= window:
             raise CortadoError(
                 f"{self.program.name} does not read the last {window - first} rows of its window, and gives an output "
                 f"every {last.hop} rows; expected a window of {first} to {first + last.hop - 1} rows"
@@ -167,16 +167,29 @@ class _Streamed:
         )
 
 
+def _left_over(steps: Sequence[Step]) -> int:
+    """Rows at the end of a signal that may be too few for another frame, which the first step with a window makes."""
+    taps = (port.rule.taps for step in steps for port in step.inputs)
+    return next((one - 1 for one in taps if one > 1), 0) if steps[0].samples else 0
+
+
 def _reads_below(step: Step, port: Port) -> bool:
     """Whether some output row reads below the last row."""
     rows = 1 if step.one_row else step.rows
     return port.rule.stride > 0 and not step.one_row and port.rule.first(rows - 1) + port.rule.span > port.height
 
 
+def samples_of(tensor: Tensor, rows: int) -> int:
+    """How many samples of a signal a row holds; 0 where rows are those of an image."""
+    length = max(tensor.shape, default=0)
+    is_signal = math.prod(tensor.shape) == length and length % rows == 0 and length != rows
+    return length // rows if is_signal else 0
+
+
 def _rows_dim(tensor: Tensor, rows: int) -> int:
     """The dimension of the model's input whose elements are the rows in memory."""
     for position, size in enumerate(tensor.shape):
-        if size == rows:
+        if size == rows or (samples_of(tensor, rows) and size != 1):
             return tensor.layout[position]
         if size != 1:
             break

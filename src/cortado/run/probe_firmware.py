@@ -9,7 +9,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexMTargetConfig
 from cortado.run import toolchain
 from cortado.run.probe_place import ProbePlace
-from cortado.run.runner import WARNINGS, BundleInfo, bundle_includes, bundle_sources, untyped
+from cortado.run.runner import WARNINGS, BundleInfo, bundle_includes, bundle_sources, push_source, untyped
 from cortado.run.toolchain import BuildError
 
 PROFILE = "-DCORTADO_PROFILE"
@@ -28,7 +28,7 @@ def glue(info: BundleInfo) -> str:
     reset = untyped("void ", f"{name}_reset") if info.state or info.row_bytes else "NULL"
     run = f"{untyped('int ', f'{name}_run')}, {reset}, NULL, NULL"
     if info.row_bytes:
-        run = f"NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, {untyped('int ', f'{name}_push')}"
+        run = f"NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, PUSH"
     body = "\n".join(f"    {line}" for line in own)
     return f"""#include "probe.h"
 #include "{name}.h"
@@ -41,7 +41,7 @@ void {name}_profile(uint32_t step) {{ cortado_probe_step(step); }}
 #define STEPS 0, NULL
 #endif
 
-uint32_t cortado_probe_places[{max(len(inputs) + len(outputs), 1)}];
+{push_source(name) if info.row_bytes else ""}uint32_t cortado_probe_places[{max(len(inputs) + len(outputs), 1)}];
 cortado_probe_model_t cortado_probe_model = {{NULL, {run}, STEPS}};
 
 void cortado_probe_fill(void)

@@ -261,19 +261,42 @@ def bundle_includes(folder: Path) -> list[Path]:
     return [folder, folder / "kernels" / "include", folder / "kernels" / "src"]
 
 
+def push_source(name: str) -> str:
+    """PUSH, which takes the row that was written to MODEL_row. Samples lie there on a board; here they come from
+    elsewhere, and the row holds something else."""
+    upper = name.upper()
+    return f"""#ifdef {upper}_PUSH_SAMPLES
+static int push(void *a)
+{{
+#if defined(__arm__)
+    return {name}_push(a, NULL);
+#else
+    {upper}_INPUT0_TYPE samples[{upper}_PUSH_SAMPLES];
+    memcpy(samples, {name}_row(a), sizeof samples);
+    memset({name}_row(a), 0x5A, sizeof samples);
+    return {name}_push(a, samples);
+#endif
+}}
+#define PUSH push
+#else
+#define PUSH {untyped("int ", f"{name}_push")}
+#endif
+"""
+
+
 def harness_source(info: BundleInfo) -> str:
     """The glue between a bundle and the harness that feeds it files."""
     name = info.name
     arena = "&regions" if info.regions else "&arena"
 
-    reset, push = untyped("void ", f"{name}_reset"), untyped("int ", f"{name}_push")
+    reset = untyped("void ", f"{name}_reset")
 
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
 
     if info.row_bytes:
-        accessor = ""
-        run = f"NULL, output, NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, {push}, {info.row_bytes}"
+        accessor = push_source(name)
+        run = f"NULL, output, NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, PUSH, {info.row_bytes}"
     else:
         accessor = f"static void *input(void *a, int i) {{ return {name}_input(a, i); }}\n"
         run = f"input, output, {untyped('int ', f'{name}_run')}, {reset if info.state else 'NULL'}, NULL, NULL, 0"

@@ -8,7 +8,7 @@ from cortado.base.names import plain
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig
 from cortado.emit.c.arena import region_macro
 from cortado.emit.c.header import order, tensor_name
-from cortado.emit.c.rows import pushed_step
+from cortado.emit.c.rows import pushed_step, row_type
 from cortado.emit.c.state import state_place
 from cortado.emit.c.text import WIDTH, OfPlan, listed
 from cortado.plan.planned import Planned
@@ -135,10 +135,19 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         )
 
     def _running_stream(self, stream: Stream) -> str:
-        name, upper = self.name, self.upper
-        return _paragraph(
+        name, upper, samples = self.name, self.upper, pushed_step(self.program).samples
+        come = (
             f"Rows of `{upper}_ROW_BYTES` bytes come without end: `{name}_reset` once, then `{name}_row` says where "
-            f"the next row goes, and `{name}_push` takes it. It returns 1 when there is a new output: first after "
+            f"the next row goes, and `{name}_push` takes it."
+        )
+        if samples:
+            come = (
+                f"Samples come without end, a row of `{upper}_PUSH_SAMPLES` ({samples}) of them at a time: "
+                f"`{name}_reset` once, then `{name}_push` takes the next ones, from the buffer that a DMA has filled, "
+                f"or with NULL those that were written to where `{name}_row` says."
+            )
+        return _paragraph(
+            f"{come} It returns 1 when there is a new output: first after "
             f"{stream.first} rows, then after every {stream.hop}; 0 when there is none, -1 if the arena is NULL or "
             f"not aligned to `{upper}_ARENA_ALIGN` bytes, and -2 if it was never reset. An output is the same as for a "
             f"window of the last {stream.window} rows alone. All that is kept from row to row is in the arena: a "
@@ -232,9 +241,11 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
         """The parameters of the example for its inputs, and the lines that run the network on them."""
         name, upper = self.name, self.upper
         if self.program.pushed is not None:
-            loop = ["do {", f"    read_row({name}_row({self._arena}));", f"}} while ({name}_push({self._arena}) == 0);"]
+            given = ", NULL" if pushed_step(self.program).samples else ""
+            push = f"{name}_push({self._arena}{given})"
+            loop = ["do {", f"    read_row({name}_row({self._arena}));", f"}} while ({push} == 0);"]
             first = [f"{name}_reset({self._arena});"] if self.program.stream is None else []
-            return ["void (*read_row)(int8_t *row)"], [*first, *loop]
+            return [f"void (*read_row)({row_type(self.program)} *row)"], [*first, *loop]
         fill = [
             f"memcpy({name}_input({self._arena}, {i}), input{i}, {upper}_INPUT{i}_BYTES);"
             for i, _ in enumerate(self.program.inputs)

@@ -19,6 +19,16 @@ def pushed_step(program: Program) -> Step:
     return step
 
 
+def row_type(program: Program) -> str:
+    """What a row holds, in C."""
+    return pushed_step(program).element.c_type
+
+
+def samples_parameter(program: Program) -> str:
+    """Of a signal, what MODEL_push takes beside the arena."""
+    return f", const {row_type(program)} *samples" if pushed_step(program).samples else ""
+
+
 def rows_text(planned: Planned) -> str:
     """What MODEL_run is to other bundles."""
     return _Rows(planned).text()
@@ -70,7 +80,19 @@ static int wrong(void *arena)
     def _place(self) -> str:
         """Of the next row."""
         offset = at(self.planned, pushed_step(self.program).output)
-        return f"(int8_t *)arena + {offset} + counters(arena)->out_slot * {self.upper}_ROW_BYTES"
+        place = f"(int8_t *)arena + {offset} + counters(arena)->out_slot * {self.upper}_ROW_BYTES"
+        return place if row_type(self.program) == "int8_t" else f"({row_type(self.program)} *)(void *)({place})"
+
+    def _taken(self) -> str:
+        """Of a signal: samples that lie elsewhere become the next row."""
+        if not pushed_step(self.program).samples:
+            return ""
+        kind, place = row_type(self.program), self._place()
+        return f"""    {kind} *const row = {place};
+    if (samples != NULL && samples != row) {{
+        memcpy(row, samples, {self.upper}_ROW_BYTES);
+    }}
+"""
 
     def _noted(self) -> str:
         """Where MODEL_reset leaves its mark, and where rows are counted."""
@@ -111,7 +133,7 @@ void {name}_reset({self.arena})
     cortado_reset_stage(&program, stages, 0, (uint8_t *)arena, counters(arena));
 }}
 
-int8_t *{name}_row({self.arena})
+{row_type(self.program)} *{name}_row({self.arena})
 {{
     if (wrong(arena) != 0 || *count(arena) >= {upper}_ROWS) {{
         return NULL;
@@ -119,14 +141,14 @@ int8_t *{name}_row({self.arena})
     return {self._place()};
 }}
 
-int {name}_push({self.arena})
+int {name}_push({self.arena}{samples_parameter(self.program)})
 {{
 {self._arrays()}
     const int problem = wrong(arena);
     if (problem != 0 || *count(arena) >= {upper}_ROWS) {{
         return problem != 0 ? problem : -1;
     }}
-    const uint32_t come = ++*count(arena);
+{self._taken()}    const uint32_t come = ++*count(arena);
     memcpy(state, counters(arena), PUSHED * sizeof state[0]);
     cortado_push_row(&program, stages, 0, (uint8_t *)arena, state, rows);
     if (come < {upper}_ROWS) {{
@@ -153,19 +175,19 @@ int {name}_push({self.arena})
     *reset_mark(arena) = {upper}_BUILD;
 }}
 
-int8_t *{name}_row({self.arena})
+{row_type(self.program)} *{name}_row({self.arena})
 {{
     return wrong(arena) != 0 ? NULL : {self._place()};
 }}
 
-int {name}_push({self.arena})
+int {name}_push({self.arena}{samples_parameter(self.program)})
 {{
 {self._arrays()}
     const int problem = wrong(arena);
     if (problem != 0) {{
         return problem;
     }}
-    memcpy(state, counters(arena), sizeof state);
+{self._taken()}    memcpy(state, counters(arena), sizeof state);
     const int made = cortado_push_stream(&program, stages, (uint8_t *)arena, state, rows);
     memcpy(counters(arena), state, sizeof state);
     *reset_mark(arena) = {upper}_BUILD; /* it lies with the counters, where other buffers lie during a push */
@@ -187,13 +209,15 @@ def quantize_row_text(planned: Planned) -> str:
     program = planned.program
     name, qparams = c_identifier(program.name), program.inputs[0].qparams
     body, bytes_body = "(void)values;", "(void)values, (void)channels, (void)gain, (void)offset;"
+    step, kind = pushed_step(program), row_type(program)
     if qparams is not None:
+        body = f"cortado_quantize_f32_s{step.element.bits}(values, row, {step.n}, {qparams_text(qparams)});"
+    if qparams is not None and kind == "int8_t":
         q = qparams_text(qparams)
-        body = f"cortado_quantize_f32_s8(values, row, {name.upper()}_ROW_BYTES, {q});"
         bytes_body = f"cortado_quantize_u8_s8(values, row, {name.upper()}_ROW_BYTES, channels, gain, offset, {q});"
     return f"""void {name}_quantize_row({arena_parameter(planned)}, const float *values)
 {{
-    int8_t *row = {name}_row(arena);
+    {kind} *row = {name}_row(arena);
     if (row != NULL) {{
         {body}
     }}
@@ -201,7 +225,7 @@ def quantize_row_text(planned: Planned) -> str:
 
 {head_of_bytes(planned)}
 {{
-    int8_t *row = {name}_row(arena);
+    {kind} *row = {name}_row(arena);
     if (row != NULL) {{
         {bytes_body}
     }}
@@ -223,10 +247,12 @@ def rows_facts(planned: Planned) -> str:
             f"#define {upper}_HOP_ROWS {stream.hop} /* from one output to the next */\n"
             f"#define {upper}_FIRST_ROWS {stream.first} /* before the first output */"
         )
+    what = "a row" if stream is None else "a hop"
+    samples = f"#define {upper}_PUSH_SAMPLES {step.samples} /* of {what} */\n" if step.samples else ""
     return f"""/* The input comes row by row; {ring} of its rows are held in memory. */
 {count}
 #define {upper}_ROW_BYTES {step.row_bytes}
-
+{samples}
 """
 
 
@@ -234,16 +260,28 @@ def rows_functions(program: Program) -> str:
     """The declarations of MODEL.h."""
     name = c_identifier(program.name)
     arena = f"{name}_arena_t *arena"
-    reset, row, push = (comment(text) for text in (_texts if program.stream is None else _stream_texts)(name))
+    texts = list((_texts if program.stream is None else _stream_texts)(name))
+    if pushed_step(program).samples:
+        texts[1] = texts[1].replace("_ROW_BYTES values", "_PUSH_SAMPLES samples")
+        texts[2] = _of_samples(name) + texts[2].removeprefix("Takes the row that was written there, and makes")
+    reset, row, push = (comment(text) for text in texts)
     return f"""{reset}
 void {name}_reset({arena});
 
 {row}
-int8_t *{name}_row({arena});
+{row_type(program)} *{name}_row({arena});
 
 {push}
-int {name}_push({arena});
+int {name}_push({arena}{samples_parameter(program)});
 """
+
+
+def _of_samples(name: str) -> str:
+    """How MODEL_push begins where rows are those of a signal."""
+    return (
+        f"Takes the next {name.upper()}_PUSH_SAMPLES samples, the next row, from anywhere, as from the buffer that a "
+        f"DMA has filled; or NULL, for those that were written to {name}_row. It makes"
+    )
 
 
 def _texts(name: str) -> tuple[str, str, str]:

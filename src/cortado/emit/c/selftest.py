@@ -263,6 +263,6 @@ int {self.name}_selftest({arena_parameter(self.planned)})
         return f"""    {name}_reset(arena);
     for (uint32_t r = 0; r < {rows}; r++) {{
         cortado_copy({name}_row(arena), input0 + r * {upper}_ROW_BYTES, {upper}_ROW_BYTES);
-        (void){name}_push(arena);
+        (void){name}_push(arena{", NULL" if self.program.pushed.samples else ""});
     }}
 """

@@ -88,7 +88,7 @@ def _ports(planned: Planned) -> tuple[list[DelegatePort], list[DelegatePort]]:
     pushed = program.pushed
     if pushed is None:
         return [_port(tensor, offsets[tensor.buffer]) for tensor in program.inputs], outputs
-    row = DelegatePort((pushed.row_bytes,), torch.int8, channels_last=False, offset=None)
+    row = DelegatePort((pushed.n,), pushed.element.torch_dtype, channels_last=False, offset=None)
     return [row], [*outputs, DelegatePort((1,), torch.int32, channels_last=False, offset=None)]
 
 
