@@ -275,6 +275,35 @@ def test_a_tensor_that_nobody_quantized_has_the_range_that_it_can_have(name: str
     assert float((wanted - integers).square().sum()) < 1e-3 * float(wanted.square().sum()), found.kernels  # 30 dB
 
 
+def wide(x: Tensor, scale: float = 2e-4) -> Tensor:
+    return per_tensor(x, scale, 0, -32768, 32767, torch.int16)
+
+
+WIDE: dict[str, Callable[[Any, Tensor], Any]] = {
+    "all of it": lambda m, x: wide(m.e(wide(torch.relu(m.a(wide(x)))))),
+    "left open": lambda m, x: F.silu(wide(m.a(wide(x)))) + wide(m.b(wide(x))),
+    "the input alone": lambda m, x: fq(m.a(wide(x)), *B),
+    "the output alone": lambda m, x: wide(m.a(fq(x, *A))),
+    "in the middle": lambda m, x: fq(m.e(wide(m.a(fq(x, *A)))), *C),
+    "a constant": lambda m, x: wide(wide(m.a(wide(x))) * m.bound),
+    "moved and joined": lambda m, x: wide(torch.cat([wide(m.a(wide(x)), 3e-4).flip(3), wide(m.b(wide(x)))], 1)),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_int16_activations_are_kept(name: str) -> None:
+    """As near to the model as the coarsest of its codes."""
+    own = {**parts(), "e": Coded(seeded(nn.Conv2d(4, 4, 1)))}
+    batches = images(3)
+    model = Function(WIDE[name], **own).eval()
+    found = keep(model, *batches[0])
+    with torch.no_grad():
+        wanted = torch.cat([model(*batch) for batch in batches])
+    integers = torch.cat([reference_outputs(found.graph, batch)[0] for batch in batches])
+    noise = float((wanted - integers).square().sum() / wanted.square().sum())
+    assert noise < (3e-3 if name == "the input alone" else 1e-3 if name == "in the middle" else 1e-6), found.kernels
+
+
 REFUSED: dict[str, tuple[Callable[[], Quantizer], str]] = {
     "X86InductorQuantizer": (
         lambda: X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config()),
@@ -355,13 +384,13 @@ MISFITS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
         ["an activation is quantized to uint8, expected int8", "change that in the quantizer"],
     ),
     "uint8 inputs": (lambda m, x: fq(m.a(per_tensor(x, 0.02, 100, 0, 255, torch.uint8)), *B), ["quantized to uint8"]),
-    "int16": (
-        lambda m, x: fq(m.a(per_tensor(x, 0.001, 0, -32768, 32767, torch.int16)), *B),
-        ["quantized to int16, expected int8"],
+    "int16 with a zero point": (
+        lambda m, x: fq(m.a(per_tensor(x, 0.001, 7, -32768, 32767, torch.int16)), *B),
+        ["quantized to int16 with zero point 7, expected int8", "or int16 with zero point 0"],
     ),
     "channels of an activation": (
         lambda m, x: fq(m.a(channels(x, m.scales)), *B),
-        ["an activation has a scale for each channel, expected int8, one scale"],
+        ["an activation has a scale for each channel, expected int8 with one scale"],
     ),
     "int4 weights": (
         layer(lambda w: per_tensor(w, 0.3, 0, -8, 7, torch.int8)),

@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from cortado.base.element import INT8
+from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.ir.graph import add_call, bind, describe, is_call, sole_user, source_line
@@ -48,7 +48,10 @@ _WEIGHTED = (
 )
 _NORMS = (*BATCH_NORM_REWRITE.aten, *DECOMPOSED_REWRITE.aten)
 
-ACTIVATIONS = "int8, one scale and zero point for a tensor (QuantizationSpec with dtype=torch.int8, per_tensor_affine)"
+ACTIVATIONS = (
+    "int8 with one scale and zero point for a tensor (QuantizationSpec with dtype=torch.int8, per_tensor_affine), or "
+    "int16 with zero point 0"
+)
 AGAIN = "change that in the quantizer, or give the float model, which Cortado quantizes itself"
 
 
@@ -217,7 +220,7 @@ def _read_activation(node: Node) -> None:
                 f"{_name(node)}: the dequantize behind it has other parameters, found {_parameters(user)}, expected "
                 f"{parameters}; give the model as convert_pt2e makes it"
             )
-    qparams = QParams(parameters.scale, parameters.zero_point)
+    qparams = QParams(parameters.scale, parameters.zero_point, element_of(parameters.dtype))
     source: Node = bind(node)["input"]
     with node.graph.inserting_before(node):
         quantized, pair = add_pair(node, source, qparams)
@@ -225,7 +228,7 @@ def _read_activation(node: Node) -> None:
         user.replace_all_uses_with(pair)
         node.graph.erase_node(user)
     node.graph.erase_node(node)
-    if (parameters.quant_min, parameters.quant_max) != INT8.codes:
+    if (parameters.quant_min, parameters.quant_max) != qparams.element.codes:
         _clamp_codes(quantized, pair, parameters)
 
 
@@ -236,12 +239,13 @@ def _parameters(node: Node) -> _Parameters:
         raise CortadoError(
             f"{_name(node)}: an activation has a scale for each channel, expected {ACTIVATIONS}; {AGAIN}"
         )
-    if dtype != torch.int8:
-        raise CortadoError(
-            f"{_name(node)}: an activation is quantized to {_dtype(dtype)}, expected {ACTIVATIONS}; {AGAIN}"
-        )
     names = ("scale", "zero_point", "quant_min", "quant_max")
     scale, zero_point, low, high = (_tensor(bound[name]).item() for name in names)
+    if dtype != torch.int8 and (dtype != torch.int16 or zero_point):
+        shifted = f" with zero point {zero_point:.0f}" if dtype == torch.int16 else ""
+        raise CortadoError(
+            f"{_name(node)}: an activation is quantized to {_dtype(dtype)}{shifted}, expected {ACTIVATIONS}; {AGAIN}"
+        )
     return _Parameters(float(scale), int(zero_point), int(low), int(high), dtype)
 
 
@@ -269,10 +273,10 @@ def qparams_of(node: Node) -> QParams:
 
 
 def _clamp_codes(quantized: Node, pair: Node, parameters: _Parameters) -> None:
-    """Codes that stop short of int8's: a clamp of the values in front, where a kernel can carry it."""
-    scale, zero_point = parameters.scale, parameters.zero_point
-    low = (parameters.quant_min - zero_point) * scale if parameters.quant_min > INT8.low else None
-    high = (parameters.quant_max - zero_point) * scale if parameters.quant_max < INT8.high else None
+    """Codes that stop short of their element's: a clamp of the values in front, where a kernel can carry it."""
+    scale, zero_point, element = parameters.scale, parameters.zero_point, element_of(parameters.dtype)
+    low = (parameters.quant_min - zero_point) * scale if parameters.quant_min > element.low else None
+    high = (parameters.quant_max - zero_point) * scale if parameters.quant_max < element.high else None
     source: Node = bind(quantized)["input"]
     before = is_clamp(source) if source.op == "call_function" else None
     if before is not None and (low is None or before[0] >= low) and (high is None or before[1] <= high):

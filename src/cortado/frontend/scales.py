@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, INT32, weight_limit
+from cortado.base.element import INT8, INT16, INT32, Element, weight_limit
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize, inline_contexts
@@ -26,7 +26,7 @@ from cortado.frontend.quantized import (
     read,
 )
 from cortado.frontend.quantizer import CortexMQuantizer, fused_clamp
-from cortado.ir.facts import USER_INPUT
+from cortado.ir.facts import USER_INPUT, note_element, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, describe, is_call
 from cortado.ir.op import Activation, Bias, Joined, Match, SharedWith, Usually, Weight, find, settle
 from cortado.ops._float import add_constant, constant_data, is_constant
@@ -46,6 +46,7 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
     grids = read(module)
     canonicalize(module, inputs)
     CortexMQuantizer().transform_for_annotation(module)
+    _note_elements(module)
     settle(module.graph, BORDERS)
     scales = _Scales(module, grids)
     for node in list(reversed(module.graph.nodes)):
@@ -54,6 +55,27 @@ def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
         scales.forward(node)
     module.recompile()
     return module
+
+
+def _note_elements(module: GraphModule) -> None:
+    """A call that reads 16-bit codes, or whose values become such, computes with them."""
+    for node in reversed(module.graph.nodes):
+        behind = [qparams_of(user).element if is_call(user, QUANTIZE) else wanted_element(user) for user in node.users]
+        if node.target not in BORDERS and INT16 in behind:
+            note_element(node, INT16)
+    for node in module.graph.nodes:
+        before = [
+            qparams_of(one).element if is_call(one, DEQUANTIZE) else wanted_element(one)
+            for one in node.all_input_nodes
+            if not is_constant(one)
+        ]
+        if node.target not in BORDERS and INT16 in before:
+            note_element(node, INT16)
+
+
+def _widened(qparams: QParams) -> QParams:
+    """int16 codes for the same numbers, each of them exactly: at most 255 steps from 0, of 128 each."""
+    return QParams(qparams.scale / 128, 0, INT16)
 
 
 class _Scales:
@@ -86,11 +108,13 @@ class _Scales:
         if match is None or node in self.carried:
             return
         bound = bind(node)
-        for operand in _activations(bound, match):
+        for operand, element in _elements(bound, match):
             if is_constant(operand):
-                self._between(operand, node, self._of_constant(constant_data(operand)))
+                self._between(operand, node, self._of_constant(constant_data(operand), element or INT8))
             elif not is_call(operand, DEQUANTIZE):
                 raise _missing(node, operand)
+            elif element is INT16 and qparams_of(operand).element is INT8:
+                self._between(operand, node, _widened(qparams_of(operand)))
         if any(isinstance(role, Weight) for role in match.quantization.inputs.values()):
             self._weights(node, match)
         self._output(node, match)
@@ -100,6 +124,9 @@ class _Scales:
         output, given = match.quantization.output, _behind(last)
         operands = list(dict.fromkeys(_activations(bind(node), match)))
         own = [qparams_of(operand) for operand in operands]
+        if any(one.element is INT16 for one in own) and len(given) == 1 and given[0].element is INT8:
+            self._ensure(last, _widened(given[0]))
+            given = _behind(last)
         if isinstance(output, Joined) and len(operands) > 1:
             self._join(node, last, operands, own)
         elif isinstance(output, KEEPS) or (not given and len(own) == 1 and self._shares(node, match, own[0])):
@@ -123,14 +150,14 @@ class _Scales:
                 f"{describe(last)}: its output is not quantized, expected a quantize and a dequantize behind it; have "
                 "the quantizer annotate its output, or give the float model, which Cortado quantizes itself"
             )
-        return _of_range(torch.tensor(span))
+        return _of_range(torch.tensor(span), wanted_element(node))
 
     def _join(self, node: Node, last: Node, operands: Sequence[Node], own: Sequence[QParams]) -> None:
         """Of several tensors: the parameters behind, those that all of them have, or the range of all together."""
         given = _behind(last)
         wanted = given[0] if given else own[0]
         if not given and any(one != wanted for one in own):
-            wanted = _of_range(torch.tensor(hull(own)))
+            wanted = _of_range(torch.tensor(hull(own)), own[0].element)
         for operand, have in zip(operands, own, strict=True):
             if have != wanted:
                 self._between(operand, node, wanted, _constant_behind(operand))
@@ -162,14 +189,14 @@ class _Scales:
 
     # ---- constants -------------------------------------------------------------------------------------------
 
-    def _of_constant(self, data: Tensor) -> QParams:
+    def _of_constant(self, data: Tensor, element: Element) -> QParams:
         """The parameters that a constant came with, or those of its own range."""
         for grid in self.grids:
-            if grid.axis is None and grid.dtype == torch.int8 and grid.values.numel() == data.numel():
+            if grid.axis is None and grid.dtype == element.torch_dtype and grid.values.numel() == data.numel():
                 codes = data.to(torch.float64) / grid.scales + grid.zero_points
                 if _fits(codes, grid.quant_min, grid.quant_max):
-                    return QParams(float(grid.scales), int(grid.zero_points))
-        return _of_range(data)
+                    return QParams(float(grid.scales), int(grid.zero_points), element)
+        return _of_range(data, element)
 
     def _weights(self, node: Node, match: Match) -> None:
         """A layer has one tensor of weights, a recurrent one two; a bias that is quantized belongs to the first."""
@@ -221,8 +248,10 @@ class _Scales:
 BORDERS = (QUANTIZE, DEQUANTIZE, QUANTIZE_CHANNEL, DEQUANTIZE_CHANNEL)
 
 
-def _of_range(data: Tensor) -> QParams:
+def _of_range(data: Tensor, element: Element) -> QParams:
     """From the least value to the largest."""
+    if not element.affine:
+        return QParams(max(float(data.abs().max()) / element.high, SMALLEST_SCALE), 0, element)
     observer = RangeObserver(dtype=torch.int8, quant_min=INT8.low, quant_max=INT8.high, eps=SMALLEST_SCALE)
     observer(data)
     scale, zero_point = observer.calculate_qparams()
@@ -235,8 +264,13 @@ def _match(node: Node) -> Match | None:
 
 
 def _activations(bound: Bound, match: Match) -> list[Node]:
-    inputs = match.quantization.inputs
-    return [node for name, role in inputs.items() if isinstance(role, Activation) for node in bound.nodes(name)]
+    return [node for node, _ in _elements(bound, match)]
+
+
+def _elements(bound: Bound, match: Match) -> list[tuple[Node, Element | None]]:
+    """The tensors of real numbers that a call reads, and the element in which it does; None for any."""
+    roles = [(name, role) for name, role in match.quantization.inputs.items() if isinstance(role, Activation)]
+    return [(node, role.element) for name, role in roles for node in bound.nodes(name)]
 
 
 def _behind(node: Node) -> list[QParams]:
@@ -248,7 +282,7 @@ def _has_code(value: float, qparams: QParams) -> bool:
     if abs(value) == float("inf"):
         return True
     code = value / qparams.scale + qparams.zero_point
-    return abs(code - round(code)) < ON_GRID and INT8.low <= round(code) <= INT8.high
+    return abs(code - round(code)) < ON_GRID and qparams.element.holds(round(code))
 
 
 def _is_table(node: Node) -> bool:
