@@ -250,12 +250,18 @@ def _readable(source: Path, include_dirs: Sequence[Path]) -> list[str | bytes]:
         known.add(path)
         text = path.read_bytes()
         parts += [name, text]
-        names = [found.decode(errors="replace") for found in INCLUDE.findall(text)]
+        names = _included(text)
         if not all(names):
             return [*parts, *(part for folder in (source.parent, *include_dirs) for part in _headers(folder))]
         paths = [(name, folder / name) for name in names for folder in (path.parent, *include_dirs)]
         left += [(name, one) for name, one in paths if one not in known and one.is_file()]
     return parts
+
+
+@lru_cache(maxsize=256)
+def _included(text: bytes) -> tuple[str, ...]:
+    """The names in a text's directives; kept, as every source names the same header."""
+    return tuple(found.decode(errors="replace") for found in INCLUDE.findall(text))
 
 
 def _headers(folder: Path) -> list[str | bytes]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 
 
 class Kind(Enum):
@@ -132,9 +133,10 @@ _ACROSS = re.compile(r"v(r?ml[as]l?d?a?|addl?|max|min|maxa|mina)v")
 _ADDS_UP = re.compile(r"vax?[te]?$")
 
 
-def registers(text: str) -> list[str]:
+@lru_cache(maxsize=1 << 15)
+def registers(text: str) -> tuple[str, ...]:
     """The registers of a piece of text; halves and quarters of a vector register are the whole."""
-    return [_register(name) for name in _REGISTER.findall(text)]
+    return tuple(_register(name) for name in _REGISTER.findall(text))
 
 
 def _register(name: str) -> str:
@@ -186,6 +188,7 @@ def _instruction(address: int, size: int, function: str, mnemonic: str, rest: st
     return Instruction(address, size, function, name, operands, kind, writes, reads)
 
 
+@lru_cache(maxsize=1 << 15)  # the same few thousand make all firmware
 def _kind(name: str, operands: str) -> Kind:
     if name.startswith("v") and not name.startswith(("vpush", "vpop", "vldm", "vstm")):
         vector = re.search(r"\bq\d", operands) or name.startswith(("vctp", "vpst", "vpt", "vpnot"))
@@ -204,6 +207,7 @@ def _kind(name: str, operands: str) -> Kind:
     return Kind.JUMP if jumps else kind
 
 
+@lru_cache(maxsize=1 << 15)
 def _results(name: str, operands: str) -> tuple[frozenset[str], frozenset[str]]:
     parts = [registers(part) for part in operands.split(",")]
     if _COMPARES.match(name) or not parts or name.startswith(("b", "cb", "tb")):
