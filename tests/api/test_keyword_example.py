@@ -1,5 +1,6 @@
-"""The example of a stream, examples/keyword: words are heard, a frame costs little, all bits are the reference's."""
+"""The example of a stream, examples/keyword: words are heard, a push costs little, all bits are the reference's."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -15,12 +16,15 @@ import cortado
 from cortado.artifact.opened import load
 from cortado.artifact.streamed import push_rows
 from cortado.base.errors import CortadoError
+from cortado.models.zoo import sound
+from cortado.models.zoo.mfcc import mfcc
 from cortado.options import Options
 from cortado.plan.lowered import reference_outputs
 from helpers.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "keyword"
-MOST_INSTRUCTIONS = 45_000  # of a frame
+HOP = 320
+MOST_INSTRUCTIONS, MOST_MILLISECONDS = 130_000, 3.0  # of a push
 
 
 @pytest.mark.qemu
@@ -32,19 +36,28 @@ def test_the_words_are_heard(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-euc", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"s: (\w+)", done.stdout) == ["yes", "no", "left"]
-    frame = re.search(r"([\d,]+) instructions each", done.stdout)
-    assert frame is not None
-    assert int(frame[1].replace(",", "")) < MOST_INSTRUCTIONS
+    budgets = re.findall(r"(\w+) at \d+ MHz: ([\d.]+) ms of every 20 \(([\d,]+) instr", done.stdout)
+    assert [chip for chip, *_ in budgets] == ["nrf52840", "stm32u575"]
+    for _, milliseconds, instructions in budgets:
+        assert 0 < float(milliseconds) < MOST_MILLISECONDS
+        assert int(instructions.replace(",", "")) < MOST_INSTRUCTIONS
 
     artifact = load(tmp_path / "keyword")
-    frames = np.random.default_rng(0).normal(size=(60, 10)).astype(np.float32)
-    streamed = push_rows(artifact, frames)
-    assert list(streamed.ends) == list(range(48, 60))
+    samples = np.random.default_rng(0).normal(scale=3000, size=53 * HOP).round().astype(np.int16)
+    streamed = push_rows(artifact, samples)
+    assert list(streamed.ends) == [49, 50, 51, 52]
     for output, end in zip(streamed.outputs, streamed.ends, strict=True):
-        window = torch.from_numpy(frames[end - 48 : end + 1])[None, None]
+        window = torch.from_numpy(samples[(end - 49) * HOP : (end + 1) * HOP])[None]
         assert np.array_equal(output, reference_outputs(artifact.graph, [window])[0][0].numpy())
-    with pytest.raises(CortadoError, match="found 20 rows of 10 values, expected at least 49 rows"):
-        push_rows(artifact, frames[:20])
+    with pytest.raises(CortadoError, match="found 20 rows of 320 values, expected at least 50 rows"):
+        push_rows(artifact, samples[: 20 * HOP])
+
+
+def test_its_features_are_those_of_the_training() -> None:
+    sys.path.insert(0, str(EXAMPLE))
+    spot = importlib.import_module("spot")
+    signal = torch.from_numpy(spot.as_samples(sound.load("yes")))[None]
+    torch.testing.assert_close(spot.Spotter(nn.Identity()).features(signal), mfcc(signal / 32768))
 
 
 @pytest.mark.qemu

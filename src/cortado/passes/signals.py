@@ -124,8 +124,8 @@ def _found(program: ExportedProgram, entrance: Node) -> dict[Node, _Turned]:
         if not read or node.op != "call_function" or node in leaving or len(sizes_of(node)) not in _DIMS:
             continue
         if is_a(node, VIEW):
-            if _column(shape(node)) != columns[read[0]]:
-                continue
+            if math.prod(shape(node)[:-2]) != 1 or _column(shape(node)) != columns[read[0]]:
+                continue  # as an image it has the same bytes
             found[node] = _Turned({"size": list(_column(shape(node)))})
         else:
             found[node] = _turned(program, node)
