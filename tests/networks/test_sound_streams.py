@@ -159,6 +159,19 @@ def test_200_000_samples() -> None:
     np.testing.assert_array_equal(streamed, frames * np.float32(output.scale))
 
 
+@pytest.mark.host
+@pytest.mark.qemu
+@pytest.mark.slow
+def test_five_seconds_on_boards() -> None:
+    kind, shape = torch.int16, (1, 25 * HOP)
+    model, signal = prepared(Images, kind, shape), sound(kind, 80_000)
+    here = model.compile("cortex-m4", streaming(shape)).stream(signal, "host").outputs
+    assert len(here) > 900
+    for target in ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"):
+        board = model.compile(target, streaming(shape)).stream(signal)
+        np.testing.assert_array_equal(board.outputs, here, err_msg=target)
+
+
 class Centred(Images):
     def __init__(self) -> None:
         super().__init__(center=True)
