@@ -1,5 +1,6 @@
 """Sound that comes in hops: a front end and its network give, after each push, the bits of the whole run."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from cortado.base.errors import CortadoError
 from cortado.ops.spectrum import SPECTRUM
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
+from helpers.stateful import decibels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 
@@ -170,6 +172,41 @@ def test_five_seconds_on_boards() -> None:
     for target in ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"):
         board = model.compile(target, streaming(shape)).stream(signal)
         np.testing.assert_array_equal(board.outputs, here, err_msg=target)
+
+
+class Recurrent(nn.Module):
+    """One frame a call: the newest samples as they lie in the caller's buffer; a hidden state."""
+
+    hidden: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front, self.gru, self.out = FrontEnd(), nn.GRU(BANDS, 8, batch_first=True), nn.Linear(8, 3)
+        self.register_buffer("hidden", torch.zeros(1, 1, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, self.hidden = self.gru(self.front(x.float() / 32768), self.hidden)
+        scores: Tensor = self.out(states[:, -1])
+        return scores
+
+
+@pytest.mark.host
+@pytest.mark.qemu
+def test_a_front_end_before_a_gru_with_state(tmp_path: Path) -> None:
+    """Frame by frame the reference's bits, and close to the module since its reset."""
+    windows = [torch.from_numpy(sound(torch.int16, 6000, seed)).unfold(0, POINTS, HOP)[:, None] for seed in (1, 2)]
+    torch.manual_seed(0)
+    net, options = Recurrent().eval(), Options(sequence=len(windows[0]), artifacts=Artifacts.C)
+    module, calls = copy.deepcopy(net), list(zip(windows[0]))
+    artifact = api.prepare(net, calls[0], calls, "net", options=options).compile("cortex-m4", options).save(tmp_path)
+    fresh = [[one.numpy()] for one in windows[1]]
+    here = artifact.run(fresh, "host", sequence=len(fresh))
+    assert here.bit_exact
+    assert artifact.run(fresh[:40], sequence=40).bit_exact
+    with torch.no_grad():
+        wanted = torch.cat([module(one) for one in windows[1]]).numpy()
+    found = np.concatenate([values[0] for values in here.values])
+    assert decibels(wanted, found) > 25, decibels(wanted, found)
 
 
 class Centred(Images):
