@@ -29,9 +29,9 @@ check: setup
 unit: setup
 	$(PYTEST) -m "not slow and not host and not qemu" $(UNIT)
 
-# The long campaigns too.
-test-all: setup test-tools lint
-	$(PYTEST)
+# The long tests too, family by family; what became of them is kept in tests/long.json for docs/testing.md.
+test-all: test
+	PYTHONPATH=tests $(BIN)/python -m helpers.long_run
 
 # Random networks by the thousand (docs/testing.md): make fuzz [SEED=0] [NETWORKS=3000]. Goes on where it stopped.
 SEED     ?= 0

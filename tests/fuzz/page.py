@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helpers import durations
+from helpers import durations, long_run
 
 PAGE, SUMMARY = "docs/testing.md", "tests/fuzz/summary.json"
 
@@ -52,7 +52,7 @@ Summary = Mapping[str, Any]
 
 
 def page(campaigns: Sequence[Summary]) -> str:
-    return HEAD + "\n" + "\n".join([*_counts(campaigns), "", *durations.table()]) + "\n"
+    return HEAD + "\n" + "\n".join([*_counts(campaigns), "", *long_run.table(), *durations.table()]) + "\n"
 
 
 def _counts(campaigns: Sequence[Summary]) -> list[str]:
