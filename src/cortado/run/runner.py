@@ -262,8 +262,7 @@ def bundle_includes(folder: Path) -> list[Path]:
 
 
 def push_source(name: str) -> str:
-    """PUSH, which takes the row that was written to MODEL_row. Samples lie there on a board; here they come from
-    elsewhere, and the row holds something else."""
+    """PUSH, which takes the row at MODEL_row; on this machine samples come from elsewhere, not from there."""
     upper = name.upper()
     return f"""#ifdef {upper}_PUSH_SAMPLES
 static int push(void *a)
