@@ -138,6 +138,23 @@ def depthwise_kernel(call: Call, core: Core) -> Kernel:
     weights = call.array("weight")
     _, kh, kw, out_c = weights.shape
     fields = _fields(call, (kh, kw), weights.reshape(kh * kw, out_c), call["weight"].permute(3, 1, 2, 0))
-    portable = Variant("depthwise_s16", ("depthwise_s16.c",), fields, packed=False)
-    work = loops("calls outputs outputs*rows macs", rows=kh)
-    return _kernel(portable, (Operand.ROWS, Operand.OUT), (), work)
+    reads, window = (Operand.ROWS, Operand.OUT), window_of(call, (kh, kw))
+    chosen = _depthwise_variant(call, fields, core) if _is_packed(fields, core) else None
+    if chosen is None:
+        portable = Variant("depthwise_s16", ("depthwise_s16.c",), fields, packed=False)
+        return _kernel(portable, reads, (), loops("calls outputs outputs*rows macs", rows=kh))
+    return _kernel(chosen, reads, (), window_work(chosen.symbol, window, _codes(call)))
+
+
+def _depthwise_variant(call: Call, fields: dict[str, Any], core: Core) -> Variant | None:
+    """None for depth multipliers and for layers of few channels."""
+    weights, channels, parameters = fields["weights"].data, fields["in_c"], _parameters(call)
+    scratch = 4 * len(weights)
+    if channels != fields["out_c"] or channels < 4:
+        return None
+    if core is Core.MVE and channels >= 8:
+        fields = _packed(fields, packing.pack_depthwise_mve(weights, *parameters), channels)
+        mve = ("depthwise_s16__mve.c", "depthwise_pixel_s16__mve.S", "cortado_scratch.c")
+        return Variant("depthwise_s16__mve", mve, fields, scratch)
+    fields = _packed(fields, packing.pack_depthwise_dsp(weights, *parameters), channels)
+    return Variant("depthwise_s16__dsp", ("depthwise_s16__dsp.c", "cortado_scratch.c"), fields, scratch)

@@ -40,3 +40,32 @@ def pack_conv_tile_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
 def scratch_conv2d_mve(products: int, out_w: int) -> int:
     """Bytes of scratch for conv2d `__mve`: two windows, or one."""
     return (4 if out_w > 1 else 2) * products
+
+
+def _overlapping(channels: int, together: int) -> list[slice]:
+    """So many channels each, the last of which may repeat some of those before."""
+    rest = [channels - together] if channels % together else []
+    return [slice(first, first + together) for first in [*range(0, channels - together + 1, together), *rest]]
+
+
+def pack_depthwise_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise_s16__dsp.c: [taps, channels] weights, at least four channels."""
+    words = np.stack([2 * multiplier.astype(np.int64), -shift], axis=1)
+    parts = []
+    for four in _overlapping(weights.shape[1], 4):
+        parts += [
+            as_bytes(bias[four]).ravel(),
+            weights[:, four][:, [0, 2, 1, 3]].ravel(),
+            as_bytes(words[four]).ravel(),
+        ]
+    return np.concatenate(parts)
+
+
+def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise_pixel_s16__mve.S: [taps, channels] weights, at least eight channels."""
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    parts = []
+    for eight in _overlapping(weights.shape[1], 8):
+        factors = np.concatenate([multiplier[eight][order], shift[eight][order]])
+        parts += [as_bytes(bias[eight][order]).ravel(), weights[:, eight].ravel(), as_bytes(factors).ravel()]
+    return np.concatenate(parts)

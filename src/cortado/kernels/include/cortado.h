@@ -406,10 +406,17 @@ void cortado_conv1x1_s16__mve(const cortado_layer_s16_packed_t *L, const int16_t
                               void *scratch);
 /* For kernel_w <= 512. */
 void cortado_depthwise_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
+/* One output channel for each input channel, of which there are at least 4, with vector instructions 8. */
+void cortado_depthwise_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                                void *scratch);
+void cortado_depthwise_s16__mve(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                                void *scratch);
 
 int32_t cortado_conv2d_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv2d_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
+int32_t cortado_depthwise_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_depthwise_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
 
 /* Two matrices: out[i][j] = requant(sum over k of lhs[i][k] * rhs[j][k], divided by 2^sum_shift). */
 typedef struct {

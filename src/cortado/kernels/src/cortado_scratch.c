@@ -86,6 +86,16 @@ int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, in
     return pixels > 1 ? 4 * ((L->in_c + 1) & ~1) : 0;
 }
 
+int32_t cortado_depthwise_s16__dsp_scratch(const cortado_layer_s16_packed_t *L)
+{
+    return L->kernel_h * L->kernel_w * (int32_t)sizeof(void *);
+}
+
+int32_t cortado_depthwise_s16__mve_scratch(const cortado_layer_s16_packed_t *L)
+{
+    return cortado_depthwise_s16__dsp_scratch(L);
+}
+
 int32_t cortado_transpose_conv2d_all_s8_scratch(const cortado_transpose_conv2d_all_t *L)
 {
     return 8 * L->kernel_h;
