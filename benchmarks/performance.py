@@ -149,6 +149,15 @@ def recurrent(results: dict[str, dict[str, float]]) -> str:
     return markdown(["core", "linear", *kinds, *(f"{kind}, ratio" for kind in kinds)], rows)
 
 
+def precision(results: dict[str, dict[str, dict[str, int]]]) -> str:
+    rows = [
+        [name, CORES[core], counts["int8"], counts["int16"], counts["int16"] / counts["int8"]]
+        for name, by_core in results.items()
+        for core, counts in by_core.items()
+    ]
+    return markdown(["layer", "core", "int8", "int16", "ratio"], rows)
+
+
 def page() -> str:
     parts = [
         HEAD,
@@ -184,6 +193,12 @@ def page() -> str:
             "recurrent",
             "Instructions per product of recurrent layers of 64 units, beside our own linear layer of that size.",
             recurrent,
+        ),
+        section(
+            "16-bit activations",
+            "precision",
+            "Instructions of single layers with int16 activations, beside our own int8 kernels on the same layer.",
+            precision,
         ),
         section(
             "Compile time",

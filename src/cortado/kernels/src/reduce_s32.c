@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers along one dimension: their sum, modulo 2^32 or bounded by 32 bits, the smallest or the largest of them, or what
- * that is so far.
+ * Integers along one dimension: their sum, modulo 2^32 or bounded by 32 bits, the smallest or the largest of them, or
+ * what that is so far.
  *
  * Tile: 1 element. Scratch: none.
  */
