@@ -1,21 +1,19 @@
 """Layers of int16 codes beside the same layers of int8 codes on the emulated boards: instructions, and their ratio.
 
-python benchmarks/precision.py [--targets m0,m4,m55] [--layers conv1x1,...] [--json | --write]
+python benchmarks/precision.py [--targets m0,m4,m55] [--layers conv1x1,...] [--json]
 
-`bar` is what the ratio is to stay below: what the inner loops alone were found to need, with a little room. With
---write the results are stored in benchmarks/results/precision.json.
+`bar` is what the ratio is to stay below: what the inner loops alone were found to need, with a little room.
 """
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from _common import FOLDER, NOTE, TARGETS, progress, ratio, table
+from _common import NOTE, TARGETS, progress, ratio, table
 from cortado.base.target import from_target_string
 from cortado.exploring.sketch import board_work, prepared, sketch
 from cortado.options import Activations, Optimize, Options
@@ -31,7 +29,6 @@ BARS = {
     "m4": {"conv1x1": 1.15, "conv3x3": 1.12, "linear": 1.20, "depthwise": 0.90},
     "m55": {"conv1x1": 1.55, "conv3x3": 1.65, "linear": 1.95, "depthwise": 1.05},
 }
-RESULTS = FOLDER / "results" / "precision.json"
 
 
 def measure(name: str, targets: list[str]) -> dict[str, dict[str, int]]:
@@ -65,7 +62,6 @@ def main() -> None:
     parser.add_argument("--targets", default=",".join(BARS))
     parser.add_argument("--layers", default=",".join(LAYERS))
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
     for name in arguments.layers.split(","):
@@ -76,9 +72,6 @@ def main() -> None:
         return
     print(shown(results))
     print(f"\n{NOTE}")
-    if arguments.write:
-        stored = {"command": "python benchmarks/precision.py --write", "date": time.strftime("%Y-%m-%d", time.gmtime())}
-        RESULTS.write_text(json.dumps({**stored, "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
