@@ -190,3 +190,25 @@ def test_boards_have_the_same_bits(target: str, tmp_path: Path) -> None:
     inputs: Sequence[Inputs] = batches(1, 3, 6, 6)
     model = prepare(joins(), inputs[0], list(inputs), name="joins")
     assert model.compile(target).save(tmp_path / "joins").run([[inputs[0][0].numpy()]], check_stores=True).bit_exact
+
+
+class LastState(nn.Module):
+    """Of a layer whose states fade the last one, beside another tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.RNN(2, 2, batch_first=True, bias=False)
+        with torch.no_grad():
+            self.layer.get_parameter("weight_ih_l0").copy_(torch.eye(2))
+            self.layer.get_parameter("weight_hh_l0").copy_(0.9 * torch.eye(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.layer(x)[1][0], 0.05 * x[:, 0]], -1)
+
+
+def test_states_that_are_not_read_do_not_saturate() -> None:
+    """They are what a layer computes the next from."""
+    fading = torch.tensor([3.0, 0.1, 0.0, 0.0, 0.0, 0.0]).reshape(1, 6, 1)
+    inputs = [(randn(1, 6, 2, seed=seed) * fading,) for seed in range(24)]
+    model = LastState().eval()
+    assert min(signal_to_noise(lower_on(model, inputs), model)) > 30

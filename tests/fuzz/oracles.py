@@ -29,6 +29,7 @@ from cortado.emit.pte.program import c_only, emit_pte
 from cortado.ir import op
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
+from cortado.ops.topk import BEST
 from cortado.options import Border, LinearWeights, Optimize, Options
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan import checks
@@ -190,7 +191,8 @@ def _by_ties(case: Case) -> Iterator[list[list[Tensor]]]:
     """By output, what PT2E's graph gives if the values about half-way between two codes go to either of them.
 
     Both are right: torch rounds ties to even codes, the kernels away from zero, and a sum of codes moves with each of
-    them. What follows may make much of one code: a norm over few values does, and a function that jumps.
+    them. What follows may make much of one code: a norm over few values does, and a function that jumps. Nor does torch
+    say which of equal values is the first of topk.
     """
     for seed in range(TIE_DRAWS):
         graph = EitherWay(case.model.quantized.converted, seed)
@@ -213,6 +215,10 @@ class EitherWay(Interpreter):
             half = (codes - codes.floor() - 0.5).abs() < TIE
             way = torch.randint(0, 2, codes.shape, generator=self.generator) * 2 - 1
             args = (torch.where(half, (codes + way * 0.25) * scale, value).to(args[0].dtype), *args[1:])
+        elif target is BEST:
+            value = args[0].double()
+            chance = torch.rand(value.shape, generator=self.generator, dtype=torch.float64)
+            args = (value + chance * 1e-9 * value.abs().max(), *args[1:])
         return super().call_function(target, args, kwargs)
 
 

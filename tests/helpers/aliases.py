@@ -139,7 +139,13 @@ def _overwritten(model: Any, x: Tensor) -> Tensor:
     return y + torch.empty(8).fill_(2.0)
 
 
+def _broadcast_into_all(model: Any, x: Tensor) -> Tensor:
+    x[...] = x[:, :1] * 0.25
+    return x.abs() + x
+
+
 RIGHT: dict[str, Program] = {
+    "broadcast into all of an input": _broadcast_into_all,
     "dropout": _residual_over_dropout,
     **{
         name: other_name(lambda y, f=function: f(y, 0.5, False))  # type: ignore[misc]

@@ -188,6 +188,28 @@ def test_every_schedule_gives_the_same_bits(model: api.Model, optimize: Optimize
     assert artifact.run(samples, "host").bit_exact
 
 
+class PaddedBelow(nn.Module):
+    """Rows below an image that come from nothing, in the middle of a cascade: a window of even size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 5, (5, 3), padding=(4, 1))
+        self.second = nn.Conv2d(5, 2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(nn.functional.pad(self.first(x), (0, 1, 0, 1)))
+
+
+@pytest.mark.host
+def test_rows_below_an_image_are_not_the_last_ones_of_a_ring(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    batches = [(torch.randn(1, 3, 8, 27),) for _ in range(3)]
+    compiled = api.compile(PaddedBelow().eval(), batches[0], "cortex-m4", batches, name="net")
+    assert any(len(stage.steps) > 2 for stage in present(compiled.planned).program.stages)
+    artifact = compiled.save(tmp_path / "net")
+    assert artifact.run([[value.numpy() for value in batch] for batch in batches], "host").bit_exact
+
+
 @pytest.mark.qemu
 @pytest.mark.parametrize("optimize", list(Optimize))
 def test_narrow_rows_are_made_several_at_a_time(optimize: Optimize, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from cortado.frontend.domains import settle_domains
 from cortado.frontend.exact import compare_integers, has_integers
 from cortado.frontend.mask_forms import may_have_masks, write_out_masks
 from cortado.frontend.mask_rules import take_masks
+from cortado.frontend.scalars import give_scalars_a_dimension
 from cortado.frontend.spelled import spell_out
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
@@ -80,6 +81,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
     graph = module.graph
     inline_contexts(module)
     make_writes_plain(module, inputs)
+    give_scalars_a_dimension(graph)
     if may_have_masks(graph):
         _simplify(graph)
         write_out_masks(module)

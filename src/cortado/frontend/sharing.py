@@ -5,8 +5,8 @@ pass over the operand; one scale for all costs the operand's other readers some 
 
 1. An operand that only joins read is made in the parameters of the finest of them: nobody could see more of it. Where
    there is only one, values beyond the range of its output saturate, as they would behind it.
-2. An operand that others read too shares its scale with the join where that makes no step more than `LOSS` times
-   larger, and keeps its own otherwise.
+2. An operand that others read too, or the layer itself that makes it, shares its scale with the join where that makes
+   no step more than `LOSS` times larger, and keeps its own otherwise.
 
 In the same way a sigmoid or a tanh has its usual range where that makes its steps at most `LOSS` times larger.
 """
@@ -19,6 +19,7 @@ from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBas
 from cortado.base.element import element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import choose_range
+from cortado.ir.op import patterns_of
 from cortado.options import CalibrationMethod
 
 LOSS = 1.12  # 1 dB
@@ -128,8 +129,9 @@ def _output(entrance: Node, observers: dict[Node, ObserverBase]) -> ObserverBase
 
 
 def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dict[Node, ObserverBase]) -> None:
-    """Data movement is no reader: its output has the same observer."""
+    """Data movement is no reader: its output has the same observer. A layer may read its own output."""
     tensor = found[observers[call]]
+    tensor.read |= any(pattern.reads_itself for pattern in patterns_of(call.all_input_nodes[0].target))
     for user in call.users:
         if isinstance(observers.get(user), EdgeObserver):
             tensor.joins.append(found[_output(user, observers)])

@@ -143,10 +143,11 @@ def _assigned(holder: Node) -> Node | None:
 def _assigns(node: Node) -> bool:
     """Whether a copy is torch.export's own, or one in its stead (`captured.as_it_is`). The signature doesn't tell; but
     such a copy says that it was made by the function that made the value, or by the operator itself, where a copy of
-    the user's was made by `copy_`."""
+    the user's was made by `copy_`; and nothing reads what it returns, where an assignment to `x[...]` is read as x."""
     source = node.args[1] if node.target is torch.ops.aten.copy_.default else None
     made_by = TORCH_FN.of(node)
-    return isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
+    own = isinstance(source, Node) and (made_by == TORCH_FN.of(source) or "OpOverload" in str(made_by))
+    return own and not node.users
 
 
 def returned_nodes(graph: Graph) -> list[Any]:

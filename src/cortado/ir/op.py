@@ -152,6 +152,7 @@ class Pattern:
     # The same in calls that take int16, where this one takes int8 alone.
     in_wide: Callable[[Bound], Node | None] | None = None
     moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
+    reads_itself: bool = False  # its output's codes are its state: all of them count, whatever is read of them
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
 

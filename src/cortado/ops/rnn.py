@@ -86,4 +86,4 @@ RNN = Operator(
     samples=samples,
 )
 
-RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower)
+RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower, reads_itself=True)

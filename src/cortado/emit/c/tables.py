@@ -113,7 +113,8 @@ def port_numbers(planned: Planned, port: Port, step: Step, makers: Makers) -> di
     else:
         ring, producer = port.height, "CORTADO_CONSTANT"
     endless = planned.program.stream is not None
-    alone = maker is not None and rule == ONE_ROW and not endless
+    within = step.rows <= port.height  # no row of its own below the image, as padding has
+    alone = maker is not None and rule == ONE_ROW and within and not endless
     return {
         "row_bytes": port.row_bytes,
         "height": 0 if endless else fits(port.height, 16, "a row count"),
