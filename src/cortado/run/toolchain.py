@@ -6,6 +6,7 @@ time. Several processes may build at once: files are written under a temporary n
 """
 
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -236,26 +237,31 @@ def _input_parts(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[
     missing = [source for source in sources if not source.is_file()]
     if missing:
         raise CortadoError(f"no such source file: {missing[0]}")
-    return [part for source in sources for part in _readable(source, include_dirs)]
+    return _readable(sources, include_dirs)
 
 
-def _readable(source: Path, include_dirs: Sequence[Path]) -> list[str | bytes]:
-    """A source, and what it and those files name, wherever a file of that name is; every header where a name is not to
-    be seen."""
+def _readable(sources: Sequence[Path], include_dirs: Sequence[Path]) -> list[str | bytes]:
+    """The sources, and what they and those files name, wherever a file of that name is, each once; every header where a
+    name is not to be seen. Paths as text: this is asked of every program."""
     parts: list[str | bytes] = []
-    known: set[Path] = set()
-    left = [(source.name, source)]
+    folders = [str(folder) for folder in include_dirs]
+    left = [(source.name, str(source)) for source in sources]
+    known, all_seen = {path for _, path in left}, True
     while left:
         name, path = left.pop()
-        known.add(path)
-        text = path.read_bytes()
+        text = Path(path).read_bytes()
         parts += [name, text]
         names = _included(text)
-        if not all(names):
-            return [*parts, *(part for folder in (source.parent, *include_dirs) for part in _headers(folder))]
-        paths = [(name, folder / name) for name in names for folder in (path.parent, *include_dirs)]
-        left += [(name, one) for name, one in paths if one not in known and one.is_file()]
-    return parts
+        all_seen = all_seen and all(names)
+        for named, folder in itertools.product(filter(None, names), (os.path.dirname(path), *folders)):
+            found = os.path.join(folder, named)
+            if found not in known and os.path.isfile(found):
+                known.add(found)
+                left.append((named, found))
+    if all_seen:
+        return parts
+    places = dict.fromkeys((*(source.parent for source in sources), *include_dirs))
+    return [*parts, *(part for folder in places for part in _headers(folder))]
 
 
 @lru_cache(maxsize=256)
