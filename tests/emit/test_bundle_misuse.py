@@ -17,6 +17,7 @@ from cortado.run.board import find_board
 from cortado.run.firmware import build_firmware
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.cores import THREE, each_core
 
 # Every question a bundle is asked; the exit code is the number of the first one with a wrong answer.
 MISUSE = """#include <stddef.h>
@@ -111,7 +112,7 @@ def test_the_arena_takes_whole_lines_of_the_data_cache(tiny: Model, tmp_path: Pa
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m4"))
 def test_wrong_indices_and_arenas_are_answered_on_boards(tiny: Model, tmp_path: Path, target: str) -> None:
     config = from_target_string(target)
     sources = write(tiny, tmp_path, target)

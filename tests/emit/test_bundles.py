@@ -57,7 +57,7 @@ def compiler_of(kind: Compiler) -> toolchain.CompilerCommand:
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("kind", list(Compiler))
+@pytest.mark.parametrize("kind", [Compiler.GCC, pytest.param(Compiler.CLANG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
 def test_builds_without_a_warning(name: str, target: str, kind: Compiler, tmp_path: Path) -> None:
@@ -90,7 +90,8 @@ def test_every_kernel_builds_without_a_warning(target: str, kind: Compiler) -> N
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("small_core", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("small_core", [False, True])
 def test_the_analyzer_finds_nothing_in_the_kernels(small_core: bool) -> None:
     """gcc's -fanalyzer, which follows every path through a function."""
     flags = [*WARNINGS, *ANALYZER, *(["-DCORTADO_SMALL_CORE=1"] if small_core else [])]

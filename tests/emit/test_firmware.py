@@ -22,9 +22,8 @@ from cortado.run.firmware import build_firmware
 from cortado.run.measure import PLAIN_NAMES
 from cortado.run.qemu import run_elf
 from cortado.run.runner import HOST, RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
+from helpers.cores import FOUR, THREE, each_core
 from helpers.networks import prepared
-
-BOARDS = ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"]
 
 
 class Mixed(nn.Module):
@@ -67,7 +66,7 @@ def stack_of(artifact: Artifact) -> tuple[int, int]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", BOARDS)
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m4"))
 def test_the_stack_of_a_call_is_what_a_run_takes(mixed: Model, target: str, tmp_path: Path) -> None:
     """A bound, and no more than a few registers above."""
     said, measured = stack_of(mixed.compile(target).save(tmp_path / "mixed"))
@@ -109,7 +108,7 @@ int main(void)
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m55"))
 def test_the_stack_of_the_self_test_is_what_it_takes(mixed: Model, target: str, tmp_path: Path) -> None:
     compiled = mixed.compile(target, Options(selftest=True))
     assert compiled.bundle is not None
@@ -137,7 +136,7 @@ def test_the_stack_of_rows_and_of_any_core(mixed: Model, tmp_path: Path) -> None
 
 @pytest.mark.qemu
 @pytest.mark.slow
-@pytest.mark.parametrize("target", BOARDS)
+@pytest.mark.parametrize("target", FOUR)
 @pytest.mark.parametrize("name", zoo.names())
 def test_the_stack_of_the_zoo(name: str, target: str, tmp_path: Path) -> None:
     said, measured = stack_of(prepared(name).compile(target).save(tmp_path / name))
@@ -284,7 +283,7 @@ int main(void)
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", BOARDS)
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m33"))
 def test_a_timer_that_dirties_every_register_and_runs_the_network_too_changes_nothing(
     mixed: Model, target: str, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from cortado.run.firmware import build_firmware
 from cortado.run.qemu import run_elf
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cli import Run
+from helpers.cores import FOUR, THREE, each_core
 from helpers.paths import MODELS
 
 MAIN = """#include "net.h"
@@ -186,7 +187,7 @@ def test_streams_and_state_are_right_here(module: nn.Module, tmp_path: Path) -> 
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m33"))
 def test_every_layer_is_right_on_boards(net: Model, tmp_path: Path, target: str) -> None:
     bundle = compiled(net, target).bundle
     assert bundle is not None
@@ -219,7 +220,7 @@ def test_every_wrong_weight_and_kernel_is_found_in_its_layer_here(net: Model, tm
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m0plus"))
 def test_a_wrong_weight_is_found_in_its_layer_on_boards(net: Model, tmp_path: Path, target: str) -> None:
     found = compiled(net, target)
     assert found.bundle is not None

@@ -30,6 +30,7 @@ from cortado.run.measure import PLAIN_NAMES
 from cortado.run.qemu import run_elf
 from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cli import TINY, Run
+from helpers.cores import each_core
 
 # The other model's output is another: its input is.
 MAIN = """#include <string.h>
@@ -93,7 +94,7 @@ def test_both_are_right_here(tiny: Model, tmp_path: Path, shared: bool) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["m0plus", "m4", "m55"])
+@pytest.mark.parametrize("target", each_core("m0plus", "m4", "m55", here="m55"))
 def test_both_are_right_on_boards(tiny: Model, tmp_path: Path, target: str) -> None:
     members = [ProgramMember(planned(tiny, name, None, target)) for name in ("tiny", "other")]
     write_files(tmp_path, {**emit_together(members, one_arena=True).files, "main.c": main_text(tiny, shared=True)})

@@ -27,6 +27,7 @@ from cortado.api import compile, prepare
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.plan.lowered import reference_outputs
 from helpers.cli import Run
+from helpers.cores import each_core
 from helpers.digits import digits, trained
 from helpers.fake import Coded, fq, keep
 from helpers.single import Function, decibels, images, randn, rejected, seeded
@@ -336,7 +337,7 @@ def test_a_scale_that_a_join_has_already_costs_no_call() -> None:
 
 @pytest.mark.host
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m0", "cortex-m4", "cortex-m55", here="cortex-m4"))
 def test_weights_of_128_run_to_the_bit(target: str) -> None:
     (x,) = images(1)[0]
     layer = Coded(seeded(nn.Conv2d(3, 8, 3, padding=1)), low=-128)

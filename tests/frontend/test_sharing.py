@@ -14,6 +14,7 @@ from cortado.api import prepare
 from cortado.base.target import from_target_string
 from cortado.emit.pte.program import emit_pte
 from cortado.run.executorch_host import run_pte
+from helpers.cores import THREE, each_core
 from helpers.single import Expression, Function, Single, decibels, lower_on, randn, seeded, tensors
 
 Tensor = torch.Tensor
@@ -185,7 +186,7 @@ def test_the_runtime_has_the_same_bits() -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m0plus"))
 def test_boards_have_the_same_bits(target: str, tmp_path: Path) -> None:
     inputs: Sequence[Inputs] = batches(1, 3, 6, 6)
     model = prepare(joins(), inputs[0], list(inputs), name="joins")

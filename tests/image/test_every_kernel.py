@@ -15,6 +15,7 @@ from cortado.ir.op import registry
 from cortado.options import Optimize
 from cortado.run.runner import WARNINGS, write_files
 from cortado.run.toolchain import arm_gcc
+from helpers.cores import each_core
 from helpers.golden import Golden
 from helpers.networks import planned
 from helpers.thunks import of_operator
@@ -79,7 +80,7 @@ def test_all_of_them_compile_for_their_core(core: Core, tmp_path: Path) -> None:
     assert sum(sizes.values()) <= LOADER_BYTES
 
 
-@pytest.mark.parametrize("target", ["cortex-m3", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m3", "cortex-m55", here="cortex-m55"))
 def test_an_image_is_little_more_than_the_tables_and_constants_of_a_bundle(target: str) -> None:
     """Of the smallest network there is: others have more constants for the same header."""
     image = emit_image(planned("imu_lstm", target, Optimize.BALANCED))

@@ -16,6 +16,7 @@ from cortado.emit.image.reader import read_image
 from cortado.plan.pushed import Feeding
 from cortado.run import toolchain
 from cortado.run.runner import WARNINGS, write_files
+from helpers.cores import each_core
 from helpers.images import Imaged, changed, of, on_host
 from helpers.stateful import Ring
 
@@ -89,7 +90,7 @@ def test_image_and_bundle_give_the_same_bits_on_this_machine(kind: str, tmp_path
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", here="cortex-m3"))
 def test_image_and_bundle_give_the_same_bits_on_each_kind_of_core(target: str, tmp_path: Path) -> None:
     instructions, bundle = of(compiled("cascade", target)).beside_bundle(tmp_path)
     assert instructions is not None

@@ -13,6 +13,7 @@ from cortado.base.element import INT16
 from cortado.base.errors import CortadoError
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
+from helpers.cores import THREE, each_core
 from helpers.single import decibels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
@@ -112,7 +113,7 @@ def test_layers_keep_what_int8_loses_on_new_and_on_larger_data(layers: Layers, w
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m55"))
 def test_the_bits_are_the_same_everywhere(wide: Model, target: str) -> None:
     compiled = wide.compile(target)
     (image,) = images(1, 3, 6.0)[0]  # some of it saturates

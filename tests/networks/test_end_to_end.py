@@ -23,6 +23,7 @@ from cortado.models import zoo
 from cortado.pte.reader import read_pte_file
 from cortado.run.runner import bundle_includes
 from helpers.cli import Run
+from helpers.cores import each_core
 from helpers.golden import Golden
 from helpers.networks import unseen
 from helpers.paths import GOLDEN, ROOT
@@ -94,7 +95,7 @@ def test_board_equals_reference(compiled: Compile, samples: Samples, target: str
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("target", BOARDS)
+@pytest.mark.parametrize("target", each_core(*BOARDS, here="cortex-m4"))
 def test_host_equals_reference(compiled: Compile, samples: Samples, target: str) -> None:
     checked = compiled(target).run(samples, "host")
     assert checked.result.on == "host"

@@ -27,6 +27,7 @@ from fuzz.oracles import TARGETS, Choices, Kind
 from fuzz.outcome import Outcome, reason
 from fuzz.page import PAGE, SUMMARY, page
 from fuzz.recipe import Recipe, Shape
+from helpers.cores import each_core
 from helpers.golden import Golden
 
 # ---- journal -------------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def disturbed_zoo(name: str, target: str, board: str, folder: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m4", "cortex-m55", here="cortex-m55"))
 def test_interrupts_change_no_bit(target: str, tmp_path: Path) -> None:
     disturbed_zoo("ds_cnn", target, TARGETS[target], tmp_path / "ds_cnn")
 

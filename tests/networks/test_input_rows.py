@@ -19,6 +19,7 @@ from cortado.plan.schedule import schedule
 from cortado.run import toolchain
 from cortado.run.runner import RUNTIME_CHECKS, WARNINGS, bundle_includes, bundle_sources, write_files
 from helpers.cli import Run, compile_tiny
+from helpers.cores import FOUR, each_core
 from helpers.networks import graph_of, networks, planned, run_bundle
 from helpers.paths import MODELS, ROOT
 
@@ -56,7 +57,7 @@ def test_same_bits_here_under_sanitizers(name: str, optimize: Optimize, tmp_path
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m33"))
 @pytest.mark.parametrize("name", networks(["ds_cnn"]))
 def test_same_bits_on_boards_with_every_store_watched(name: str, target: str, tmp_path: Path) -> None:
     run_bundle(tmp_path, planned(name, target, Optimize.RAM, input_rows=True), inputs=2)
@@ -64,7 +65,7 @@ def test_same_bits_on_boards_with_every_store_watched(name: str, target: str, tm
 
 @pytest.mark.qemu
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m33"))
 @pytest.mark.parametrize("name", networks([name for name in MOST_BYTES if name != "ds_cnn"]))
 def test_same_bits_of_larger_networks_on_boards(name: str, target: str, tmp_path: Path) -> None:
     run_bundle(tmp_path, planned(name, target, Optimize.RAM, input_rows=True), inputs=1)

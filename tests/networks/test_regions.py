@@ -22,6 +22,7 @@ from cortado.plan.schedule import Schedules
 from cortado.run.board import AddressRange, find_board
 from cortado.run.elf import Image, load_image
 from cortado.run.runner import HOST, RUNTIME_CHECKS, BundleInfo, build
+from helpers.cores import each_core
 from helpers.networks import graph_of, networks, planned, run_bundle
 from helpers.paths import ROOT
 from helpers.stateful import STATEFUL
@@ -72,7 +73,7 @@ def test_each_memory_is_within_its_size_and_the_first_has_what_is_used_most(name
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", BOARDS)
+@pytest.mark.parametrize("target", each_core(*BOARDS, here="cortex-m7"))
 @pytest.mark.parametrize("name", networks(list(MEMORIES)))
 def test_boards_with_two_memories_give_the_same_bits_and_store_nothing_elsewhere(
     tmp_path: Path, name: str, target: str

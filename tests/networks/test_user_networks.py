@@ -234,7 +234,7 @@ SPELLINGS = ("causal", "added", "filled")
 STATE = 0.1  # how large the states of a recurrent layer are
 BOARDS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")
 ON_BOARDS = {
-    "transformer": BOARDS,
+    "transformer": BOARDS[:1],
     "siamese": BOARDS[:1],
     "voice activity": BOARDS[1:2],
     "denoiser": BOARDS[3:],

@@ -16,6 +16,7 @@ from cortado.base.errors import CortadoError
 from cortado.plan.lowered import reference_outputs
 from cortado.run.executorch_host import run_pte
 from helpers import single
+from helpers.cores import each_core
 from helpers.single import CONV2D, DEPTHWISE, Function, assert_close, lower, randomize
 
 # ---- convolutions --------------------------------------------------------------------------------------------
@@ -313,7 +314,7 @@ class Everything(nn.Module):
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m"])
+@pytest.mark.parametrize("target", each_core("cortex-m0plus", "cortex-m", here="cortex-m"))
 def test_bundle_and_pte_equal_the_reference(target: str, tmp_path: Path) -> None:
     rng = torch.Generator().manual_seed(0)
     samples = [(torch.randn(1, 4, 11, 10, generator=rng),) for _ in range(3)]

@@ -16,6 +16,7 @@ from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.ir.op import ElementOf, Operator, registry, result_element
 from cortado.plan.lowered import reference_outputs
 from helpers import cases
+from helpers.cores import each_core
 from helpers.single import Function
 
 SEVERAL = [op for op in registry().operators.values() if op.kernel and isinstance(op.element, ElementOf)]
@@ -46,7 +47,7 @@ def wide(operator: Operator) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("core", each_core(*CORES, here=CortexM.M0PLUS))
 def test_wide_elements_on_boards(core: CortexM) -> None:
     target, tried = CortexMTargetConfig(core), set[str]()
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from helpers.cores import THREE, each_core
 from helpers.single import Expression, decibels, lower_on, randn, tensors
 
 Tensor = torch.Tensor
@@ -199,7 +200,7 @@ def everything(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m4"))
 def test_on_boards(target: str, tmp_path: Path) -> None:
     batches = [(randn(3, 37, seed=seed), randn(3, 37, seed=seed + 9, scale=2.0)) for seed in range(3)]
     compiled = api.prepare(Expression(everything), batches[0], batches, name="net").compile(from_target_string(target))

@@ -13,6 +13,7 @@ from torch.nn import functional
 from cortado import api
 from cortado.base.target import from_target_string
 from fuzz.masks import check
+from helpers.cores import THREE, each_core
 from helpers.single import Function, Single, decibels, lower_on, randn, rejected
 
 Tensor = torch.Tensor
@@ -174,7 +175,7 @@ def test_a_bound_of_two_masks_is_a_bound_of_their_sum(kind: str, fill: float) ->
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m55"))
 def test_masks_and_rows_of_nothing_on_boards(target: str, tmp_path: Path) -> None:
     constant, ahead = whole(3), torch.zeros(LENGTH, LENGTH).masked_fill(AHEAD, -1e4)
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from helpers.cores import THREE, each_core
 from helpers.single import Expression, Function, Single, decibels, lower_on, lower_with, randn, rejected
 
 Tensor = torch.Tensor
@@ -240,7 +241,7 @@ def test_a_computed_mask_that_would_still_count_is_refused(added: bool) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m0plus", "cortex-m55", here="cortex-m55"))
 def test_computed_masks_on_boards(target: str, tmp_path: Path) -> None:
     """Of heads that share a mask, and of sequences that don't."""
     model = Function(
@@ -254,7 +255,7 @@ def test_computed_masks_on_boards(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m4"))
 def test_on_boards(target: str, tmp_path: Path) -> None:
     """A mask of rows that differ, over a length that is no multiple of 8 or 16."""
     mask = torch.rand(2, 1, 5, 37, generator=torch.Generator().manual_seed(0)) < 0.4

@@ -19,6 +19,7 @@ from cortado.ir.op import Call
 from cortado.ops.normalize import LARGEST_GROUP, NORMALIZE, AffineSteps, constants
 from cortado.options import Options
 from cortado.plan.lowered import LoweredGraph, reference_outputs
+from helpers.cores import FOUR, each_core
 from helpers.kernels import Calls
 from helpers.machines import MACHINES, Machine, check
 from helpers.single import Function, decibels, lower
@@ -85,7 +86,7 @@ def test_in_integers_and_close(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m0plus", "cortex-m55", here="cortex-m0plus"))
 def test_a_transformer_layer_on_boards(target: str, tmp_path: Path) -> None:
     model, batches = model_of("transformer layer")
     compiled = api.prepare(model, batches[0], batches, name="model").compile(from_target_string(target))
@@ -292,7 +293,7 @@ def test_layer_norm_of_pixels_runs_row_by_row() -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m33"))
 def test_normalized_images_on_boards(target: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Blocks(lambda channels: nn.InstanceNorm2d(channels, affine=True)).eval()

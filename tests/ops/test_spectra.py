@@ -16,6 +16,7 @@ from cortado.models.zoo.mfcc import mfcc
 from cortado.ops.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
+from helpers.cores import FOUR, each_core
 from helpers.single import Expression
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
@@ -208,7 +209,7 @@ class KeywordFrontEnd(nn.Module):
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m4"))
 def test_the_zoos_front_end_on_boards(target: str, tmp_path: Path) -> None:
     batches = [(sounds(level, 2, 1600),) for level in (1.0, 0.3, 0.01)]
     compiled = api.compile(KeywordFrontEnd(), batches[0], target, batches, options=BUNDLE)

@@ -13,6 +13,7 @@ from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
+from helpers.cores import THREE, each_core
 from helpers.single import Expression, decibels, lower_on, randn, seeded, tensors
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -215,7 +216,7 @@ def everything(x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m0plus"))
 def test_on_boards(target: str, tmp_path: Path) -> None:
     batches = [(*drawn(((3, 37), (3, 37), (1, 1, 400, 1)), seed),) for seed in range(3)]
     model = api.prepare(Expression(everything), batches[0], batches, name="net")

@@ -16,6 +16,7 @@ from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.ir.op import Call
 from cortado.ops._transposed import Taps, TransposedAxis, group_count, zero_taps
 from cortado.ops.transpose_conv2d import TRANSPOSE_CONV2D
+from helpers.cores import THREE, each_core
 from helpers.single import TRANSPOSED, assert_close, lower
 
 
@@ -213,7 +214,7 @@ def _grouped(target: str) -> Sketch:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core(*THREE, here="cortex-m55"))
 def test_groups_give_the_same_bits_on_boards(target: str) -> None:
     """`board_flow` holds every output to the reference's; none of these layers takes the kernel for whole tensors."""
     found = _grouped(target)
@@ -225,7 +226,7 @@ def test_groups_give_the_same_bits_on_boards(target: str) -> None:
     board_flow(found)
 
 
-@pytest.mark.parametrize("target", ["cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("target", each_core("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m55", here="cortex-m4"))
 def test_groups_are_not_slower_than_one(target: str) -> None:
     """By the table of costs; with 32 channels two of them take little more than half of the time."""
     core = from_target_string(target)

@@ -29,6 +29,7 @@ from cortado.pte.reader import read_pte
 from cortado.run import executorch_host
 from cortado.run.executorch_host import DelegateKernels, run_pte
 from helpers.cli import Run
+from helpers.cores import THREE, each_core
 from helpers.images import ARENA_AT, Imaged, changed, on_host
 from helpers.networks import graph_of, unseen
 from helpers.stateful import Ring
@@ -155,7 +156,7 @@ def _named(codes: ArrayType, tensor: Tensor) -> ArrayType:
     return codes.transpose(0, 3, 1, 2) if tensor.layout == NHWC else codes
 
 
-@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("core", each_core(*THREE, here="cortex-m55"))
 def test_it_compiles_for_cores_and_allocates_nothing(core: str, tmp_path: Path) -> None:
     """With the flags of the operator library; what is not there to be linked is the runtime's, and the loader's."""
     found = executorch_host.wheel()

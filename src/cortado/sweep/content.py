@@ -5,6 +5,7 @@ import functools
 import hashlib
 import importlib.util
 import json
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -215,22 +216,28 @@ def reached(files: Iterable[Path]) -> set[Path]:
 
 def _imported(path: Path) -> Iterator[Path]:
     """Of the user's files, those that one imports."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return
+    statements, dynamic = _imports(path.read_bytes())
+    if dynamic:
+        yield from _loaded()
     names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= set(_names_from(node, path))
-        elif isinstance(node, ast.Name | ast.Attribute) and _last(node) in DYNAMIC:
-            yield from _loaded()
+    for node in statements:
+        names |= set(_names_from(node, path)) if isinstance(node, ast.ImportFrom) else {one.name for one in node.names}
     for name in sorted(names):
         parts = name.split(".")
         for length in range(1, len(parts) + 1):  # of packages, what is run on the way
             yield from _users(".".join(parts[:length]), path.parent)
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports(text: bytes) -> tuple[list[ast.Import | ast.ImportFrom], bool]:
+    """The import statements of a file, and whether it imports by other means. Kept: most files are those of every
+    candidate."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return [], False
+    dynamic = any(isinstance(node, ast.Name | ast.Attribute) and _last(node) in DYNAMIC for node in nodes)
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)], dynamic
 
 
 def _last(node: ast.Name | ast.Attribute) -> str:
@@ -286,7 +293,12 @@ def _specified(name: str) -> Path | None:
 
 def _path_of(module: str) -> Path | None:
     path = getattr(sys.modules.get(module), "__file__", None)
-    return None if path is None or not Path(path).is_file() else Path(path).resolve()
+    return None if path is None or not os.path.isfile(path) else _resolved(path)
+
+
+@functools.lru_cache(maxsize=16384)
+def _resolved(path: str) -> Path:
+    return Path(path).resolve()
 
 
 def _loaded() -> Iterator[Path]:
@@ -302,6 +314,7 @@ def _is_installed(module: str) -> bool:
     return path is None or _is_installed_file(path)
 
 
+@functools.lru_cache(maxsize=16384)
 def _is_installed_file(path: Path) -> bool:
     """Of Python, of a package that is installed, or Cortado's."""
     return any(path.is_relative_to(place) for place in _INSTALLED)
