@@ -74,7 +74,7 @@ def _model(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("name", ["ds_cnn", "deep_autoencoder"])
+@pytest.mark.parametrize("name", ["ds_cnn", pytest.param("deep_autoencoder", marks=pytest.mark.slow)])
 def test_cycles_are_near_those_of_the_board(name: str) -> None:
     model = prepared(*_model(name))
     for core in CORES:
@@ -85,7 +85,7 @@ def test_cycles_are_near_those_of_the_board(name: str) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("name", ["small", "recurrent"])
+@pytest.mark.parametrize("name", ["small", pytest.param("recurrent", marks=pytest.mark.slow)])
 def test_cycles_of_every_core_are_near_those_of_the_board(name: str) -> None:
     """One run tells the time of all cores that run its code."""
     model = prepared(*_model(name))

@@ -24,6 +24,7 @@ def test_it_is_short() -> None:
     assert sum(len(text.splitlines()) for _, _, text in blocks()) < LONGEST_TYPING
 
 
+@pytest.mark.slow
 @pytest.mark.qemu
 def test_from_an_empty_folder_to_a_prediction_and_firmware(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

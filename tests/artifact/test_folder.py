@@ -66,7 +66,10 @@ def kill_at(event: int, work: Callable[[], None]) -> bool:
     return os.WIFSIGNALED(status)
 
 
-@pytest.mark.parametrize("exchange", [True, False], ids=["exchanged", "one after the other"])
+@pytest.mark.parametrize(
+    "exchange",
+    [pytest.param(True, id="exchanged"), pytest.param(False, id="one after the other", marks=pytest.mark.slow)],
+)
 def test_a_killed_write_leaves_the_old_model_or_the_new_one(
     tmp_path: Path, parts: Make, monkeypatch: pytest.MonkeyPatch, exchange: bool
 ) -> None:

@@ -226,6 +226,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, phase: str) -> None:
 # ---- the same files ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_etrecord(tmp_path: Path) -> None:
     """Addresses and hashes differ from one process to the next."""
     script = (

@@ -48,11 +48,11 @@ class Machine:
 HOSTS = [Machine("host", Core.LONG, ("__scalar",)), Machine("host-small", Core.SMALL, ("__scalar",))]
 BOARDS = [
     Machine("m0", Core.SMALL, ("__scalar",), "cortex-m0"),
-    Machine("m3", Core.LONG, ("__scalar",), "cortex-m3"),
     Machine("m4", Core.DSP, ("__dsp",), "cortex-m4"),
     Machine("m55", Core.DSP, ("__dsp", "__mve"), "cortex-m55"),
 ]
 MORE_BOARDS = [
+    Machine("m3", Core.LONG, ("__scalar",), "cortex-m3"),
     Machine("m23", Core.SMALL, ("__scalar",), "cortex-m23"),
     Machine("m7", Core.DSP, ("__dsp",), "cortex-m7"),
     Machine("m33", Core.DSP, ("__dsp",), "cortex-m33"),
@@ -68,7 +68,7 @@ MORE_BOARDS = [
 def machines(wanted: Callable[[Machine], bool] = lambda machine: True) -> list[Any]:
     """Parameters of a test: every machine that is wanted."""
     kinds = (
-        (HOSTS, [pytest.mark.host]),
+        (HOSTS, [pytest.mark.host, pytest.mark.slow]),
         (BOARDS, [pytest.mark.qemu]),
         (MORE_BOARDS, [pytest.mark.qemu, pytest.mark.slow]),
     )

@@ -72,6 +72,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Network, N
     return folder / "build" / "firmware.elf", first, following
 
 
+@pytest.mark.slow
 def test_a_transfer_cut_at_every_block_leaves_the_old_model_running(networks: tuple[Path, Network, Network]) -> None:
     firmware, old, new = networks
     example = _module("device")

@@ -1,4 +1,8 @@
-"""Every C kernel against the golden layers recorded from CMSIS-NN, bit for bit."""
+"""Every C kernel against the golden layers recorded from CMSIS-NN, bit for bit.
+
+Long, as the kernels are built for this machine: `make test` holds the references to these layers
+(tests/ops/test_references.py) and the kernels to the references (test_every_core.py).
+"""
 
 import os
 import subprocess
@@ -13,7 +17,7 @@ from helpers.kernel_layers import FOLDED, PORTABLE, Requant, Window, conv1x1, co
 from helpers.kernels import SANITIZE, Calls, Ref, build_host, run_host
 from helpers.recorded import Arrays, Params, recorded
 
-pytestmark = pytest.mark.host
+pytestmark = [pytest.mark.host, pytest.mark.slow]
 VARIANTS = {False: PORTABLE, True: FOLDED}
 Layer = tuple[Params, Arrays]
 
@@ -164,9 +168,7 @@ def test_softmax(small_core: bool) -> None:
     check(calls, outputs, small_core)
 
 
-@pytest.mark.parametrize(
-    "files", ["test_kernels_conformance.py", pytest.param("test_battery_*.py", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("files", ["test_kernels_conformance.py", "test_battery_*.py"])
 def test_sanitizers(files: str) -> None:
     """The same tests again, the kernels built with the address and undefined-behaviour sanitizers.
 

@@ -23,6 +23,7 @@ from helpers.stateful import STATEFUL, decibels, eager_steps
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 BOARDS = ("cortex-m0plus", "cortex-m4", "cortex-m55")
 ON_BOARDS = {name: BOARDS[number % len(BOARDS)] for number, name in enumerate(FEEDBACK)}
+QUICK = ("kalman", "biquads")
 FRESH = 10
 
 
@@ -55,7 +56,9 @@ def noise(name: str, graph: LoweredGraph | None, sequences: int) -> float:
 
 @pytest.mark.host
 @pytest.mark.qemu
-@pytest.mark.parametrize("name", FEEDBACK)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FEEDBACK]
+)
 def test_feedback_keeps_the_modules_signal_on_fresh_sequences(name: str, tmp_path: Path) -> None:
     made = compiled(name, ON_BOARDS[name])
     assert made.graph is not None

@@ -94,6 +94,7 @@ def test_a_failing_network_is_made_small(tmp_path: Path, monkeypatch: pytest.Mon
         assert scope["recipe"] == small
 
 
+@pytest.mark.slow
 def test_a_repro_runs_by_itself(tmp_path: Path) -> None:
     """This one is right: it says so with its exit code."""
     from fuzz.recipe import Layer

@@ -218,6 +218,7 @@ def test_firmware_that_counts_wrongly_is_answered(tiny: Model, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.host
 @pytest.mark.qemu
 def test_on_the_command_line(run: Run, tmp_path: Path) -> None:

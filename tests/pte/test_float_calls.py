@@ -221,10 +221,11 @@ MODELS: dict[type[nn.Module], list[str]] = {
     Lstm: ["lstm_cells", "lstm_layer"] * 2,
     LastOfLstm: ["lstm_layer"],
 }
+LONG = (Gru, Lstm)
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", [pytest.param(one, marks=pytest.mark.slow) if one in LONG else one for one in MODELS])
 def test_a_model_runs_on_the_runtime_as_the_users_own(kind: type[nn.Module], tmp_path: Path) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(7)

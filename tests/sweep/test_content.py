@@ -135,6 +135,7 @@ def test_another_forward_put_into_a_class_is_content(monkeypatch: pytest.MonkeyP
     assert key(Holder(None)) != before
 
 
+@pytest.mark.slow
 def test_the_same_model_has_the_same_key_in_another_process() -> None:
     """Ids, hooks' numbers and the order of sets differ there."""
     text = (

@@ -72,6 +72,7 @@ def trained(folder: Path) -> list[int]:
     return sorted(map(int, (folder / "trained.txt").read_text().split()))
 
 
+@pytest.mark.slow
 def test_candidates_are_trained_once_and_those_over_a_constraint_never(folder: Path) -> None:
     found = swept(folder)
     assert {name: (row.status, row.score) for name, row in found.items()} == {
