@@ -13,14 +13,8 @@ from torch.nn import functional as F
 from torchao.quantization.pt2e import MinMaxObserver
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
-from torchao.quantization.pt2e.quantizer.arm_inductor_quantizer import (
-    ArmInductorQuantizer,
-    get_default_arm_inductor_quantization_config,
-)
-from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import (
-    X86InductorQuantizer,
-    get_default_x86_inductor_quantization_config,
-)
+from torchao.quantization.pt2e.quantizer import arm_inductor_quantizer as arm_inductor
+from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86_inductor
 from torchao.testing.pt2e._xnnpack_quantizer import XNNPACKQuantizer, get_symmetric_quantization_config
 
 from cortado.api import compile, prepare
@@ -307,11 +301,15 @@ def test_int16_activations_are_kept(name: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Quantizer], str]] = {
     "X86InductorQuantizer": (
-        lambda: X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config()),
+        lambda: x86_inductor.X86InductorQuantizer().set_global(
+            x86_inductor.get_default_x86_inductor_quantization_config()
+        ),
         "an activation is quantized to uint8, expected int8",
     ),
     "ArmInductorQuantizer": (  # it leaves the output of the last layer in float
-        lambda: ArmInductorQuantizer().set_global(get_default_arm_inductor_quantization_config()),
+        lambda: arm_inductor.ArmInductorQuantizer().set_global(
+            arm_inductor.get_default_arm_inductor_quantization_config()
+        ),
         "aten.linear.default in module '2': its output is not quantized, expected a quantize",
     ),
 }

@@ -22,11 +22,12 @@ from cortado.ir.graph import lift, part_index
 from cortado.ir.op import Call, Operator, result_elements
 from cortado.ir.schemas import overload
 from cortado.memory import planner
-from cortado.memory.problem import Effort
+from cortado.memory.problem import Effort, SearchEffort
 from cortado.options import Border, Optimize
+from cortado.plan import branches
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
-from cortado.plan.program import build_program
+from cortado.plan.program import Program, build_program
 from cortado.plan.schedule import schedule
 from cortado.plan.segments import Known
 from cortado.run import runner
@@ -147,6 +148,17 @@ def quick_plans() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _own_order() -> Iterator[None]:
+    """Of calls that have nothing to do with one another, in which any order is as good."""
+
+    def orders(program: Program) -> branches.CandidateOrders:
+        return branches.CandidateOrders((program,), SearchEffort(0, 0, False))
+
+    with patch.object(branches, "orders", orders):
+        yield
+
+
 @dataclass(frozen=True)
 class Bundled:
     """Calls as one program: its files, what they are fed and what they give."""
@@ -165,7 +177,7 @@ class Bundled:
 
 def bundled(cases: Sequence[Case], target: CortexMTargetConfig, cores: tuple[Core, ...] | None = None) -> Bundled:
     program, inputs = lowered_program(cases)
-    with quick_plans():
+    with quick_plans(), _own_order():
         whole = build_program("cases", lowered_graph(program), target, Border.FLOAT, cores)
         planned: Planned = schedule(whole, Optimize.TIME)  # no call reads another's rows
     tensors = planned.program
