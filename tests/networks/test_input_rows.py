@@ -65,7 +65,7 @@ def test_same_bits_on_boards_with_every_store_watched(name: str, target: str, tm
 
 @pytest.mark.qemu
 @pytest.mark.slow
-@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m33"))
+@pytest.mark.parametrize("target", FOUR)
 @pytest.mark.parametrize("name", networks([name for name in MOST_BYTES if name != "ds_cnn"]))
 def test_same_bits_of_larger_networks_on_boards(name: str, target: str, tmp_path: Path) -> None:
     run_bundle(tmp_path, planned(name, target, Optimize.RAM, input_rows=True), inputs=1)

@@ -13,6 +13,7 @@ from torch import nn
 from cortado.api import Model, prepare
 from cortado.base.target import from_target_string
 from cortado.options import Options
+from helpers.cores import FOUR
 from helpers.noise import beside_pt2e, integer_outputs
 from helpers.single import decibels, lower_on, randn
 
@@ -232,17 +233,17 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Shapes, float]] = {
 }
 SPELLINGS = ("causal", "added", "filled")
 STATE = 0.1  # how large the states of a recurrent layer are
-BOARDS = ("cortex-m0plus", "cortex-m4", "cortex-m33", "cortex-m55")
 ON_BOARDS = {
-    "transformer": BOARDS[:1],
-    "siamese": BOARDS[:1],
-    "voice activity": BOARDS[1:2],
-    "denoiser": BOARDS[3:],
-    "classifier, lstm": BOARDS[2:3],
-    "crnn, gru": BOARDS[:1],
-    "crnn, lstm": BOARDS[1:2],
-    "u-net": BOARDS[2:3],
+    "transformer": FOUR[:1],
+    "siamese": FOUR[:1],
+    "voice activity": FOUR[1:2],
+    "denoiser": FOUR[3:],
+    "classifier, lstm": FOUR[2:3],
+    "crnn, gru": FOUR[:1],
+    "crnn, lstm": FOUR[1:2],
+    "u-net": FOUR[2:3],
 }
+
 MORE = {"siamese": 40, "voice activity": 24, "classifier, lstm": 24}  # samples, where an output has few values
 
 
@@ -300,7 +301,13 @@ def test_frame_by_frame_is_the_whole_sequence(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize(("name", "target"), [(name, target) for name, found in ON_BOARDS.items() for target in found])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *((name, target) for name, found in ON_BOARDS.items() for target in found),
+        *(pytest.param("transformer", target, marks=pytest.mark.slow) for target in FOUR[1:]),
+    ],
+)
 def test_the_same_bits_on_boards(name: str, target: str, tmp_path: Path) -> None:
     ready, _, inputs = prepared(name)
     artifact = ready.compile(from_target_string(target)).save(tmp_path / "net")

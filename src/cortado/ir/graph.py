@@ -164,11 +164,12 @@ def copy_origin(source: Node, target: Node) -> None:
 
 def add_call(like: Node, target: Any, /, *args: Any, **kwargs: Any) -> Node:
     """Adds target(*args) to the graph of `like`, with its origin and a value computed on fake tensors."""
-    node = like.graph.call_function(target, args, kwargs)
     values = pytree.tree_map_only(Node, VALUE.must, (args, kwargs))
     mode = fake_mode_of(like.graph)
     with mode if mode is not None else nullcontext():
-        VALUE.note(node, target(*values[0], **values[1]))
+        made = target(*values[0], **values[1])  # before there is a node: what is no call leaves none behind
+    node = like.graph.call_function(target, args, kwargs)
+    VALUE.note(node, made)
     copy_origin(like, node)
     return node
 
