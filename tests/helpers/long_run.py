@@ -1,4 +1,4 @@
-"""The long tests, a family (a folder) at a time, and what became of each: tests/long.json, for docs/testing.md.
+"""The long tests, a family (a folder, or a long file) at a time, and what became of each: tests/long.json.
 
     PYTHONPATH=tests python -m helpers.long_run            # all families
     PYTHONPATH=tests python -m helpers.long_run pte image  # these, beside what is known of the others
@@ -17,29 +17,26 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parent.parent.parent
 KEPT = ROOT / "tests" / "long.json"
 OUTCOMES = ("tests", "failures", "errors", "skipped")
-NOTHING_COLLECTED = 5
 LONGEST = 15.0  # minutes
+ALONE = ("emit/test_bundles.py", "networks/test_networks.py")  # files whose folders would take longer with them
 
 
 def families() -> list[str]:
-    """The folders that have tests behind `slow`."""
-    folders = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")})
-    return [name for name in folders if any("mark.slow" in one.read_text() for one in _files(name))]
+    """The folders that have tests behind `slow`, whichever helper has put them there."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", "-m", "slow", "tests"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    files = {line.partition("::")[0].removeprefix("tests/") for line in listed.splitlines() if "::" in line}
+    return sorted({name if name in ALONE else name.partition("/")[0] for name in files})
 
 
-def _files(family: str) -> list[Path]:
-    return sorted((ROOT / "tests" / family).glob("test_*.py"))
-
-
-def run(family: str) -> dict[str, float] | None:
-    """How many passed and failed, and the minutes of the clock; None where there is no such test."""
-    found = ROOT / "build" / "long" / f"{family}.xml"
+def run(family: str) -> dict[str, float]:
+    """How many passed and failed, and the minutes of the clock."""
+    found = ROOT / "build" / "long" / f"{family.replace('/', '-')}.xml"
+    besides = [f"--ignore=tests/{name}" for name in ALONE if name.startswith(f"{family}/")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-m", "slow"]
     began = time.monotonic()
-    done = subprocess.run([*command, f"--junit-xml={found}", f"tests/{family}"], cwd=ROOT, check=False)
+    subprocess.run([*command, *besides, f"--junit-xml={found}", f"tests/{family}"], cwd=ROOT, check=False)
     minutes = (time.monotonic() - began) / 60
-    if done.returncode == NOTHING_COLLECTED:
-        return None
     suite = ElementTree.parse(found).getroot()[0]
     tests, failures, errors, skipped = (int(suite.attrib[name]) for name in OUTCOMES)
     wrong = failures + errors
@@ -71,12 +68,13 @@ def table() -> list[str]:
 def main(chosen: Sequence[str]) -> int:
     known: dict[str, dict[str, float]] = json.loads(KEPT.read_text()) if chosen and KEPT.exists() else {}
     for family in chosen or families():
-        found = run(family)
-        if found is not None:
-            known[family] = found
-            KEPT.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
-            late = f"; more than {LONGEST:.0f}: split it" if found["minutes"] > LONGEST else ""
-            print(f"{family}: {found['passed']} passed, {found['failed']} failed, {found['minutes']} minutes{late}")
+        known[family] = found = run(family)
+        KEPT.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        late = f"; more than {LONGEST:.0f}: split it" if found["minutes"] > LONGEST else ""
+        print(
+            f"{family}: {found['passed']} passed, {found['failed']} failed, {found['minutes']} minutes{late}",
+            flush=True,
+        )
     return 1 if any(one["failed"] for one in known.values()) else 0
 
 
