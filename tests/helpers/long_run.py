@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parent.parent.parent
 KEPT = ROOT / "tests" / "long.json"
 OUTCOMES = ("tests", "failures", "errors", "skipped")
+RAN = (0, 1)  # pytest's codes: all passed, some failed
 LONGEST = 15.0  # minutes
 ALONE = ("emit/test_bundles.py", "networks/test_networks.py")  # files whose folders would take longer with them
 
@@ -35,7 +36,11 @@ def run(family: str) -> dict[str, float]:
     besides = [f"--ignore=tests/{name}" for name in ALONE if name.startswith(f"{family}/")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-m", "slow"]
     began = time.monotonic()
-    subprocess.run([*command, *besides, f"--junit-xml={found}", f"tests/{family}"], cwd=ROOT, check=False)
+    done = subprocess.run([*command, *besides, f"--junit-xml={found}", f"tests/{family}"], cwd=ROOT, check=False)
+    if done.returncode not in RAN:  # no such folder, no such tests, or stopped: what an older run left says nothing
+        sys.exit(
+            f"tests/{family}: pytest ended with {done.returncode}, expected tests behind `slow` that ran to their end"
+        )
     minutes = (time.monotonic() - began) / 60
     suite = ElementTree.parse(found).getroot()[0]
     tests, failures, errors, skipped = (int(suite.attrib[name]) for name in OUTCOMES)
