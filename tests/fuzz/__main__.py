@@ -13,7 +13,7 @@ from fuzz.journal import ROOT, Journal, fingerprint
 from fuzz.page import PAGE, SUMMARY, page
 
 # Networks of other families, to one of the general ones.
-PARTS = {Family.INTEGERS: 0.2, Family.MASKS: 0.1, Family.STATE: 0.1, Family.STREAMS: 0.05}
+PARTS = {Family.INTEGERS: 0.2, Family.ELEMENTS: 0.2, Family.MASKS: 0.1, Family.STATE: 0.1, Family.STREAMS: 0.05}
 PHASES = "seconds for a network"
 
 

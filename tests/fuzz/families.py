@@ -5,11 +5,13 @@ from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cortado.compiled import Compiled
 from cortado.run.runner import HOST
 from fuzz import masks
+from fuzz.elements import ElementCase, Elements, check_values
 from fuzz.integers import IntegerCase, check_exact, draw_integers, is_constant
-from fuzz.oracles import Choices, Found, Kind, host_case
-from fuzz.outcome import Outcome, Pending, Places, check_host, check_seeds, recording
+from fuzz.oracles import Choices, Found, Kind, check_board, host_case
+from fuzz.outcome import Outcome, Pending, Places, check_host, check_seeds, kernels, recording, spying
 from fuzz.sequences import Stateful, Windowed, check_state, check_stream, target_of
 
 STATE_STEPS = 50
@@ -19,6 +21,7 @@ BOARD_EVERY = 5  # of the sequences, one runs on a board too
 class Family(StrEnum):
     NETWORKS = "networks"
     INTEGERS = "integers"
+    ELEMENTS = "elements"
     MASKS = "masks"
     STATE = "state"
     STREAMS = "streams"
@@ -54,7 +57,28 @@ def _integers(seed: int) -> Outcome | Pending:
         if is_constant(case):
             outcome.refused = "an output depends on no input"
             return outcome
-        return Pending(outcome, *host_case(case))
+        host, expected = host_case(case)
+        outcome.kernels = kernels(host.files)
+        return Pending(outcome, host, expected)
+    return outcome
+
+
+def _elements(seed: int) -> Outcome | Pending:
+    """The bits of the reference in C, and values close to torch's; every fifth runs on a board too."""
+    outcome = Outcome(seed, drawn=Elements(seed).drawn)
+    with recording(outcome):
+        with spying(outcome):
+            case = ElementCase(seed, f"e{seed}")
+        outcome.note(case.graph)
+        outcome.target, outcome.layers = case.choices.target, len(outcome.drawn)
+        outcome.decibels = round(check_values(case), 1)
+        host, expected = host_case(case)
+        outcome.kernels = kernels(host.files)
+        if seed % BOARD_EVERY == 0:
+            made = check_board(case)
+            outcome.board = case.choices.board
+            outcome.kernels = sorted({*outcome.kernels, *kernels(made.bundle.files)})
+        return Pending(outcome, host, expected)
     return outcome
 
 
@@ -75,10 +99,10 @@ def _masks(seed: int) -> Outcome:
 def _state(seed: int) -> Outcome:
     outcome = Outcome(seed, target=target_of(seed), drawn=Stateful(seed).kinds)
     with recording(outcome), TemporaryDirectory(prefix="cortado-fuzz-") as folder:
-        check_state(seed, Path(folder) / "host", HOST, STATE_STEPS)
+        _met(outcome, check_state(seed, Path(folder) / "host", HOST, STATE_STEPS))
         outcome.host = True
         if seed % BOARD_EVERY == 0:
-            check_state(seed, Path(folder) / "board", None, STATE_STEPS)
+            _met(outcome, check_state(seed, Path(folder) / "board", None, STATE_STEPS))
             outcome.board = outcome.target
     return outcome
 
@@ -86,16 +110,25 @@ def _state(seed: int) -> Outcome:
 def _streams(seed: int) -> Outcome:
     outcome = Outcome(seed, target=target_of(seed), drawn=[f"ends in: {Windowed(seed).end}"])
     with recording(outcome), TemporaryDirectory(prefix="cortado-fuzz-") as folder:
-        check_stream(seed, Path(folder) / "host", board=False)
+        _met(outcome, check_stream(seed, Path(folder) / "host", board=False))
         outcome.host = True
         if seed % BOARD_EVERY == 0:
-            check_stream(seed, Path(folder) / "board", board=True)
+            _met(outcome, check_stream(seed, Path(folder) / "board", board=True))
             outcome.board = outcome.target
     return outcome
 
 
+def _met(outcome: Outcome, compiled: Compiled) -> None:
+    """The operators and kernels of a compiled network."""
+    assert compiled.graph is not None
+    assert compiled.bundle is not None
+    outcome.note(compiled.graph)
+    outcome.kernels = sorted({*outcome.kernels, *kernels(compiled.bundle.files)})
+
+
 _CHECKS: dict[Family, Callable[[int], Outcome | Pending]] = {
     Family.INTEGERS: _integers,
+    Family.ELEMENTS: _elements,
     Family.MASKS: _masks,
     Family.STATE: _state,
     Family.STREAMS: _streams,

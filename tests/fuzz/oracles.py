@@ -233,7 +233,7 @@ def check_capture(case: Case, truth: Sequence[Sequence[Tensor]]) -> None:
         pairs = [(got[position], want[position]) for got, want in zip(found, truth, strict=True)]
         if any(got.shape != want.shape for got, want in pairs):
             raise Found(Kind.CAPTURE, f"output {position} has shape {list(pairs[0][0].shape)}")
-        best = max(decibels(rms(want), rms(got - want)) for got, want in pairs)
+        best = max(decibels(rms(want), rms(got.double() - want.double())) for got, want in pairs)
         if best < FLOAT_DB:
             raise Found(Kind.CAPTURE, f"output {position}: the captured graph in float has {best:.1f} dB")
 

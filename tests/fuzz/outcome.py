@@ -130,14 +130,14 @@ def check_alone(recipe: Recipe, choices: Choices, places: Places) -> Outcome | P
 
 
 def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -> Pending:
-    with outcome.phase("prepare and lower"), _spying(outcome):
+    with outcome.phase("prepare and lower"), spying(outcome):
         case = Case(recipe, choices, f"n{recipe.seed}")
     outcome.note(case.graph)
     with outcome.phase("accuracy"):
         outcome.decibels = round(check_accuracy(case), 1)
     with outcome.phase("plan and emit C"):
         host, expected = host_case(case)
-    outcome.kernels = _kernels(host.files)
+    outcome.kernels = kernels(host.files)
     if places.pte:
         with outcome.phase(".pte"):
             _check_pte(case, outcome)
@@ -145,7 +145,7 @@ def _check(recipe: Recipe, choices: Choices, places: Places, outcome: Outcome) -
         with outcome.phase("board"):
             made: Bundled = check_board(case)
         outcome.board = choices.board
-        outcome.kernels = sorted({*outcome.kernels, *_kernels(made.bundle.files)})
+        outcome.kernels = sorted({*outcome.kernels, *kernels(made.bundle.files)})
     if places.interrupts:
         with outcome.phase("interrupts"):
             check_disturbed(case)
@@ -166,7 +166,7 @@ def _check_pte(case: Case, outcome: Outcome) -> None:
         case = Case(left, case.choices, case.name)
 
 
-def _kernels(files: Any) -> list[str]:
+def kernels(files: Any) -> list[str]:
     return sorted(Path(name).name for name in files if name.startswith("kernels/src/") and name[-2:] in (".c", ".S"))
 
 
@@ -206,7 +206,7 @@ def _limited(seconds: int) -> Iterator[None]:
 
 
 @contextmanager
-def _spying(outcome: Outcome) -> Iterator[None]:
+def spying(outcome: Outcome) -> Iterator[None]:
     """Notes which operators the captured graph holds, before anything is rewritten."""
     capture = export.capture  # which api calls by this name
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import cortado
+from cortado.compiled import Compiled
 from cortado.run.runner import HOST, RUNTIME_CHECKS
 from fuzz.oracles import WORSE_DB, Found, Kind
 from helpers.stateful import decibels, eager_steps
@@ -131,7 +132,7 @@ def target_of(seed: int) -> str:
     return TARGETS[seed % len(TARGETS)]
 
 
-def check_state(seed: int, folder: Path, on: str | None, steps: int) -> None:
+def check_state(seed: int, folder: Path, on: str | None, steps: int) -> Compiled:
     """A network with state on steps that calibration has not seen: the reference's bits, and close to torch.
 
     `on` is a place as `cortado run` knows it; None: the target's board.
@@ -150,6 +151,7 @@ def check_state(seed: int, folder: Path, on: str | None, steps: int) -> None:
     least = min(ENOUGH_DECIBELS, decibels(wanted, saturated(seed, data[:CALIBRATED], fresh)) - WORSE_DB)
     if not model.long and kept <= least:  # a thousand small parts of one are less than a step each
         raise Found(Kind.ACCURACY, f"{kept:.1f} dB over {steps} steps")
+    return compiled
 
 
 def saturated(seed: int, calibration: Tensor, fresh: Tensor) -> np.ndarray:
@@ -176,7 +178,7 @@ def _hold(low: float, high: float) -> Callable[[nn.Module, object, Tensor], Tens
     return lambda _, given, made: made.clamp(low, high)
 
 
-def check_stream(seed: int, folder: Path, board: bool) -> None:
+def check_stream(seed: int, folder: Path, board: bool) -> Compiled:
     """A network over a stream of rows: every window as the reference has it."""
     model = Windowed(seed).eval()
     batches = [(torch.randn(model.shape, generator=torch.Generator().manual_seed(n)),) for n in range(4)]
@@ -187,3 +189,4 @@ def check_stream(seed: int, folder: Path, board: bool) -> None:
     for number in range(rows.outputs):
         if not np.array_equal(found[number], rows.expected(number)[0]):
             raise Found(Kind.BOARD if board else Kind.HOST, f"other bits in window {number} of {rows.outputs}")
+    return compiled

@@ -1,0 +1,241 @@
+"""Random networks around what the general ones never draw: real tensors of 16 bits, inputs of bytes and of samples,
+rows of more than 1,023 values, calls that few models have."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from random import Random
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cortado.api import prepare
+from cortado.options import Activations
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.plan.lowered import lowered_graph, run_reference
+from fuzz.network import eager
+from fuzz.oracles import Case, Choices, Found, Kind, check_accuracy, check_capture, decibels, flat, rms
+from fuzz.recipe import Call
+from helpers.single import EVERY_VALUE
+
+Made = Callable[[Random, tuple[int, ...]], nn.Module]  # of a shape [1, C, H, W]
+JUMPS = {"sign", "rounded", "choice"}
+WIDE_DB = 35.0  # that 16 bits keep at least, of what the model gives
+JUMPING_DB = 10.0  # the same behind a jump
+STARTS = ("numbers", "bytes", "signed bytes", "samples", "spectrum of samples", "spectrum of bytes")
+SAMPLES, FRAME, HOP = 512, 64, 32
+BLOCK_LIMIT = 6
+MOST_VALUES = 4096
+
+
+# ---- blocks of [1, C, H, W] ----------------------------------------------------------------------------------------
+
+
+def _window(draw: Random, shape: tuple[int, ...]) -> nn.Module:
+    size = draw.choice((1, 3, 5))
+    return nn.Conv2d(shape[1], draw.choice((4, 6, 8, 16)), size, stride=draw.choice((1, 1, 2)), padding=size // 2)
+
+
+def _depthwise(draw: Random, shape: tuple[int, ...]) -> nn.Module:
+    return nn.Conv2d(shape[1], shape[1], 3, padding=1, groups=shape[1])
+
+
+def _grouped(draw: Random, shape: tuple[int, ...]) -> nn.Module:
+    groups = 2 if shape[1] % 2 == 0 else 1
+    return nn.Conv2d(shape[1], 8, 3, padding=1, groups=groups, dilation=1)
+
+
+def _across(draw: Random, shape: tuple[int, ...]) -> nn.Module:
+    return nn.Linear(shape[3], draw.randint(2, 12))
+
+
+def _plain(function: Callable[[Tensor], Tensor]) -> Made:
+    return lambda draw, shape: Call(function)
+
+
+def _attention(x: Tensor) -> Tensor:
+    rows = x.flatten(2)
+    return (torch.softmax(rows @ rows.mT / rows.shape[-1] ** 0.5, -1) @ rows).reshape(x.shape)
+
+
+WIDE: Mapping[str, Made] = {
+    "window": _window,
+    "depthwise": _depthwise,
+    "grouped": _grouped,
+    "linear": _across,
+    "sum": _plain(lambda x: x + x.flip(3)),
+    "difference": _plain(lambda x: torch.sub(x, x.flip(2), alpha=0.5)),
+    "product": _plain(lambda x: x * x.flip(3)),
+    "quotient": _plain(lambda x: x / (2 + x.flip(3).square())),
+    "smaller": _plain(lambda x: torch.minimum(x, x.roll(1, 3))),
+    "larger": _plain(lambda x: torch.maximum(x, x.roll(1, 2))),
+    "tanh": _plain(torch.tanh),
+    "sigmoid": _plain(torch.sigmoid),
+    "exponential": _plain(lambda x: torch.exp(x.clamp(max=2.0))),
+    "sign": _plain(lambda x: torch.sign(x) + x),
+    "rounded": _plain(lambda x: torch.floor(x) + x),
+    "relu": _plain(torch.relu),
+    "largest of four": _plain(lambda x: F.max_pool2d(x, 2, ceil_mode=True)),
+    "mean of four": _plain(lambda x: F.avg_pool2d(x, 2, ceil_mode=True)),
+    "choice": _plain(lambda x: torch.where(x > 0.1, x, 0.5 * x.flip(3))),
+    "attention": _plain(_attention),
+    "softmax": _plain(lambda x: torch.softmax(x, 3)),
+    "mean of all": _plain(lambda x: x.mean((2, 3), keepdim=True) + x),
+    "joined": _plain(lambda x: torch.cat([x, x.flip(2)], 1)),
+    "turned": _plain(lambda x: x.permute(0, 1, 3, 2)),
+    "part": _plain(lambda x: x[:, :, : max(1, x.shape[2] - 1)]),
+    "padded": _plain(lambda x: F.pad(x, (1, 0, 0, 1))),
+    "batch norm": lambda draw, shape: nn.BatchNorm2d(shape[1]),
+}
+
+
+def _volume(draw: Random, shape: tuple[int, ...]) -> nn.Module:
+    layer = nn.Conv3d(1, draw.choice((1, 2)), 3, padding="same")
+    return nn.Sequential(Call(lambda x: x.unsqueeze(1)), layer, Call(lambda y: y.flatten(1, 2)))
+
+
+def _unpooled(x: Tensor) -> Tensor:
+    values, places = F.max_pool2d(F.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2)), 2, return_indices=True)
+    return F.max_unpool2d(values, places, (2, 2))
+
+
+def _largest_of_volume(x: Tensor) -> Tensor:
+    padded = F.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+    return F.max_pool3d(padded.unsqueeze(1), 2, return_indices=True)[0].squeeze(1)
+
+
+RARE: Mapping[str, Made] = {
+    "volume": _volume,
+    "unpooled": _plain(_unpooled),
+    "largest of a volume": _plain(_largest_of_volume),
+    "mean of a volume": _plain(lambda x: F.adaptive_avg_pool3d(x.unsqueeze(1), (x.shape[1], 1, 1)).squeeze(1) + x),
+    "median": _plain(lambda x: x - x.nanmedian()),
+    "median of a row": _plain(lambda x: x - x.nanmedian(3, keepdim=True).values),
+    "quantile": _plain(lambda x: x - x.nanquantile(0.25, 3, keepdim=True)),
+    "x log y": _plain(lambda x: torch.special.xlogy(x, x.square() + 0.5)),
+}
+
+
+# ---- a network -----------------------------------------------------------------------------------------------------
+
+
+class Elements(nn.Module):
+    """An input of some kind, blocks, and an end; what was drawn stands in `drawn`."""
+
+    window: Tensor
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        draw = Random(seed)
+        torch.manual_seed(seed)
+        self.wide, self.start = draw.random() < 0.6, draw.choice(STARTS)
+        self.factor, self.offset = draw.choice((1.0, 1 / 64, 1 / 255)), draw.choice((0, 0, 128))
+        self.register_buffer("window", torch.hann_window(FRAME))
+        self.channels, self.side = draw.randint(1, 4), draw.randint(5, 12)
+        self.drawn = [self.start, "16 bits" if self.wide else "8 bits"]
+        self.blocks = nn.ModuleList()
+        x = self._begin(*self.batches(1, 0)[0])
+        known = WIDE if self.wide else {**WIDE, **RARE}
+        for _ in range(draw.randint(2, BLOCK_LIMIT)):
+            name = draw.choice(list(RARE)) if not self.wide and draw.random() < 0.5 else draw.choice(list(known))
+            block = known[name](draw, tuple(x.shape))
+            made = block(x)
+            if 0 < made.numel() <= MOST_VALUES and made.shape[2] > 1 and made.shape[3] > 1:
+                self.blocks.append(block)
+                self.drawn.append(name)
+                x = made
+        self.end = draw.choice(("as it is", "scores", "long row", "truth", *(() if self.wide else ("best",))))
+        self.drawn.append(f"ends in: {self.end}")
+        count = draw.randint(1030, 1300) if self.end == "long row" else draw.randint(2, 8)
+        self.last = nn.Linear(x[0].numel(), count)
+
+    def batches(self, count: int, seed: int, scale: float = 1.0) -> list[tuple[Tensor, ...]]:
+        rng = torch.Generator().manual_seed(seed)
+        shape = (1, SAMPLES) if "samples" in self.start or "spectrum" in self.start else self._picture
+        if self.start == "numbers":
+            return [(scale * torch.randn(shape, generator=rng),) for _ in range(count)]
+        kind = {"bytes": torch.uint8, "spectrum of bytes": torch.uint8, "signed bytes": torch.int8}.get(
+            self.start, torch.int16
+        )
+        limits = torch.iinfo(kind)
+        return [(torch.randint(limits.min, limits.max + 1, shape, generator=rng).to(kind),) for _ in range(count)]
+
+    @property
+    def smooth(self) -> bool:
+        """Whether a small error stays one all the way: nothing jumps, no factor of 8 stands before an exponential."""
+        return self.wide and self.end in ("as it is", "scores") and not JUMPS.intersection(self.drawn)
+
+    @property
+    def _picture(self) -> tuple[int, ...]:
+        return (1, self.channels, self.side, self.side)
+
+    def _begin(self, x: Tensor) -> Tensor:
+        if self.start == "numbers":
+            return x
+        if "bytes" in self.start and "spectrum" not in self.start:
+            return (x.float() - self.offset) * self.factor if self.start == "bytes" else x.float() * self.factor
+        sound = (x.float() - 128) / 128 if self.start == "spectrum of bytes" else x.float() / 32768
+        if self.start == "samples":
+            return sound.reshape(1, 2, 16, 16)
+        spectrum = torch.stft(sound, FRAME, HOP, window=self.window, center=False, return_complex=True)
+        return torch.log(spectrum.abs().square() + 1e-3).unsqueeze(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self._begin(x)
+        for block in self.blocks:
+            x = block(x)
+        if self.end == "as it is":
+            return x
+        scores = self.last(x.flatten(1))
+        if self.end == "long row":
+            return torch.softmax(8 * scores, 1)
+        if self.end == "truth":
+            return scores > 0.05
+        return scores.argmax(1) if self.end == "best" else scores
+
+
+# ---- checked -------------------------------------------------------------------------------------------------------
+
+
+class ElementCase(Case):
+    """Such a network on its way through the compiler."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        module = Elements(seed).eval()
+        self.choices, self.name = Choices.draw(seed), name
+        self.network = module  # type: ignore[assignment]
+        self.batches = module.batches(3, seed)
+        kind = Activations.INT16 if module.wide else Activations.INT8
+        options = replace(EVERY_VALUE, activations=kind)
+        self.model = prepare(self.network, self.batches[0], self.batches, name=name, options=options)
+        self.program = CortexMPassManager(
+            self.model.quantized.program(),
+            PIPELINE,
+            target_config=self.choices.config,
+            linear=self.choices.options.linear,
+        ).transform()
+        self.graph = lowered_graph(self.program)
+
+    @cached_property
+    def samples(self) -> list[tuple[Tensor, ...]]:
+        module: Elements = self.network  # type: ignore[assignment]
+        return [*module.batches(1, -1), *module.batches(1, -2, scale=4.0)]
+
+
+def check_values(case: ElementCase) -> float:
+    """In decibels. Networks of 8 bits are judged as the general ones are. Those of 16 bits keep more, unless something
+    in them jumps: there the last bit may decide, and a few values are far off."""
+    module: Elements = case.network  # type: ignore[assignment]
+    if not module.wide:
+        return check_accuracy(case)
+    truth = [eager(case.network, batch) for batch in case.batches]
+    check_capture(case, truth)
+    found = [run_reference(case.graph, batch)[case.graph.outputs[0]] for batch in case.batches]
+    want = flat(sample[0] for sample in truth)
+    kept = decibels(rms(want), rms(flat(found) - want))
+    if kept >= (WIDE_DB if module.smooth else JUMPING_DB):
+        return kept
+    if module.smooth:
+        raise Found(Kind.ACCURACY, f"{kept:.1f} dB in 16 bits, expected {WIDE_DB}")
+    return check_accuracy(case)
