@@ -79,6 +79,7 @@ WIDE: Mapping[str, int] = {
     "cortado::compare": 16,
     "cortado::dilated_max_pool2d_nhwc": 16,
     "cortado::function": 8,
+    "cortado::patched_function": 8,
     "cortado::global_mean_nhwc": 16,
     "cortado::requantize": 12,
     "cortado::steps": 12,

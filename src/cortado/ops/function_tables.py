@@ -3,6 +3,7 @@
 Most are 513 values, 128 codes apart, with straight lines between them, which are fitted to all 65,536 codes:
 out = t[i] + ((t[i + 1] - t[i]) * f + 64) >> 7 with x + 32768 = 128 * i + f.
 One that has few values, as a comparison or a floor, is the list of its runs: the last code of each, and its value.
+One that jumps between values, or is steep somewhere, has the 128 values themselves where a line is too far from them.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 from torch.fx import Node
 
 from cortado.base.element import INT8, INT16
+from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Bytes, CCall, Member, Operand, Row
@@ -25,6 +27,9 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 STEP = 128  # codes from one entry to the next
 ENTRIES = 513
 MOST_RUNS = 512
+CLOSE = 32.0  # codes that a line may be off
+MOST_EXACT = 32  # parts of 128 codes whose values are kept
+FAR = 512.0  # codes: what is further off all the same is refused
 
 
 def reference(*, input: Tensor, table: Tensor) -> Tensor:
@@ -36,6 +41,13 @@ def reference(*, input: Tensor, table: Tensor) -> Tensor:
 
 def steps_reference(*, input: Tensor, ends: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
     return values[torch.bucketize(input, ends)].to(dtype).contiguous()
+
+
+def patched_reference(*, input: Tensor, table: Tensor, parts: Tensor, exact: Tensor) -> Tensor:
+    at = input.to(torch.int64) - INT16.low
+    part = parts.to(torch.int64)[at >> 7]
+    kept = exact[(part - 1).clamp(min=0) * STEP + (at & (STEP - 1))]
+    return torch.where(part > 0, kept, reference(input=input, table=table)).contiguous()
 
 
 # ---- from a function to its table ----------------------------------------------------------------------------
@@ -105,6 +117,37 @@ def entries_of(values: Tensor) -> Tensor:
     return min(tables, key=error)
 
 
+def distances(table: Tensor, values: Tensor) -> Tensor:
+    """Of each part of 128 codes, how far its line is off these values, in codes."""
+    wanted = values.to(torch.float64).clamp(*INT16.codes)
+    found = reference(input=all_codes().to(torch.int16), table=table).to(torch.float64)
+    return (found - wanted).abs().reshape(-1, STEP).amax(1)
+
+
+@dataclass(frozen=True)
+class PatchedTable:
+    """Lines, and for some parts of 128 codes the values themselves: parts[i] is 0, or one more than where they are."""
+
+    table: Tensor
+    parts: Tensor
+    exact: Tensor
+    left: float  # codes that the lines are off where they are kept
+
+
+def patched(values: Tensor) -> PatchedTable:
+    """The values in place of the lines that are furthest off."""
+    wanted = values.to(torch.float64).clamp(*INT16.codes)
+    table = torch.from_numpy(_touching(wanted.numpy()).round()).clamp(*INT16.codes).to(torch.int16)
+    off = distances(table, values)
+    worst = off.argsort(descending=True, stable=True)[:MOST_EXACT]
+    chosen = worst[off[worst] > CLOSE].sort().values
+    parts = torch.zeros(len(off), dtype=torch.uint8)
+    parts[chosen] = torch.arange(1, len(chosen) + 1, dtype=torch.uint8)
+    exact = wanted.round().to(torch.int16).reshape(-1, STEP)[chosen].reshape(-1)
+    off[chosen] = 0.0
+    return PatchedTable(table, parts, exact, left=float(off.max()))
+
+
 def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) -> Node:
     """A call that gives these real numbers, one for each of the 65,536 codes."""
     finite = torch.nan_to_num(values.to(torch.float64), nan=0.0, posinf=torch.inf, neginf=-torch.inf)
@@ -113,7 +156,23 @@ def looked_up(lowering: Lowering, source: Node, values: Tensor, out: QParams) ->
     if runs is not None:
         ends, kept = lowering.constant("ends", runs.ends), lowering.constant("values", runs.values)
         return lowering.call(STEPS, input=source, ends=ends, values=kept, dtype=out.element.torch_dtype)
-    return lowering.call(FUNCTION, input=source, table=lowering.constant("table", entries_of(steps)))
+    table = entries_of(steps)
+    if float(distances(table, steps).max()) <= CLOSE:
+        return lowering.call(FUNCTION, input=source, table=lowering.constant("table", table))
+    found = patched(steps)
+    if found.left > FAR:
+        raise CortadoError(
+            f"this function of int16 codes jumps or swings too often: {ENTRIES} entries and {MOST_EXACT * STEP} values "
+            f"where it is steep leave an error of {found.left:.0f} of {INT16.high} codes, expected at most {FAR:.0f}; "
+            "keep it in int8 (--state int8, or --int16 without its module), or write it with comparisons"
+        )
+    return lowering.call(
+        PATCHED,
+        input=source,
+        table=lowering.constant("table", found.table),
+        parts=lowering.constant("parts", found.parts),
+        exact=lowering.constant("exact", found.exact),
+    )
 
 
 # ---- the C kernels -------------------------------------------------------------------------------------------
@@ -125,6 +184,16 @@ def kernel(call: Call, core: Core) -> Kernel:
         sources=("table_s16.c",),
         struct="cortado_table_s16_t",
         fields={"table": Array(call.array("table"))},
+        work=ELEMENTS,
+    )
+
+
+def patched_kernel(call: Call, core: Core) -> Kernel:
+    return Kernel(
+        call=CCall("cortado_patched_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        sources=("patched_s16.c",),
+        struct="cortado_patched_s16_t",
+        fields={name: Array(call.array(name)) for name in ("table", "parts", "exact")},
         work=ELEMENTS,
     )
 
@@ -151,6 +220,28 @@ def samples() -> Any:
         seed, sizes = draw(sampling.SEEDS), tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
         table = sampling.codes(seed, (ENTRIES,), *INT16.codes, torch.int16)
         return {"input": sampling.values(draw, sizes, element=INT16), "table": table}
+
+    return draw_case()
+
+
+def patched_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        seed, sizes = draw(sampling.SEEDS), tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4)))
+        count = draw(st.sampled_from([1, 2, 7, MOST_EXACT]))
+        parts = torch.zeros(ENTRIES - 1, dtype=torch.uint8)
+        codes = sampling.values(draw, sizes, element=INT16)
+        chosen = torch.randperm(ENTRIES - 1, generator=torch.Generator().manual_seed(seed))[:count]
+        chosen[0] = (int(codes.view(-1)[0]) - INT16.low) // STEP
+        for place, part in enumerate(sorted(set(chosen.tolist()))):
+            parts[part] = place + 1
+        table = sampling.codes(4 * seed + 1, (ENTRIES,), *INT16.codes, torch.int16)
+        exact = sampling.codes(4 * seed + 2, (int(parts.max()) * STEP,), *INT16.codes, torch.int16)
+        return {"input": codes, "table": table, "parts": parts, "exact": exact}
 
     return draw_case()
 
@@ -187,6 +278,20 @@ FUNCTION = Operator(
     places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch's operators take int8",
     samples=samples,
+)
+PATCHED = Operator(
+    name="cortado::patched_function",
+    summary="a function of one int16 tensor that jumps or is steep: lines, and exact values where lines are far off",
+    arguments="Tensor input, Tensor table, Tensor parts, Tensor exact",
+    reference=patched_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=patched_kernel,
+    rows=lambda call: Rows((ONE_ROW,), pixelwise=True, elementwise=True),
+    element=INT16,
+    relayout=lambda arguments, perm: arguments,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: ExecuTorch's operators take int8",
+    samples=patched_samples,
 )
 STEPS = Operator(
     name="cortado::steps",

@@ -778,6 +778,16 @@ typedef struct {
     const int16_t *table; /* [513] */
 } cortado_table_s16_t;
 
+/* The same where a function jumps or is steep: of codes 128 * i - 32768 and the next 127, whose parts[i] is not 0, the
+ * values are those of exact behind 128 * (parts[i] - 1). */
+typedef struct {
+    const int16_t *table; /* [513] */
+    const uint8_t *parts; /* [512] */
+    const int16_t *exact; /* [128] for each part that has them */
+} cortado_patched_s16_t;
+
+void cortado_patched_s16(const cortado_patched_s16_t *L, const int16_t *in, int16_t *out, int32_t n);
+
 /* A function of few values: values[i] for codes above ends[i - 1] and up to ends[i]; bytes (1 or 2) of an output. */
 typedef struct {
     int32_t runs;
