@@ -116,6 +116,7 @@ class Model:
             bundle_missing=programs.bundle_missing,
             float_operators=float_calls,
             findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
+            first=kept.first,
             choice=self.quantized.choice,
             delay=self.delay or 0,
             reasons=self.quantized.reasons,

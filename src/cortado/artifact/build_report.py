@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor as Values
+
 from cortado import __version__
 from cortado.artifact.arena import arena_buffers
 from cortado.artifact.layers import layer_reports, longest_call
@@ -33,6 +35,7 @@ from cortado.artifact.report import (
     StreamReport,
     TensorReport,
 )
+from cortado.artifact.spectrograms import spectrogram_reports
 from cortado.base.chips import Chip
 from cortado.base.clock import rounded
 from cortado.base.errors import CortadoError
@@ -82,11 +85,13 @@ def build_report(
     bundle_missing: Sequence[str],
     float_operators: Sequence[FloatOperator],
     findings: Sequence[Finding],
+    first: Mapping[str, Values] | None = None,
     choice: Choice | None = None,
     delay: int = 0,
     reasons: Mapping[str, str] | None = None,
 ) -> Report:
-    """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
+    """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle. `first` has the
+    reference's values for the example."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
     layers = () if c is None else layer_reports(c.planned, graph)
     return Report(
@@ -104,6 +109,7 @@ def build_report(
         stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else _flash(c),
         image=None if c is None or c.image is None or not options.image else _image(c.image),
+        spectrograms=spectrogram_reports(graph, first or {}),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=layers,
         longest_call=longest_call(layers),

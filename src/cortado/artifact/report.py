@@ -35,6 +35,7 @@ OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_a
 NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run
 ChipName = Annotated[str, Matching("the name of a chip", "[a-z0-9]+(-[a-z0-9]+)*")]
 RegionName = Annotated[str, Matching("the name of a memory or a section", REGION_NAME)]
+Shades = Annotated[str, Matching("hexadecimal digits", "[0-9a-f]*")]
 Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{64}")]
 
 
@@ -357,6 +358,18 @@ class ChoiceReport:
 
 
 @json_class
+class SpectrogramReport:
+    """A spectrum of the example input, as the device sees it: codes of its layer in 16 shades."""
+
+    layer: NodeName = key("the layer that computes it")
+    frames: Size = key("how many there are; of more than 256 some are left out in `shades`")
+    bands: Size = key("how many there are; of more than 128 some are left out in `shades`")
+    low: float = key("the real number that shade 0 stands for")
+    high: float = key("the real number that shade f stands for")
+    shades: tuple[Shades, ...] = key("for each band, from the lowest, a digit for each frame")
+
+
+@json_class
 class CyclesReport:
     """Cycles as a model of the core has them, at zero wait states."""
 
@@ -485,6 +498,7 @@ class Report:
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
     stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
+    spectrograms: tuple[SpectrogramReport, ...] = key("spectra of the example input", default=())
     image: ImageReport | None = key("the model as data, with --image", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     profile: ProfileReport | None = key("time on an emulated board, once `profile --save` measured it", default=None)
