@@ -3,18 +3,14 @@ rows of more than 1,023 values, calls that few models have."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from random import Random
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cortado.api import prepare
 from cortado.options import Activations
-from cortado.passes import PIPELINE, CortexMPassManager
-from cortado.plan.lowered import lowered_graph
-from fuzz.oracles import Case, Choices, Found, Kind, check_accuracy
+from fuzz.oracles import Choices, Data, Found, Kind, ModuleCase, check_accuracy
 from fuzz.recipe import Call
 from helpers.single import EVERY_VALUE
 
@@ -196,32 +192,14 @@ class Elements(nn.Module):
 # ---- checked -------------------------------------------------------------------------------------------------------
 
 
-class ElementCase(Case):
-    """Such a network on its way through the compiler."""
-
-    def __init__(self, seed: int, name: str) -> None:
-        module = Elements(seed).eval()
-        self.choices, self.name = Choices.draw(seed), name
-        self.network = module  # type: ignore[assignment]
-        self.batches = module.batches(3, seed)
-        kind = Activations.INT16 if module.wide else Activations.INT8
-        options = replace(EVERY_VALUE, activations=kind)
-        self.model = prepare(self.network, self.batches[0], self.batches, name=name, options=options)
-        self.program = CortexMPassManager(
-            self.model.quantized.program(),
-            PIPELINE,
-            target_config=self.choices.config,
-            linear=self.choices.options.linear,
-        ).transform()
-        self.graph = lowered_graph(self.program)
-
-    @cached_property
-    def samples(self) -> list[tuple[Tensor, ...]]:
-        module: Elements = self.network  # type: ignore[assignment]
-        return [*module.batches(1, -1), *module.batches(1, -2, scale=4.0)]
+def element_case(seed: int, name: str) -> ModuleCase:
+    module = Elements(seed).eval()
+    data = Data(module.batches(3, seed), [*module.batches(1, -1), *module.batches(1, -2, scale=4.0)])
+    kind = Activations.INT16 if module.wide else Activations.INT8
+    return ModuleCase(module, data, Choices.draw(seed), name, replace(EVERY_VALUE, activations=kind))
 
 
-def check_values(case: ElementCase) -> float:
+def check_values(case: ModuleCase) -> float:
     """In decibels: as close to torch as PT2E's graph is; 16 bits keep more, unless something in the network jumps."""
     module: Elements = case.network  # type: ignore[assignment]
     kept = check_accuracy(case)

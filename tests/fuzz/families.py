@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from cortado.compiled import Compiled
 from cortado.run.runner import HOST
 from fuzz import masks
-from fuzz.elements import ElementCase, Elements, check_values
+from fuzz.elements import Elements, check_values, element_case
 from fuzz.integers import IntegerCase, check_exact, draw_integers, is_constant
-from fuzz.oracles import Choices, Found, Kind, check_board, host_case
+from fuzz.oracles import Choices, Data, Found, Kind, ModuleCase, check_board, host_case
 from fuzz.outcome import Outcome, Pending, Places, check_host, check_seeds, kernels, recording, spying
 from fuzz.sequences import Stateful, Windowed, check_state, check_stream, target_of
 
@@ -68,7 +68,7 @@ def _elements(seed: int) -> Outcome | Pending:
     outcome = Outcome(seed, drawn=Elements(seed).drawn)
     with recording(outcome):
         with spying(outcome):
-            case = ElementCase(seed, f"e{seed}")
+            case = element_case(seed, f"e{seed}")
         outcome.note(case.graph)
         outcome.target, outcome.layers = case.choices.target, len(outcome.drawn)
         outcome.decibels = round(check_values(case), 1)
@@ -82,8 +82,8 @@ def _elements(seed: int) -> Outcome | Pending:
     return outcome
 
 
-def _masks(seed: int) -> Outcome:
-    """Nothing on hidden places, and the rest no further off than without a mask."""
+def _masks(seed: int) -> Outcome | Pending:
+    """Nothing on hidden places, the rest no further off than without a mask, and the same bits in C."""
     case = masks.draw_case(seed)
     spelling = case.spelling
     drawn = [f"hidden by: {spelling.origin}", f"moved: {spelling.movement}", f"read by: {spelling.reader}"]
@@ -93,6 +93,11 @@ def _masks(seed: int) -> Outcome:
         found = masks.check(seed)
         if found is not None:
             raise Found(Kind.MASK, found)
+        made = ModuleCase(case.model, Data(case.batches, case.fresh), Choices.draw(seed), f"m{seed}")
+        outcome.note(made.graph)
+        host, expected = host_case(made)
+        outcome.kernels = kernels(host.files)
+        return Pending(outcome, host, expected)
     return outcome
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.fx import GraphModule, Interpreter
 
 from cortado.api import Model, prepare
@@ -114,6 +115,14 @@ class Choices:
         return from_target_string(self.target)
 
 
+@dataclass(frozen=True)
+class Data:
+    """What a module is calibrated with, and what it runs on."""
+
+    batches: Sequence[tuple[Tensor, ...]]
+    fresh: Sequence[tuple[Tensor, ...]]
+
+
 # ---- a network on its way ------------------------------------------------------------------------------------------
 
 
@@ -157,6 +166,22 @@ class Case:
         nodes = [node for node in self.program.graph_module.graph.nodes if node.op == "call_function"]
         paths = [(module_path(node) or "").split(".") for node in nodes if op.c_only(node) is not None]
         return {int(path[1]) for path in paths if path[0] == "layers" and len(path) > 1}
+
+
+class ModuleCase(Case):
+    """The same of a module that is no recipe, with its own data."""
+
+    def __init__(
+        self, module: nn.Module, data: Data, choices: Choices, name: str, options: Options = EVERY_VALUE
+    ) -> None:
+        self.choices, self.name = choices, name
+        self.network = module  # type: ignore[assignment]
+        self.batches, self.samples = list(data.batches), list(data.fresh)
+        self.model = prepare(module, self.batches[0], self.batches, name=name, options=options)
+        self.program = CortexMPassManager(
+            self.model.quantized.program(), PIPELINE, target_config=choices.config, linear=choices.options.linear
+        ).transform()
+        self.graph = lowered_graph(self.program)
 
 
 # ---- accuracy ------------------------------------------------------------------------------------------------------
