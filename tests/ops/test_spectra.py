@@ -17,7 +17,7 @@ from cortado.ops.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarith
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cores import FOUR, each_core
-from helpers.single import Expression
+from helpers.single import Expression, decibels, lower_on
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
 
@@ -260,3 +260,38 @@ def test_what_no_spectrum_can_be(name: str) -> None:
     example = sounds(1.0, 1, 512).to(kind)
     with pytest.raises(CortadoError, match=said):
         api.prepare(Expression(function), (example,), [(example,)]).compile(M4)
+
+
+class Followed(nn.Module):
+    """Log bands, and behind them what gives several tensors."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.bands, self.kind = Spectrogram(64), kind
+        self.cells = nn.LSTM(33, 6, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.log(self.bands(x) + 1e-3).transpose(1, 2)
+        if self.kind == "recurrent":
+            states: Tensor = self.cells(rows)[0]
+            return states
+        if self.kind == "parts":
+            low, high = rows.split([16, 17], 2)
+            return low + high[:, :, 1:]
+        return (
+            rows.topk(3, 2).values if self.kind == "largest" else functional.max_pool2d(rows, 2, return_indices=True)[0]
+        )
+
+
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+@pytest.mark.parametrize("kind", ["recurrent", "parts", "largest", "pooled"])
+def test_what_follows_may_give_several_tensors(kind: str) -> None:
+    torch.manual_seed(1)
+    model = Followed(kind).eval()
+    data = [(torch.randn(1, 640),) for _ in range(12)]
+    found = lower_on(model, data)
+    assert "spectrum" in found.operators
+    with torch.no_grad():
+        wanted = torch.cat([model(*batch).flatten() for batch in data])
+    got = torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data])
+    assert decibels(wanted, got) > 25

@@ -70,7 +70,8 @@ def region_behind(start: Node) -> Followed:
                 break
             inside.add(node)
             calls.append(node)
-            if all(inside.issuperset(one.users) for one in inside if one is not node):
+            single = isinstance(VALUE.of(node), Tensor)  # of several results none is all that comes later reads
+            if single and all(inside.issuperset(one.users) for one in inside if one is not node):
                 cuts.append(node)
         node = node.next
     return Followed(start, tuple(calls), tuple(cuts))
