@@ -42,6 +42,7 @@ from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding
 from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
+from cortado.passes.dead_channels import removed_channels
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.planned import Planned
@@ -117,6 +118,7 @@ class Model:
             float_operators=float_calls,
             findings=(*self.quantized.findings, *kept.findings, *self._ties(pte, target)),
             first=kept.first,
+            removed=removed_channels(programs.c or programs.pte),  # type: ignore[arg-type]
             choice=self.quantized.choice,
             delay=self.delay or 0,
             reasons=self.quantized.reasons,

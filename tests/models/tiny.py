@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 def dyadic(*shape: int, unit: float) -> Tensor:
@@ -37,3 +38,17 @@ def calibration() -> list[tuple[Tensor, ...]]:
 
 
 ModelUnderTest, ModelInputs = make()
+
+
+class Thinned(nn.Module):
+    """A layer half of whose filters are zero."""
+
+    weight: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        kept = torch.tensor([1.0, 0.0] * 4).reshape(8, 1, 1, 1)
+        self.register_buffer("weight", dyadic(8, 2, 1, 1, unit=2.0**-6) * kept)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv2d(x, self.weight)

@@ -17,6 +17,7 @@ from cortado.ir.graph import outputs
 from cortado.options import InputLayout, LinearWeights
 from cortado.passes import PIPELINE, CortexMPass, CortexMPassManager
 from cortado.passes.clean_up import CleanUp
+from cortado.passes.dead_channels import DeadChannels
 from cortado.passes.fold_qparams import FoldQParams
 from cortado.passes.fuse_activations import FuseActivations
 from cortado.passes.last_steps import LastSteps
@@ -31,7 +32,7 @@ from helpers.golden import Golden
 from helpers.graphs import graph_text, run_real
 from helpers.paths import GOLDEN
 from helpers.single import EVERY_VALUE, Function, tensors
-from models.tiny import dyadic
+from models.tiny import Thinned, dyadic
 
 FOLDER = GOLDEN / "passes"
 M4 = from_target_string("cortex-m4")
@@ -271,6 +272,35 @@ def calls_on_constants(m: Any, x: Tensor) -> Tensor:
     return torch.stack([x, m.c])
 
 
+# ---- dead-channels -------------------------------------------------------------------------------------------------
+
+
+@case(DeadChannels, IMAGE, first=Thinned(), second=nn.Conv2d(8, 2, 1))
+def zero_filters(m: Any, x: Tensor) -> Tensor:
+    """Four of eight channels hold one code: they go, and what the second layer made of it is in its bias."""
+    return m.second(torch.relu(m.first(x)))
+
+
+@case(DeadChannels, IMAGE, first=Thinned(), second=nn.Conv2d(8, 2, 3, padding=1))
+def behind_a_pool(m: Any, x: Tensor) -> Tensor:
+    """A code that stands for 0 adds nothing at the border either."""
+    return m.second(torch.max_pool2d(m.first(x), 2))
+
+
+@case(DeadChannels, IMAGE, first=Thinned(), second=nn.Conv2d(8, 2, 1), third=nn.Conv2d(8, 3, 1))
+def for_two_layers(m: Any, x: Tensor) -> Tensor:
+    """Both read less."""
+    y = m.first(x)
+    return torch.cat([m.second(y), m.third(y)], 1)
+
+
+@case(DeadChannels, IMAGE, first=Thinned(), second=nn.Conv2d(8, 2, 1))
+def read_by_others(m: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """An output has them all."""
+    y = m.first(x)
+    return y, m.second(y)
+
+
 # ---- last-steps ----------------------------------------------------------------------------------------------------
 
 
@@ -445,6 +475,7 @@ def test_every_pass_has_its_cases_and_every_file_its_case() -> None:
 def test_something_happens_in_every_case() -> None:
     """But for those that show what a pass leaves alone."""
     idle = {
+        "read-by-others",
         "two-readers",
         "no-kernel-that-clamps",
         "steps-of-a-sequence",

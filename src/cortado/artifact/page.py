@@ -81,7 +81,12 @@ def _figures(report: Report) -> Iterator[tuple[str, str, str]]:
         total = flash.weights_bytes + (flash.code_bytes or 0)
         yield "flash", f"{total:,} bytes", f"{flash.weights_bytes:,} of constants, {code}"
     if macs is not None:
-        yield "products", f"{macs:,}", "multiply-accumulates of one inference"
+        less = (
+            f"; {report.removed_channels:,} channels that nothing needs were left out"
+            if report.removed_channels
+            else ""
+        )
+        yield "products", f"{macs:,}", f"multiply-accumulates of one inference{less}"
     yield from _time_figures(report)
     yield from _accuracy_figures(report)
     if pte is not None:

@@ -465,6 +465,7 @@ class Report:
     flash: FlashReport | None = key("flash of the C bundle")
     macs: Count | None = key("multiply-accumulates of one inference")
     layers: tuple[LayerReport, ...] = key("the kernels in the order in which they run")
+    removed_channels: Count = key("channels of layers that can't change an output, and were left out", default=0)
     inputs: tuple[TensorReport, ...] = key("what the model reads")
     outputs: tuple[TensorReport, ...] = key("what it gives")
     state: tuple[StateReport, ...] = key("what lasts from call to call: the first bytes of the arena", default=())

@@ -65,6 +65,7 @@ TRAINED: Fact[bool] = Fact("cortado_trained")  # of a call: it has parameters of
 USER_INPUT: Fact[bool] = Fact("cortado_input")  # of a placeholder: an input of the model, not a constant
 WANTED: Fact[Element] = Fact("cortado_element")  # of a call: the element of its real numbers, where it is not int8
 STATE: Fact[Lasting] = Fact("cortado_state")  # of a placeholder: what the last run of the graph left behind
+DROPPED: Fact[int] = Fact("cortado_dropped")  # of a call: how many of its channels were left out, as nothing needs them
 
 # ---- torch's -------------------------------------------------------------------------------------------------
 

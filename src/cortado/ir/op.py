@@ -288,6 +288,7 @@ class Operator:
     identity: Callable[[Call], bool] | None = None  # whether a call gives its input's codes back as they are
     # Constants that hold something for each output channel, weights first: the output's channels follow their order.
     channel_constants: tuple[str, ...] = ()
+    by_channel: bool = False  # each channel (last dimension) follows from that of the only input; none is named
     tensors: tuple[str, ...] = ("input",)  # activation operands, in the order of the C kernel's rows
     # The arguments of the same call on operands whose dimensions were not yet permuted; None: it can't be moved.
     relayout: Callable[[Mapping[str, Any], tuple[int, ...]], Mapping[str, Any] | None] | None = None

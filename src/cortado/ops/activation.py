@@ -282,6 +282,7 @@ ACTIVATION = Operator(
     relayout=lambda arguments, perm: arguments,
     identity=is_identity,
     constraints="infinite values saturate, undefined ones give the output's zero point",
+    by_channel=True,
     samples=samples,
 )
 

@@ -293,6 +293,7 @@ AVG_POOL2D = Operator(
     rows=rows,
     element=ElementOf(("input",)),
     pte_scratch=pte_scratch,
+    by_channel=True,
     samples=samples,
 )
 
@@ -432,6 +433,7 @@ GLOBAL_MEAN = Operator(
     rows=lambda call: Rows((ONE_ROW,), accumulates=call["pixels"] // call.shape("input")[2]),
     pte=mean_in_pte,
     constraints=f"one image, 2 to {MOST_PIXELS} pixels; in the .pte a convolution with weights of 1",
+    by_channel=True,
     samples=mean_samples,
 )
 

@@ -201,6 +201,7 @@ MAX_POOL2D = Operator(
     rows=rows,
     element=ElementOf(("input",)),
     pte_limit=pte_limit,
+    by_channel=True,
     samples=lambda: _samples(False, (1,)),
 )
 

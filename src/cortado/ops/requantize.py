@@ -126,5 +126,6 @@ REQUANTIZE = Operator(
     relayout=lambda arguments, perm: arguments,
     places=frozenset({Place.C}),
     constraints="C bundle only: ExecuTorch's operators take int8",
+    by_channel=True,
     samples=samples,
 )

@@ -164,6 +164,7 @@ UPSAMPLE_BILINEAR = Operator(
     macs=lambda call: 4 * int(np.prod(call.out_shape)),
     places=frozenset({Place.C}),
     constraints="ExecuTorch has no integer kernel for it",
+    by_channel=True,
     samples=samples,
 )
 

@@ -170,6 +170,7 @@ UPSAMPLE = Operator(
     element=ElementOf(("input",)),
     pte=pte,
     constraints="in the .pte a repeat between two views",
+    by_channel=True,
     samples=samples,
 )
 

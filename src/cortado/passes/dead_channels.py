@@ -1,0 +1,218 @@
+"""dead-channels: channels of convolutions that can't change an output are not computed, and take no room."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from cortado.base.element import INT8, INT32, element_of
+from cortado.base.numerics import ChannelQParams
+from cortado.ir.facts import DROPPED, QPARAMS, TWIN, VALUE, dtype
+from cortado.ir.graph import add_constant, constant_value, fake_mode_of, remove_unused_constants, shape, shaped
+from cortado.ir.op import operator_of, shaped_call
+from cortado.ops._convolution import finish
+from cortado.ops.conv2d import CONV2D
+from cortado.ops.depthwise_conv2d import DEPTHWISE
+from cortado.ops.reshape import VIEW
+from cortado.passes.base import ContextPass
+from cortado.passes.verify import Level
+
+Tensor = torch.Tensor
+TOGETHER = 4  # kernels take so many channels at once: a number of them stays a multiple
+_PER_CHANNEL = ("weight", "bias", "requantize_multipliers", "requantize_shifts")
+
+
+class DeadChannels(ContextPass):
+    """A channel goes that all its readers multiply by zero, and one that holds the same code everywhere: what readers
+    make of that is added to their biases."""
+
+    name: ClassVar[str] = "dead-channels"
+    level_before: ClassVar[Level] = Level.LOWERED
+    level_after: ClassVar[Level] = Level.LOWERED
+
+    def run(self, module: GraphModule) -> bool:
+        """From the outputs to the inputs, so that what a layer no longer reads is dead for the one before."""
+        mode = fake_mode_of(module.graph)
+        assert mode is not None
+        makers = [node for node in module.graph.nodes if _is_layer(node)]
+        changed = [_Region(self.program, maker, mode).shrink() for maker in reversed(makers)]
+        if any(changed):
+            remove_unused_constants(self.program)
+        return any(changed)
+
+
+def removed_channels(program: ExportedProgram) -> int:
+    return sum(DROPPED.of(node) or 0 for node in program.graph_module.graph.nodes)
+
+
+def _is_layer(node: Node) -> bool:
+    """Whether every output of a convolution of int8 codes reads every channel of its input."""
+    if node.op != "call_function" or operator_of(node.target) is not CONV2D:
+        return False
+    source: Any = node.kwargs["input"]
+    weight: Any = node.kwargs["weight"]
+    return element_of(dtype(source)) == INT8 and shape(weight)[3] == shape(source)[3]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Of each channel the code that it holds everywhere, and whether it holds one."""
+
+    fixed: Tensor
+    code: Tensor
+
+
+class _Region:
+    """What becomes of a layer's channels up to the layers that mix them."""
+
+    def __init__(self, program: ExportedProgram, maker: Node, mode: FakeTensorMode) -> None:
+        self.program, self.maker, self.mode = program, maker, mode
+        self.channels = shape(maker)[-1]
+
+    def shrink(self) -> bool:
+        found = self._followed()
+        if found is None:
+            return False
+        between, readers = found
+        codes = self._codes(between)
+        dead = torch.ones(self.channels, dtype=torch.bool)
+        for reader in readers:
+            dead &= self._unread(reader, codes[reader.kwargs["input"]])  # type: ignore[index]
+        gone = _chosen(dead)
+        if not gone.any() or not all(self._fits(reader, gone, codes) for reader in readers):
+            return False
+        for reader in readers:
+            self._read_less(reader, gone, codes[reader.kwargs["input"]])  # type: ignore[index]
+        for node in (self.maker, *between):
+            self._make_less(node, ~gone)
+        DROPPED.note(self.maker, int(gone.sum()) + (DROPPED.of(self.maker) or 0))
+        return True
+
+    def _followed(self) -> tuple[list[Node], list[Node]] | None:
+        """The calls that keep channels apart, and the layers that read them; None where something else does."""
+        between, readers, reached = list[Node](), list[Node](), {self.maker}
+        node = self.maker.next
+        while node.op != "root":
+            sources = [source for source in node.all_input_nodes if source in reached]
+            if sources:
+                if _is_layer(node) and sources == [node.kwargs["input"]]:
+                    readers.append(node)
+                elif self._keeps_apart(node, sources):
+                    between.append(node)
+                    reached.add(node)
+                else:
+                    return None
+            node = node.next
+        return (between, readers) if readers else None
+
+    def _keeps_apart(self, node: Node, sources: Sequence[Node]) -> bool:
+        operator = operator_of(node.target) if node.op == "call_function" else None
+        if operator is None or len(sources) != 1 or shape(node)[-1:] != (self.channels,):
+            return False
+        if operator is DEPTHWISE:
+            return bool(node.kwargs["depth_multiplier"] == 1) and element_of(dtype(node)) == INT8
+        return operator.by_channel or operator is VIEW
+
+    def _data(self, value: Any) -> Any:
+        found = constant_value(self.program, value)
+        return value if found is None else found
+
+    def _arguments(self, node: Node) -> dict[str, Any]:
+        return {name: self._data(value) for name, value in node.kwargs.items()}
+
+    # ---- which channels hold one code ------------------------------------------------------------------------
+
+    def _codes(self, between: Sequence[Node]) -> dict[Node, Codes]:
+        """Of layers by the largest and the smallest sum there can be; behind them by running the calls."""
+        found = {self.maker: self._of_sums(self.maker)}
+        for node in between:
+            operator = operator_of(node.target)
+            assert operator is not None
+            (source,) = [source for source in node.all_input_nodes if source in found]
+            before, given = found[source], self._arguments(node)
+            filled = before.code.to(dtype(source)).expand(shape(source)).contiguous()
+            made = operator.reference(**{name: filled if value is source else value for name, value in given.items()})
+            rows = made.reshape(-1, self.channels).to(torch.int64)
+            found[node] = Codes(before.fixed & (rows == rows[0]).all(0), rows[0])
+            if operator is DEPTHWISE:
+                own = self._of_sums(node)
+                found[node] = Codes(found[node].fixed | own.fixed, torch.where(own.fixed, own.code, rows[0]))
+        return found
+
+    def _of_sums(self, layer: Node) -> Codes:
+        """Whatever is read, padding included, gives something between what these sums give."""
+        given = self._arguments(layer)
+        weight, offset = given["weight"].to(torch.int64), given["input_offset"]
+        reach = torch.stack([weight * (code + offset) for code in INT8.codes] + [torch.zeros_like(weight)])
+        taps = (0, 1, 2) if operator_of(layer.target) is DEPTHWISE else (1, 2, 3)
+        factors = given["requantize_multipliers"], given["requantize_shifts"]
+        bounds = given["output_offset"], given["activation_min"], given["activation_max"]
+        low, high = (
+            finish(part.sum(taps), given["bias"], *factors, *bounds).to(torch.int64)
+            for part in (reach.amin(0), reach.amax(0))
+        )
+        return Codes(low == high, low)
+
+    # ---- what readers make of them ---------------------------------------------------------------------------
+
+    def _unread(self, reader: Node, codes: Codes) -> Tensor:
+        given = self._arguments(reader)
+        inside = torch.tensor(given["padding"] == [0, 0])  # padding is no channel's code
+        nothing = codes.code + given["input_offset"] == 0
+        return (given["weight"] == 0).all((0, 1, 2)) | (codes.fixed & (inside | nothing))
+
+    def _bias(self, reader: Node, gone: Tensor, codes: Codes) -> Tensor:
+        given = self._arguments(reader)
+        sums = given["weight"].to(torch.int64).sum((1, 2)) @ ((codes.code + given["input_offset"]) * gone)
+        return sums if given["bias"] is None else sums + given["bias"].to(torch.int64)
+
+    def _fits(self, reader: Node, gone: Tensor, codes: dict[Node, Codes]) -> bool:
+        bias = self._bias(reader, gone, codes[reader.kwargs["input"]])  # type: ignore[index]
+        return bool((bias.clamp(*INT32.codes) == bias).all())
+
+    # ---- without them ----------------------------------------------------------------------------------------
+
+    def _read_less(self, reader: Node, gone: Tensor, codes: Codes) -> None:
+        bias = self._bias(reader, gone, codes)
+        if reader.kwargs["bias"] is not None or bool(bias.any()):
+            self._set(reader, "bias", bias.to(torch.int32))
+        self._set(reader, "weight", self._data(reader.kwargs["weight"])[..., ~gone])
+
+    def _make_less(self, node: Node, kept: Tensor) -> None:
+        operator = operator_of(node.target)
+        assert operator is not None
+        if operator is VIEW:
+            sizes: Any = node.kwargs["size"]
+            node.update_kwarg("size", [*sizes[:-1], int(kept.sum())])
+        elif operator in (CONV2D, DEPTHWISE):
+            for name in _PER_CHANNEL:
+                data = self._data(node.kwargs[name])
+                if data is not None:
+                    last = operator is DEPTHWISE and name == "weight"
+                    self._set(node, name, data[..., kept] if last else data[kept])
+        arguments = {name: value for name, value in node.kwargs.items() if name in operator.argument_names}
+        VALUE.note(node, shaped(self.mode, operator.shape(shaped_call(operator, arguments)), dtype(node)))
+        TWIN.forget(node)  # the float model's tensor has more channels
+
+    def _set(self, node: Node, name: str, data: Tensor) -> None:
+        before: Any = node.kwargs[name]
+        new = add_constant(self.program, f"{before.name if isinstance(before, Node) else node.name}_kept", data)
+        known = QPARAMS.of(before) if isinstance(before, Node) else None
+        if known is not None and not isinstance(known, ChannelQParams):
+            QPARAMS.note(new, known)
+        node.update_kwarg(name, new)
+
+
+def _chosen(dead: Tensor) -> Tensor:
+    """The dead channels that go: one channel stays at least, and whole groups where there were such."""
+    count = len(dead)
+    left = max(1, count - int(dead.sum()))
+    if count % TOGETHER == 0:
+        left = -(-left // TOGETHER) * TOGETHER
+    gone = torch.zeros_like(dead)
+    gone[dead.nonzero().reshape(-1)[: count - left]] = True
+    return gone

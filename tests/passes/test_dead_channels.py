@@ -1,0 +1,121 @@
+"""Channels that can't change an output are left out: the same bits, fewer of everything else."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cortado.api import compile as compile_model
+from cortado.frontend.convert import quantize
+from cortado.frontend.export import capture
+from cortado.ir.facts import DROPPED
+from cortado.options import Options
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.passes.dead_channels import DeadChannels
+from cortado.plan.lowered import lowered_graph, reference_outputs
+from helpers.single import EVERY_VALUE
+
+pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+
+
+class Net(nn.Module):
+    """Layers that mix channels, with one that keeps them apart, a pool and a function between them."""
+
+    def __init__(self, padding: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.apart = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.second = nn.Conv2d(16, 8, 3, padding=padding)
+        self.last = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.max_pool2d(torch.relu(self.apart(torch.relu(self.first(x)))), 2)
+        y = torch.sigmoid(self.second(y))
+        out: Tensor = self.last(y.mean((2, 3)))
+        return out
+
+
+def unread(net: Net) -> None:
+    net.second.weight[:, 4:12] = 0
+
+
+def without_weights(net: Net) -> None:
+    net.apart.weight[4:12] = 0
+    net.apart.bias[4:12] = -0.5  # type: ignore[index]
+
+
+def fixed(net: Net) -> None:
+    net.first.weight[:8] = 0
+    net.first.bias[:8] = 0.75  # type: ignore[index]
+    net.apart.padding = (0, 0)
+
+
+def below(net: Net) -> None:
+    net.first.bias[:8] = -100.0  # type: ignore[index]
+    net.apart.bias[:8] = -0.1  # type: ignore[index]
+
+
+def behind(net: Net) -> None:
+    """What the last layer does not read, no layer before it needs."""
+    net.last.weight[:, :4] = 0
+    net.second.weight[4:, 8:] = 0
+
+
+def nothing(net: Net) -> None:
+    pass
+
+
+def batches(count: int, seed: int) -> list[tuple[Tensor, ...]]:
+    rng = torch.Generator().manual_seed(seed)
+    return [(torch.randn(1, 3, 12, 12, generator=rng),) for _ in range(count)]
+
+
+def made(change: Callable[[Net], None], padding: int = 1) -> Net:
+    torch.manual_seed(1)
+    net = Net(padding).eval()
+    with torch.no_grad():
+        change(net)
+    return net
+
+
+CASES = [
+    (unread, 1, 8),
+    (without_weights, 1, 8),
+    (fixed, 0, 8),
+    (below, 1, 8),
+    (behind, 1, 4 + 8),
+    (nothing, 1, 0),
+]
+
+
+@pytest.mark.parametrize(("change", "padding", "dropped"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_the_bits_are_the_same_without_them(change: Callable[[Net], None], padding: int, dropped: int) -> None:
+    model, data = made(change, padding), batches(4, 1)
+    quantized = quantize(capture(model, data[0]), data[0], data, EVERY_VALUE)
+    found = {}
+    for passes in (PIPELINE, tuple(one for one in PIPELINE if one is not DeadChannels)):
+        program = CortexMPassManager(quantized.program(), passes).transform()
+        found[len(passes)] = program
+    with_pass, without = found[len(PIPELINE)], found[len(PIPELINE) - 1]
+    counts = [DROPPED.of(node) or 0 for node in with_pass.graph_module.graph.nodes]
+    assert sum(counts) == dropped
+    for batch in batches(6, 2):
+        (got,), (wanted,) = (reference_outputs(lowered_graph(program), batch) for program in (with_pass, without))
+        assert torch.equal(got, wanted)
+
+
+@pytest.mark.qemu
+def test_both_artifacts_are_smaller_and_right() -> None:
+    data = batches(33, 1)
+    found = {
+        change.__name__: compile_model(made(change), data[0], "cortex-m55", data, name="net", options=Options())
+        for change in (unread, nothing)
+    }
+    thin, whole = found["unread"].report, found["nothing"].report
+    assert (thin.removed_channels, whole.removed_channels) == (8, 0)
+    assert thin.macs is not None
+    assert whole.macs is not None
+    assert thin.macs < 0.6 * whole.macs
+    for place in (None, "executorch"):
+        assert found["unread"].run(*batches(1, 3)[0], on=place).bit_exact
