@@ -42,6 +42,7 @@ from cortado.ir.portable import float_operators
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding
 from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
+from cortado.plan.decided import check_decision, decided
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.planned import Planned
@@ -180,7 +181,7 @@ class Model:
         except Exception:  # of scales that one sample has given
             return
         if graph is not None:
-            self._program(graph, target, options)
+            check_decision(self._program(graph, target, options), options.decide, self.labels)
 
     def _program(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options) -> Program:
         """The kernels of a C bundle, which its tables can hold."""
@@ -247,12 +248,23 @@ class Model:
         with clock.phase("emit pte"), late_code():
             return emit_delegate(c.planned, c.image, {"model": self.name})
 
+    def _single_targets(
+        self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
+    ) -> dict[str, int] | None:
+        """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
+        if target.cpu is not CortexM.ANY:
+            return None
+        programs = [program_of(self.name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
+        made = [decided(program, options.decide, self.labels) for program in programs]
+        peaks = [schedule(program, options.optimize).plan.peak for program in made]
+        return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
+
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            program = self._program(graph, target, options)
+            program = decided(self._program(graph, target, options), options.decide, self.labels)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
-            single = _single_targets(self.name, graph, target, options)
+            single = self._single_targets(graph, target, options)
         with clock.phase("plan alternatives"):
             others = schedules.alternatives()
         check_ram(planned, others, options)
@@ -274,7 +286,8 @@ def _info(planned: Planned) -> runner.BundleInfo:
     row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
     state, aligned_only = bool(program.state), bool(planned.aligned_only)
     name = c_identifier(program.name)
-    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only)
+    decides = program.decision is not None
+    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only, decides=decides)
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
@@ -345,17 +358,6 @@ def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
             + "\n  ".join(reasons)
             + "\nCompile without --chip, --ram-budget, --flash-budget, --memory and --place, or change these calls"
         )
-
-
-def _single_targets(
-    name: str, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
-) -> dict[str, int] | None:
-    """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
-    if target.cpu is not CortexM.ANY:
-        return None
-    programs = [program_of(name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
-    peaks = [schedule(program, options.optimize).plan.peak for program in programs]
-    return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
 
 def lowered(
@@ -437,7 +439,7 @@ def prepare(
             counted = partial(with_counts(progress), "quantize", total=len(given))
             tried = None
             if target is not None and not options.allow_float:
-                tried = partial(_try_out, chosen, _config(target, options), options)
+                tried = partial(_try_out, chosen, names, _config(target, options), options)
             quantized = quantize(captured, inputs, given, options, counted, tried)
     return Model(
         name=chosen,
@@ -449,8 +451,10 @@ def prepare(
     )
 
 
-def _try_out(name: str, target: CortexMTargetConfig, options: Options, quantized: Quantized) -> None:
-    Model(name, quantized, labels=None, seconds={}, progress=lambda phase: None).try_out(target, options)
+def _try_out(
+    name: str, labels: tuple[str, ...] | None, target: CortexMTargetConfig, options: Options, quantized: Quantized
+) -> None:
+    Model(name, quantized, labels, seconds={}, progress=lambda phase: None).try_out(target, options)
 
 
 @alone()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cortado import __version__
 from cortado.artifact.arena import arena_buffers
+from cortado.artifact.decision_report import DecisionReport
 from cortado.artifact.layers import layer_reports, longest_call
 from cortado.artifact.report import (
     SCHEMA_VERSION,
@@ -102,6 +103,7 @@ def build_report(
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
         stream=None if c is None else _stream(c.planned, options, delay),
+        decision=None if c is None else _decision(c.planned.program, options),
         flash=None if c is None else _flash(c),
         image=None if c is None or c.image is None or not options.image else _image(c.image),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
@@ -297,6 +299,19 @@ def _stream(planned: Planned, options: Options, delay: int) -> StreamReport | No
         state_bytes=state_bytes(planned),
         push_macs=largest,
         output_macs=output,
+    )
+
+
+def _decision(program: Program, options: Options) -> DecisionReport | None:
+    rule = program.decision
+    if rule is None:
+        return None
+    return DecisionReport(
+        spec=str(options.decide),
+        smooth=rule.smooth,
+        thresholds=rule.thresholds,
+        holdoffs=rule.holdoffs,
+        bytes=program.decision_bytes,
     )
 
 

@@ -74,6 +74,8 @@ def _contradictions(report: Report) -> Iterator[str]:
         yield "no inputs, or no outputs"
     for tensor in (*report.inputs, *report.outputs):
         yield from _contradictions_of_tensor(tensor)
+    if report.decision is not None:
+        yield from report.decision.contradictions(math.prod(report.outputs[0].shape) if report.outputs else 0)
     yield from _impossible_names(report)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from cortado.artifact.decision_report import DecisionReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
 from cortado.base.errors import CortadoError
@@ -21,6 +22,7 @@ from cortado.options import (
     PteKind,
     StreamPadding,
 )
+from cortado.plan.decision import DecisionRule
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -485,6 +487,7 @@ class Report:
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
     stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
+    decision: DecisionReport | None = key("when scores become a decision; only with --decide", default=None)
     image: ImageReport | None = key("the model as data, with --image", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     profile: ProfileReport | None = key("time on an emulated board, once `profile --save` measured it", default=None)
@@ -500,7 +503,14 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """What report.json holds."""
         data: dict[str, Any] = codec.to_json(self)
+        if self.decision is None:
+            del data["decision"]
         return data
+
+    @property
+    def rule(self) -> DecisionRule | None:
+        """That of its decision."""
+        return None if self.decision is None else self.decision.rule(self.labels)
 
     @staticmethod
     def from_json(data: Any, where: str) -> "Report":

@@ -105,9 +105,21 @@ Both kinds of files need the core's flags, {flags};
 with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
     def _running(self) -> str:
+        return self._running_rows() if self.program.pushed is not None else self._running_whole()
+
+    def _decision(self) -> str:
+        rule = self.program.decision
+        if rule is None:
+            return ""
+        outputs = f"{rule.smooth} outputs" if rule.smooth > 1 else "output"
+        return "\n\n" + _paragraph(
+            f"`{self.name}_decision(arena)` says what the scores decide for: the class whose mean over the last "
+            f"{outputs} is the best, if it is at its threshold or above and the class does not rest from its last "
+            f"decision; `{self.upper}_NO_DECISION` otherwise. Ask it after every new output: a decision is told once."
+        )
+
+    def _running_whole(self) -> str:
         name = self.name
-        if self.program.pushed is not None:
-            return self._running_rows()
         return (
             self._state()
             + _paragraph(
@@ -116,6 +128,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
                 f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that "
                 "there is not."
             )
+            + self._decision()
             + "\n\n"
             + self._firmware()
         )
@@ -153,7 +166,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"window of the last {stream.window} rows alone. All that is kept from row to row is in the arena: a "
             "second arena is a second stream. Nothing is allocated, and no C library is needed but memcpy, memset and "
             "memmove."
-        )
+        ) + self._decision()
 
     def _running_rows(self) -> str:
         name, upper, step = self.name, self.upper, pushed_step(self.program)
