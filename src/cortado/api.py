@@ -352,11 +352,13 @@ def _hint(lower: Callable[[], ExportedProgram]) -> str:
 
 
 def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    if options.ram_limit is not None or options.flash_limit is not None or options.memory or options.place:
+    given = (options.ram_limit, options.flash_limit, options.decide, options.memory or None, options.place or None)
+    if any(one is not None for one in given):
         raise CortadoError(
-            "a budget is for the C bundle, and so are memories and sections; there will be none:\n  "
+            "a budget is for the C bundle, and so are memories, sections and decisions; there will be none:\n  "
             + "\n  ".join(reasons)
-            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory and --place, or change these calls"
+            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place and --decide, or change these "
+            "calls"
         )
 
 

@@ -119,9 +119,7 @@ def rule_of(decision: Decision, scores: Scores, names: Sequence[str] | None) -> 
     )
 
 
-def _of_classes(
-    usual: T, single: Sequence[tuple[str, T]], classes: int, names: Sequence[str] | None
-) -> list[T]:
+def _of_classes(usual: T, single: Sequence[tuple[str, T]], classes: int, names: Sequence[str] | None) -> list[T]:
     found = [usual] * classes
     for name, value in single:
         found[class_number(name, classes, names)] = value

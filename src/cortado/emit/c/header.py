@@ -169,13 +169,14 @@ def _functions(planned: Planned) -> str:
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go."
     )
+    decided = decision_functions(planned)
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
     return f"""{info_declaration(program)}
 {arena_function(planned)}{rows_functions(program) if pushed else _run_functions(planned)}
 {after}
 const {pointer_type(program.outputs)}{name}_output({read}, int i);
 
-{decision_functions(planned)}/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
+{decided}/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 {default_arena_type(planned)}{name}_default_arena(void);
 
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie

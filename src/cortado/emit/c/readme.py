@@ -104,9 +104,6 @@ or put the files of `kernels/` beside those of this folder, and `-I.` will do.
 Both kinds of files need the core's flags, {flags};
 with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
-    def _running(self) -> str:
-        return self._running_rows() if self.program.pushed is not None else self._running_whole()
-
     def _decision(self) -> str:
         rule = self.program.decision
         if rule is None:
@@ -118,8 +115,10 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"decision; `{self.upper}_NO_DECISION` otherwise. Ask it after every new output: a decision is told once."
         )
 
-    def _running_whole(self) -> str:
+    def _running(self) -> str:
         name = self.name
+        if self.program.pushed is not None:
+            return self._running_rows()
         return (
             self._state()
             + _paragraph(
@@ -166,12 +165,12 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             f"window of the last {stream.window} rows alone. All that is kept from row to row is in the arena: a "
             "second arena is a second stream. Nothing is allocated, and no C library is needed but memcpy, memset and "
             "memmove."
-        ) + self._decision()
+        )
 
     def _running_rows(self) -> str:
         name, upper, step = self.name, self.upper, pushed_step(self.program)
         if self.program.stream is not None:
-            return self._running_stream(self.program.stream)
+            return self._running_stream(self.program.stream) + self._decision()
         ring = self.program.buffers[step.output].rows
         return _paragraph(
             f"The input comes row by row, `{upper}_ROWS` ({step.rows}) times `{upper}_ROW_BYTES` ({step.row_bytes}) "
