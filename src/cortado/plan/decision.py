@@ -98,8 +98,8 @@ def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
         return known.index(name)
     if name.isdecimal() and len(name) < 6 and int(name) < classes:
         return int(name)
-    labels = f"one of {', '.join(known)}, or " if known else "names need --labels; "
-    raise CortadoError(f"there is no class '{name}'; expected {labels}a number from 0 to {classes - 1}")
+    labels, hint = (f"one of {', '.join(known)}, or ", "") if known else ("", " (names need --labels)")
+    raise CortadoError(f"there is no class '{name}'; expected {labels}a number from 0 to {classes - 1}{hint}")
 
 
 def rule_of(decision: Decision, scores: Scores, names: Sequence[str] | None) -> DecisionRule:
