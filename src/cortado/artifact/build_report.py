@@ -177,11 +177,13 @@ def _flash(c: InC) -> FlashReport:
 def _pte_notes(options: Options) -> list[str]:
     """What does not hold for the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
+    decision = ["--decide: for the C bundle alone; the .pte gives scores"] if options.decide is not None else []
     if not given:
-        return []
+        return decision
     return [
+        *decision,
         f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
-        "which its runtime places"
+        "which its runtime places",
     ]
 
 

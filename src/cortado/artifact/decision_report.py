@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cortado.base.codec import Within, json_class, key
 from cortado.base.decision import MOST_HELD, MOST_SMOOTHED
-from cortado.plan.decision import DecisionRule
+from cortado.base.errors import CortadoError
+from cortado.plan.decision import DecisionRule, Scores
 
 Outputs = Annotated[int, Within(f"a number of outputs from 1 to {MOST_SMOOTHED}", 1, MOST_SMOOTHED)]
 Held = Annotated[int, Within(f"a number of outputs from 0 to {MOST_HELD}", 0, MOST_HELD)]
@@ -26,7 +27,11 @@ class DecisionReport:
         known = names if names is not None and len(names) == len(self.thresholds) else ()
         return DecisionRule(self.smooth, self.thresholds, self.holdoffs, known)
 
-    def contradictions(self, classes: int) -> Iterator[str]:
-        """What can't be, of an output of so many classes."""
-        if len(self.thresholds) != classes or len(self.holdoffs) != classes:
-            yield f"a decision that is none of {classes} classes"
+    def contradictions(self, scores: Scores, lasts: bool) -> Iterator[str]:
+        """What can't be, of such an output. `lasts`: something does from output to output."""
+        try:
+            classes = scores.classes
+        except CortadoError:
+            classes = 0
+        if not lasts or len(self.thresholds) != classes or len(self.holdoffs) != classes:
+            yield f"a decision by '{scores.name}', which can't be decided by"

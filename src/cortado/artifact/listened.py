@@ -10,9 +10,7 @@ import numpy as np
 from cortado.artifact.opened import Artifact
 from cortado.artifact.streamed import push_codes, with_decision
 from cortado.base.arrays import ArrayType, read_arrays
-from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
-from cortado.plan.decision import Scores
 from cortado.run.runner import HOST
 
 FULL_SCALE = 32768.0
@@ -36,16 +34,9 @@ class Listened:
     seconds: float  # of the recording
 
 
-def scores_of(artifact: Artifact) -> Scores:
-    """The first output, for a decision."""
-    output = artifact.report.outputs[0]
-    element = element_of(output.dtype.value)
-    return Scores(output.name, output.shape, element, output.scale, output.zero_point)
-
-
 def listen(artifact: Artifact, recording: Recording, on: str | None = HOST) -> Listened:
     """All of a recording: rows of a stream, or steps of a model with state."""
-    report, classes = artifact.report, scores_of(artifact).classes
+    report, classes = artifact.report, artifact.report.outputs[0].scores.classes
     if report.stream is None and not report.state:
         raise CortadoError(
             f"{artifact.folder} has neither a stream nor state; expected a model that was compiled with --stream DIM, "

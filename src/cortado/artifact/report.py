@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from cortado.artifact.decision_report import DecisionReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
+from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
@@ -22,7 +23,7 @@ from cortado.options import (
     PteKind,
     StreamPadding,
 )
-from cortado.plan.decision import DecisionRule
+from cortado.plan.decision import DecisionRule, Scores
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -281,6 +282,11 @@ class TensorReport:
     dtype: DType = key("the type of its values")
     scale: Scale | None = key("real value = scale * (code - zero_point); null where values are no codes")
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes")
+
+    @property
+    def scores(self) -> Scores:
+        """As a decision sees it."""
+        return Scores(self.name, self.shape, element_of(self.dtype.value), self.scale, self.zero_point)
 
 
 @json_class

@@ -75,7 +75,8 @@ class Scores:
         long = [size for size in self.shape if size > 1]
         is_scores = len(long) < 2 and self.scale is not None and self.element in (INT8, INT16)
         classes = (long or [1])[0]
-        if not is_scores or classes > MOST_CLASSES or list(self.shape[:1]) not in ([1], [classes]):
+        alone = len(self.shape) < 2 or self.shape[0] == 1
+        if not is_scores or not alone or classes > MOST_CLASSES:
             raise CortadoError(
                 f"--decide: '{self.name}' is {self.element.name} of shape {list(self.shape)}, expected scores of "
                 "classes, [1, classes], as int8 or int16 codes (--io int8)"

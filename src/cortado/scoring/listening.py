@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cortado.artifact.listened import Recording, listen, scores_of
+from cortado.artifact.listened import Recording, listen
 from cortado.artifact.opened import Artifact
 from cortado.base.decision import Decision
 from cortado.base.errors import CortadoError
@@ -27,7 +27,7 @@ class StreamEvaluation:
 def decision_rule(artifact: Artifact, decision: Decision | None) -> DecisionRule:
     """By what is decided: what is given, or else what the model was compiled with."""
     if decision is not None:
-        return rule_of(decision, scores_of(artifact), artifact.report.labels)
+        return rule_of(decision, artifact.report.outputs[0].scores, artifact.report.labels)
     rule = artifact.report.rule
     if rule is None:
         raise CortadoError(

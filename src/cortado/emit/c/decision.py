@@ -75,11 +75,12 @@ def decision_facts(planned: Planned) -> str:
     rule = planned.program.decision
     if rule is None:
         return ""
-    upper = c_identifier(planned.program.name).upper()
+    name = c_identifier(planned.program.name)
+    upper = name.upper()
     head = f"#define {upper}_CLASS_NAMES {{"
-    texts = [c_string(plain(name)[:LONGEST_TITLE]) for name in rule.names]
-    names = f"{head}{', '.join(texts)}}}\n" if texts else ""
-    return f"""/* What {upper.lower()}_decision returns: a class, or that there is none. */
+    texts = listed((c_string(plain(one)[:LONGEST_TITLE]) for one in rule.names), indent=len(head))
+    names = head + texts.replace("\n", " \\\n") + "}\n" if texts else ""
+    return f"""/* What {name}_decision returns: a class, or that there is none. */
 #define {upper}_CLASSES {rule.classes}
 {names}#define {upper}_NO_DECISION ({NO_DECISION})
 
