@@ -12,11 +12,11 @@ from cortado.base.data import KERNELS
 from cortado.base.decision import Decision, decision_of
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
-from cortado.plan.decision import DecisionRule, Scores, rule_of
+from cortado.plan.decision import ClassScores, DecisionRule, rule_of
 from cortado.run import toolchain
 from helpers.deciding import LABELS, Naive, real
 
-SOFTMAX = Scores("output0", (1, 5), INT8, 1 / 256, -128)
+SOFTMAX = ClassScores("output0", (1, 5), INT8, 1 / 256, -128)
 
 
 def of(text: str) -> Decision:
@@ -44,7 +44,7 @@ def test_it_is_what_floats_would_decide(
     decision = Decision(value, smooth, holdoff, ("unknown",), (("2", half),), (("no", held),))
     scores = np.array(codes, np.int8)
     try:
-        rule = rule_of(decision, Scores("y", (1, 5), INT8, scale, zero_point), LABELS)
+        rule = rule_of(decision, ClassScores("y", (1, 5), INT8, scale, zero_point), LABELS)
     except CortadoError:
         return  # half of it is outside of what scores can be
     naive = Naive(smooth, value, holdoff, (1,), {2: half}, {3: held})
@@ -106,13 +106,13 @@ def test_a_decision_reads_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "scores",
     [
-        Scores("y", (1, 4, 4), INT8, 0.1, 0),
-        Scores("y", (1, 5), INT8, None, None),
-        Scores("y", (3, 5), INT8, 0.1, 0),
-        Scores("y", (1, 5000), INT8, 0.1, 0),
+        ClassScores("y", (1, 4, 4), INT8, 0.1, 0),
+        ClassScores("y", (1, 5), INT8, None, None),
+        ClassScores("y", (3, 5), INT8, 0.1, 0),
+        ClassScores("y", (1, 5000), INT8, 0.1, 0),
     ],
 )
-def test_only_scores_are_decided_by(scores: Scores) -> None:
+def test_only_scores_are_decided_by(scores: ClassScores) -> None:
     with pytest.raises(CortadoError, match="expected scores of classes"):
         rule_of(of("threshold=0.5"), scores, None)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from cortado.base.codec import Within, json_class, key
 from cortado.base.decision import MOST_HELD, MOST_SMOOTHED
 from cortado.base.errors import CortadoError
-from cortado.plan.decision import DecisionRule, Scores
+from cortado.plan.decision import ClassScores, DecisionRule
 
 Outputs = Annotated[int, Within(f"a number of outputs from 1 to {MOST_SMOOTHED}", 1, MOST_SMOOTHED)]
 Held = Annotated[int, Within(f"a number of outputs from 0 to {MOST_HELD}", 0, MOST_HELD)]
@@ -27,7 +27,7 @@ class DecisionReport:
         known = names if names is not None and len(names) == len(self.thresholds) else ()
         return DecisionRule(self.smooth, self.thresholds, self.holdoffs, known)
 
-    def contradictions(self, scores: Scores, lasts: bool) -> Iterator[str]:
+    def contradictions(self, scores: ClassScores, lasts: bool) -> Iterator[str]:
         """What can't be, of such an output. `lasts`: something does from output to output."""
         try:
             classes = scores.classes

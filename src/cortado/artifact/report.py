@@ -23,7 +23,7 @@ from cortado.options import (
     PteKind,
     StreamPadding,
 )
-from cortado.plan.decision import DecisionRule, Scores
+from cortado.plan.decision import ClassScores, DecisionRule
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -284,9 +284,9 @@ class TensorReport:
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes")
 
     @property
-    def scores(self) -> Scores:
+    def scores(self) -> ClassScores:
         """As a decision sees it."""
-        return Scores(self.name, self.shape, element_of(self.dtype.value), self.scale, self.zero_point)
+        return ClassScores(self.name, self.shape, element_of(self.dtype.value), self.scale, self.zero_point)
 
 
 @json_class

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cortado.base.decision import Decision
 from cortado.base.errors import CortadoError
-from cortado.plan.decision import DecisionRule, Scores, check_names, rule_of
+from cortado.plan.decision import ClassScores, DecisionRule, check_names, rule_of
 from cortado.plan.program import Program
 
 
@@ -38,7 +38,7 @@ def check_decision(program: Program, decision: Decision | None, names: Sequence[
     check_names(decision, _scores(program).classes, names)
 
 
-def _scores(program: Program) -> Scores:
+def _scores(program: Program) -> ClassScores:
     tensor = program.outputs[0]
     scale, zero_point = (None, None) if tensor.qparams is None else (tensor.qparams.scale, tensor.qparams.zero_point)
-    return Scores(tensor.name, tensor.shape, tensor.element, scale, zero_point)
+    return ClassScores(tensor.name, tensor.shape, tensor.element, scale, zero_point)

@@ -60,7 +60,7 @@ class DecisionRule:
 
 
 @dataclass(frozen=True)
-class Scores:
+class ClassScores:
     """A model's first output, as the rule sees it."""
 
     name: str
@@ -103,7 +103,7 @@ def class_number(name: str, classes: int, names: Sequence[str] | None) -> int:
     raise CortadoError(f"there is no class '{name}'; expected {labels}a number from 0 to {classes - 1}{hint}")
 
 
-def rule_of(decision: Decision, scores: Scores, names: Sequence[str] | None) -> DecisionRule:
+def rule_of(decision: Decision, scores: ClassScores, names: Sequence[str] | None) -> DecisionRule:
     """What a user said, as integers."""
     classes = scores.classes
     check_names(decision, classes, names)
@@ -127,7 +127,7 @@ def _of_classes(usual: T, single: Sequence[tuple[str, T]], classes: int, names: 
     return found
 
 
-def _least_sum(threshold: float, smooth: int, scores: Scores) -> int:
+def _least_sum(threshold: float, smooth: int, scores: ClassScores) -> int:
     """The least sum of codes whose mean is at the threshold, which is the decimal number that was written."""
     assert scores.scale is not None
     assert scores.zero_point is not None
