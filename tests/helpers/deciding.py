@@ -31,7 +31,7 @@ class Naive:
         found = []
         for one in scores:
             last.append(one)
-            mean = sum(last) / self.smooth
+            mean = np.sum(list(last), axis=0) / self.smooth
             best = max(range(len(one)), key=lambda number: mean[number])
             fires = (
                 len(last) == self.smooth

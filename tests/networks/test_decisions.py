@@ -13,6 +13,7 @@ from torch import nn
 from cortado import api
 from cortado.artifact.listened import Recording, listen
 from cortado.artifact.opened import Artifact
+from cortado.base.decision import decision_of
 from cortado.base.target import BUNDLE_FLAGS, Core
 from cortado.emit.c.bundle import emit_c
 from cortado.options import Activations, Artifacts, Options
@@ -33,7 +34,7 @@ def compiled(net: nn.Module, target: str, rule: str = RULE, **options: Any) -> a
     shape = (1, 1, 2, 5) if stream else (1, 5)
     rows = torch.from_numpy(walk(400, seed=7))
     steps = [(rows[i : i + 2].reshape(shape),) for i in range(0, 398, 2)] if stream else [(one[None],) for one in rows]
-    chosen = Options(stream=stream, decide=rule, artifacts=Artifacts.C, **options)
+    chosen = Options(stream=stream, decide=decision_of(rule), artifacts=Artifacts.C, **options)
     return api.compile(net.eval(), steps[0], target, steps, "net", chosen, LABELS)
 
 
