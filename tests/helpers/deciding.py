@@ -58,7 +58,7 @@ class Newest(nn.Module):
 
     def __init__(self, softmax: bool = True) -> None:
         super().__init__()
-        torch.manual_seed(3)
+        torch.manual_seed(0)
         self.conv, self.softmax = nn.Conv2d(1, len(LABELS), (2, 5)), softmax
         nn.init.orthogonal_(self.conv.weight, gain=2.0)
 
@@ -72,16 +72,16 @@ class Remembering(nn.Module):
 
     h: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, softmax: bool = True) -> None:
         super().__init__()
         torch.manual_seed(4)
-        self.layer = nn.Linear(5, len(LABELS))
+        self.layer, self.softmax = nn.Linear(5, len(LABELS)), softmax
         nn.init.orthogonal_(self.layer.weight, gain=3.0)
         self.register_buffer("h", torch.zeros(1, len(LABELS)))
 
     def forward(self, x: Tensor) -> Tensor:
         self.h = 0.5 * self.h + 0.5 * self.layer(x)
-        return self.h.softmax(1)
+        return self.h.softmax(1) if self.softmax else 1.0 * self.h
 
 
 def walk(count: int, seed: int = 0) -> Array:
