@@ -5,6 +5,8 @@ python examples/keyword/spot.py build/keyword [yes left stop]
 
 import sys
 import tempfile
+import wave
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,15 +18,16 @@ from cortado.models.zoo import sound
 from cortado.models.zoo.mfcc import RATE, cosines, filters
 
 WINDOW, HOP, POINTS = 640, 320, 1024  # samples of a frame, from one to the next, and of its FFT
-SMOOTHED = 8  # outputs that are averaged: a word stays in the window for longer than that
-SURE = 0.5
+NO_DECISION = -1
+# A word stays in the window for longer than 8 outputs, and is gone after a second, which is 50 of them.
+DECIDE = "smooth=8,threshold=0.5,holdoff=50,ignore=silence:unknown"
 CHIPS = {"nrf52840": "cortex-m4", "stm32u575": "cortex-m33"}
 LOUDNESS = (1.0, 0.3, 0.1)  # of the recordings that ranges are chosen from
 
 
 class Spotter(nn.Module):
     """The zoo's network behind the features that it was trained on (cortado.models.zoo.mfcc): a second of int16 samples
-    to the scores of words."""
+    to the probabilities of words."""
 
     window: Tensor
     mel: Tensor
@@ -46,7 +49,7 @@ class Spotter(nn.Module):
 
     def forward(self, samples: Tensor) -> Tensor:
         scores: Tensor = self.network(self.features(samples))
-        return scores
+        return scores.softmax(1)
 
 
 def quiet(samples: int) -> np.ndarray:
@@ -70,22 +73,24 @@ def listened(words: list[str]) -> np.ndarray:
     return as_samples(np.concatenate(pieces))
 
 
-def recognised(scores: Tensor, labels: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Outputs at which a word is first believed, until it is no more."""
-    chances = scores.softmax(1).unfold(0, SMOOTHED, 1).mean(2)
-    found, last = [], ""
-    for number, chance in enumerate(chances, start=SMOOTHED - 1):
-        best = int(chance.argmax())
-        word = labels[best] if chance[best] > SURE and labels[best] not in ("silence", "unknown") else ""
-        if word and word != last:
-            found.append((number, word))
-        last = word
-    return found
+def record(folder: str, samples: np.ndarray, words: list[str]) -> None:
+    """The same as a .wav file, and when each word is said, for `cortado evaluate --stream`."""
+    with wave.open(f"{Path(folder)}.wav", "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(samples.astype("<i2").tobytes())
+    rows = [f"{1 + 2 * number},{2 + 2 * number},{word}" for number, word in enumerate(words)]
+    Path(f"{Path(folder)}.csv").write_text("\n".join(["start,end,class", *rows, ""]))
+
+
+def options(chip: str | None = None) -> cortado.Options:
+    return cortado.Options(stream=1, artifacts="c", decide=DECIDE, chip=chip)
 
 
 def budget(model: cortado.Model, chip: str) -> str:
     """What the largest push takes of a chip: its instructions are exact, their cycles a model's at zero wait states."""
-    compiled = model.compile(target=CHIPS[chip], options=cortado.Options(stream=1, artifacts="c", chip=chip))
+    compiled = model.compile(target=CHIPS[chip], options=options(chip))
     with tempfile.TemporaryDirectory() as folder:
         artifact = compiled.save(f"{folder}/spotter")
         window = [artifact.example()]
@@ -107,12 +112,15 @@ def main(folder: str, words: list[str]) -> None:
     recordings = calibration()
     spotter = Spotter(network.build()).eval()
     model = cortado.prepare(spotter, recordings[0], recordings, name="spotter", labels=labels)
-    compiled = model.compile("cortex-m4", cortado.Options(stream=1, artifacts="c"))
+    compiled = model.compile("cortex-m4", options())
     compiled.save(folder)
 
-    streamed = compiled.stream(listened(words))
-    for number, word in recognised(torch.from_numpy(streamed.outputs), labels):
-        print(f"{(streamed.ends[number] + 1) * HOP / RATE:5.2f} s: {word}")
+    samples = listened(words)
+    record(folder, samples, words)
+    streamed = compiled.stream(samples)
+    for end, decision in zip(streamed.ends, streamed.decisions, strict=True):
+        if decision != NO_DECISION:
+            print(f"{(end + 1) * HOP / RATE:5.2f} s: {labels[decision]}")
     for chip in CHIPS:
         print(budget(model, chip))
 

@@ -43,6 +43,7 @@ from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Opt
 from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
 from cortado.passes.dead_channels import removed_channels
+from cortado.plan.decided import check_decision, decided
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
 from cortado.plan.planned import Planned
@@ -183,7 +184,7 @@ class Model:
         except Exception:  # of scales that one sample has given
             return
         if graph is not None:
-            self._program(graph, target, options)
+            check_decision(self._program(graph, target, options), options.decide, self.labels)
 
     def _program(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options) -> Program:
         """The kernels of a C bundle, which its tables can hold."""
@@ -250,12 +251,23 @@ class Model:
         with clock.phase("emit pte"), late_code():
             return emit_delegate(c.planned, c.image, {"model": self.name})
 
+    def _single_targets(
+        self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
+    ) -> dict[str, int] | None:
+        """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
+        if target.cpu is not CortexM.ANY:
+            return None
+        programs = [program_of(self.name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
+        made = [decided(program, options.decide, self.labels) for program in programs]
+        peaks = [schedule(program, options.optimize).plan.peak for program in made]
+        return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
+
     def _in_c(self, graph: LoweredGraph, target: CortexMTargetConfig, options: Options, clock: Clock) -> InC:
         with clock.phase("plan"):
-            program = self._program(graph, target, options)
+            program = decided(self._program(graph, target, options), options.decide, self.labels)
             schedules = Schedules(program)
             planned = schedules.best(options.optimize)
-            single = _single_targets(self.name, graph, target, options)
+            single = self._single_targets(graph, target, options)
         with clock.phase("plan alternatives"):
             others = schedules.alternatives()
         check_ram(planned, others, options)
@@ -277,7 +289,8 @@ def _info(planned: Planned) -> runner.BundleInfo:
     row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
     state, aligned_only = bool(program.state), bool(planned.aligned_only)
     name = c_identifier(program.name)
-    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only)
+    decides = program.decision is not None
+    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only, decides=decides)
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
@@ -342,23 +355,14 @@ def _hint(lower: Callable[[], ExportedProgram]) -> str:
 
 
 def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    if options.ram_limit is not None or options.flash_limit is not None or options.memory or options.place:
+    given = (options.ram_limit, options.flash_limit, options.decide, options.memory or None, options.place or None)
+    if any(one is not None for one in given):
         raise CortadoError(
-            "a budget is for the C bundle, and so are memories and sections; there will be none:\n  "
+            "a budget is for the C bundle, and so are memories, sections and decisions; there will be none:\n  "
             + "\n  ".join(reasons)
-            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory and --place, or change these calls"
+            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place and --decide, or change these "
+            "calls"
         )
-
-
-def _single_targets(
-    name: str, graph: LoweredGraph, target: CortexMTargetConfig, options: Options
-) -> dict[str, int] | None:
-    """What one artifact for any core costs: the arena of each kind of core by itself. None for a single target."""
-    if target.cpu is not CortexM.ANY:
-        return None
-    programs = [program_of(name, graph, one, options.io, _feeding(options)) for one in ONE_OF_EACH]
-    peaks = [schedule(program, options.optimize).plan.peak for program in programs]
-    return {one.target_string: peak for one, peak in zip(ONE_OF_EACH, peaks, strict=True)}
 
 
 def lowered(
@@ -440,7 +444,7 @@ def prepare(
             counted = partial(with_counts(progress), "quantize", total=len(given))
             tried = None
             if target is not None and not options.allow_float:
-                tried = partial(_try_out, chosen, _config(target, options), options)
+                tried = partial(_try_out, chosen, names, _config(target, options), options)
             quantized = quantize(captured, inputs, given, options, counted, tried)
     return Model(
         name=chosen,
@@ -452,8 +456,10 @@ def prepare(
     )
 
 
-def _try_out(name: str, target: CortexMTargetConfig, options: Options, quantized: Quantized) -> None:
-    Model(name, quantized, labels=None, seconds={}, progress=lambda phase: None).try_out(target, options)
+def _try_out(
+    name: str, labels: tuple[str, ...] | None, target: CortexMTargetConfig, options: Options, quantized: Quantized
+) -> None:
+    Model(name, quantized, labels, seconds={}, progress=lambda phase: None).try_out(target, options)
 
 
 @alone()

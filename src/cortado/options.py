@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from cortado.base.chips import Chip, find_chip
+from cortado.base.decision import Decision, decision_of
 from cortado.base.errors import CortadoError
 from cortado.base.regions import Region, WeightPlacement, parse_bytes, places_of, regions_of
 
@@ -123,6 +124,7 @@ class Options:
     input_rows: bool = False  # the C bundle's input comes row by row
     stream: int | None = None  # an endless stream of rows: the dimension of the model's input that is time
     stream_padding: StreamPadding = StreamPadding.KEEP
+    decide: Decision | None = None  # of scores over time: "smooth=8,threshold=0.7,holdoff=30"
     ram_budget: int | None = None
     flash_budget: int | None = None
     chip: Chip | None = None
@@ -175,6 +177,7 @@ class Options:
             self._set("chip", find_chip(self.chip))
         if self.chip is not None and not isinstance(self.chip, Chip):
             raise CortadoError(f"chip={self.chip!r} is no chip; expected a name such as 'stm32l4r5' (`cortado chips`)")
+        self._set("decide", decision_of(self.decide))
         self._set("memory", regions_of(self.memory, self.chip) if self.memory else ())
         self._set("place", places_of(self.place))
         self._set("int16", _expressions("int16", self.int16))
@@ -202,6 +205,11 @@ class Options:
                 f"--image and {'--memory' if self.memory else '--place'}: an image is one block of constants, and runs "
                 "in an arena in one piece. Leave one of the two out"
             )
+        if self.image and self.decide is not None:
+            raise CortadoError(
+                "--image and --decide: an image is the network alone, and its firmware has no decision. Leave one of "
+                "the two out"
+            )
         if self.memory and (self.input_rows or self.stream is not None):
             raise CortadoError(
                 f"--memory and {'--input-rows' if self.input_rows else '--stream'}: rows that come one by one are "
@@ -219,6 +227,7 @@ class Options:
             "--allow-float": self.allow_float,
             "--memory": bool(self.memory),
             "--place": bool(self.place),
+            "--decide": self.decide is not None,
         }
         names = [name for name, value in given.items() if value]
         if self.pte is PteKind.DELEGATE and names:
@@ -238,6 +247,7 @@ class Options:
             "--image": self.image,
             "--input-rows": self.input_rows,
             "--stream": self.stream is not None,
+            "--decide": self.decide is not None,
             "--ram-budget": self.ram_budget is not None,
             "--flash-budget": self.flash_budget is not None,
             "--chip": self.chip is not None,
@@ -299,6 +309,8 @@ def _text(value: object) -> object:
     """As the command line has it."""
     if isinstance(value, tuple):
         return ",".join(str(_text(one)) for one in value)
+    if isinstance(value, Decision):
+        return str(value)
     if isinstance(value, Region):
         return f"{value.name}={value.bytes}"
     if isinstance(value, WeightPlacement):

@@ -9,6 +9,7 @@ from torch import Tensor as Values
 
 from cortado import __version__
 from cortado.artifact.arena import arena_buffers
+from cortado.artifact.decision_report import DecisionReport
 from cortado.artifact.layers import layer_reports, longest_call
 from cortado.artifact.report import (
     SCHEMA_VERSION,
@@ -108,6 +109,7 @@ def build_report(
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
         stream=None if c is None else _stream(c.planned, options, delay),
+        decision=None if c is None else _decision(c.planned.program, options),
         flash=None if c is None else _flash(c),
         image=None if c is None or c.image is None or not options.image else _image(c.image),
         removed_channels=removed,
@@ -183,11 +185,13 @@ def _flash(c: InC) -> FlashReport:
 def _pte_notes(options: Options) -> list[str]:
     """What does not hold for the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
+    decision = ["--decide: for the C bundle alone; the .pte gives scores"] if options.decide is not None else []
     if not given:
-        return []
+        return decision
     return [
+        *decision,
         f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
-        "which its runtime places"
+        "which its runtime places",
     ]
 
 
@@ -305,6 +309,19 @@ def _stream(planned: Planned, options: Options, delay: int) -> StreamReport | No
         state_bytes=state_bytes(planned),
         push_macs=largest,
         output_macs=output,
+    )
+
+
+def _decision(program: Program, options: Options) -> DecisionReport | None:
+    rule = program.decision
+    if rule is None:
+        return None
+    return DecisionReport(
+        spec=str(options.decide),
+        smooth=rule.smooth,
+        thresholds=rule.thresholds,
+        holdoffs=rule.holdoffs,
+        bytes=program.decision_bytes,
     )
 
 

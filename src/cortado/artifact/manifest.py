@@ -74,6 +74,9 @@ def _contradictions(report: Report) -> Iterator[str]:
         yield "no inputs, or no outputs"
     for tensor in (*report.inputs, *report.outputs):
         yield from _contradictions_of_tensor(tensor)
+    if report.decision is not None and report.outputs:
+        lasts = report.stream is not None or bool(report.state)
+        yield from report.decision.contradictions(report.outputs[0].scores, lasts)
     yield from _impossible_names(report)
 
 

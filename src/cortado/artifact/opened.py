@@ -383,7 +383,7 @@ class Artifact:
         time = None if report.stream is None else report.stream.dim
         feeding = Feeding(rows=report.input_rows is not None, stream=time)
         program = program_of(report.model, self.graph, self.info.target, options.io, feeding, cores=(Core.PORTABLE,))
-        return schedule(program, options.optimize)
+        return schedule(replace(program, decision=report.rule), options.optimize)
 
     def trace(self, feed: Sequence[ArrayType], on: str | None = None) -> dict[str, bytes]:
         """Every layer's outputs for one sample of `reference`'s feeds: rows caught as the kernels leave them behind.

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from cortado.artifact.decision_report import DecisionReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
+from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.base.names import NODE_NAME
@@ -21,6 +23,7 @@ from cortado.options import (
     PteKind,
     StreamPadding,
 )
+from cortado.plan.decision import ClassScores, DecisionRule
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
@@ -281,6 +284,11 @@ class TensorReport:
     scale: Scale | None = key("real value = scale * (code - zero_point); null where values are no codes")
     zero_point: ZeroPoint | None = key("the code of 0; null where values are no codes")
 
+    @property
+    def scores(self) -> ClassScores:
+        """As a decision sees it."""
+        return ClassScores(self.name, self.shape, element_of(self.dtype.value), self.scale, self.zero_point)
+
 
 @json_class
 class StateReport:
@@ -500,6 +508,7 @@ class Report:
     )
     stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
     spectrograms: tuple[SpectrogramReport, ...] = key("spectra of the example input", default=())
+    decision: DecisionReport | None = key("when scores become a decision; only with --decide", default=None)
     image: ImageReport | None = key("the model as data, with --image", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
     profile: ProfileReport | None = key("time on an emulated board, once `profile --save` measured it", default=None)
@@ -515,7 +524,14 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """What report.json holds."""
         data: dict[str, Any] = codec.to_json(self)
+        if self.decision is None:
+            del data["decision"]
         return data
+
+    @property
+    def rule(self) -> DecisionRule | None:
+        """That of its decision."""
+        return None if self.decision is None else self.decision.rule(self.labels)
 
     @staticmethod
     def from_json(data: Any, where: str) -> "Report":

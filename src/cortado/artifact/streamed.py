@@ -9,7 +9,8 @@ from cortado.artifact.report import Report
 from cortado.base.arrays import ArrayType
 from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
-from cortado.run.runner import EXECUTORCH, IO
+from cortado.run.decided import DECISION_OUTPUT
+from cortado.run.runner import EXECUTORCH, IO, BundleInfo
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Streamed:
     every: tuple[ArrayType, ...]
     ends: range
     instructions: int | None  # of all rows together, exactly; this machine counts none
+    decisions: ArrayType | None = None  # with each output the class decided for, or -1; None without --decide
 
     @property
     def outputs(self) -> ArrayType:
@@ -31,8 +33,35 @@ class Streamed:
         return f"<Streamed: {len(self.ends)} outputs of {self.ends.stop} rows{counted}>"
 
 
+@dataclass(frozen=True)
+class PushedCodes:
+    """The same as the bundle gives it: codes of each output of the model, [outputs, *shape]."""
+
+    codes: tuple[ArrayType, ...]
+    decisions: ArrayType | None
+    ends: range
+    rows: int  # that were pushed
+    row_values: int  # numbers in each
+    instructions: int | None
+
+
+def with_decision(report: Report, info: BundleInfo) -> BundleInfo:
+    """Decisions come as one more output, behind those of the model."""
+    if report.decision is None:
+        return info
+    return replace(info, outputs=(*info.outputs, IO(DECISION_OUTPUT, (1,), "int32")))
+
+
 def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Streamed:
     """Pushes rows of real numbers, time along the first dimension, each in the order of the model's input."""
+    found = push_codes(artifact, rows, on)
+    real = [artifact.real([one[number] for one in found.codes]) for number in range(len(found.ends))]
+    every = tuple(np.concatenate(values) for values in zip(*real, strict=True))
+    return Streamed(every, found.ends, found.instructions, found.decisions)
+
+
+def push_codes(artifact: Artifact, rows: ArrayType, on: str | None = None) -> PushedCodes:
+    """Pushes such rows; what comes of it as codes."""
     report = artifact.report
     if report.stream is None or report.input_rows is None:
         raise CortadoError(f"{artifact.folder} is no stream; expected a model compiled with --stream DIM")
@@ -51,13 +80,17 @@ def push_rows(artifact: Artifact, rows: ArrayType, on: str | None = None) -> Str
         raise CortadoError(f"found rows of {rows.dtype} that are no finite numbers, expected real ones")
     ends = range(first - 1, count, hop)
     info = replace(artifact.info, inputs=(IO("rows", (count, row), report.inputs[0].dtype.value),), results=len(ends))
+    info = with_decision(report, info)
     result = artifact.execute([[_codes(artifact, rows, report.stream.dim)]], on, info=info)
-    codes = [
-        found.reshape(len(ends), *output.shape) for found, output in zip(result.samples[0], report.outputs, strict=True)
-    ]
-    real = [artifact.real([one[number] for one in codes]) for number in range(len(ends))]
-    every = tuple(np.concatenate(values) for values in zip(*real, strict=True))
-    return Streamed(every, ends, result.instructions)
+    found = [made.reshape(len(ends), *one.shape) for made, one in zip(result.samples[0], info.outputs, strict=True)]
+    return PushedCodes(
+        codes=tuple(found[: len(report.outputs)]),
+        decisions=None if report.decision is None else found[-1].reshape(-1),
+        ends=ends,
+        rows=count,
+        row_values=row,
+        instructions=result.instructions,
+    )
 
 
 def _row_values(report: Report) -> int:

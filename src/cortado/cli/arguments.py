@@ -7,6 +7,7 @@ from typing import Any
 from cortado.cli.compare import compare_command
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
+from cortado.cli.events import decide_argument, stream_arguments
 from cortado.cli.options import shape_argument
 from cortado.cli.parsing import add, count, names, number, part
 from cortado.cli.places import probe_arguments
@@ -255,6 +256,7 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         help="of layers that pad in time, for --stream: keep them (the default), which is an error where the output "
         "depends on the padding; or drop it: compile the same network without, over a longer window",
     )
+    decide_argument(parser)
 
 
 def _budget_arguments(parser: argparse.ArgumentParser) -> None:
@@ -483,6 +485,7 @@ def evaluate_arguments(commands: Any) -> None:
     parser.add_argument("--target", "-t", metavar="TARGET", help="the core whose board to run on")
     _save_argument(parser)
     _threshold_arguments(parser)
+    stream_arguments(parser)
     parser.add_argument(
         "--on",
         metavar="PLACE",

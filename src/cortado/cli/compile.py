@@ -320,6 +320,8 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
     if report.state:
         size, names = sum(one.bytes for one in report.state), ", ".join(one.name for one in report.state)
         rows.insert(2, ("state", f"{size:,} bytes of the arena last from call to call: {names}"))
+    if report.decision is not None:
+        rows.insert(2, ("decision", f"{report.decision.spec}; {report.decision.bytes:,} bytes of the arena"))
     if report.input_rows is not None:
         rows.insert(2, ("input", _rows_text(report.input_rows, report.stream)))
     return rows if report.chip is None else [*rows, ("chip", _chip(report.chip, memory, flash))]

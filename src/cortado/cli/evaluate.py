@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cortado.base.errors import CortadoError, WrongResult
+from cortado.cli.events import check_together, evaluate_recording
 from cortado.cli.places import probe_of
 from cortado.cli.run import folder_of, zoo_network
 from cortado.cli.saturated import saturation_json, saturation_lines, saturation_of
@@ -28,6 +29,7 @@ def evaluate_command(arguments: argparse.Namespace) -> None:
     from cortado.artifact.opened import Artifact
     from cortado.base.target import from_target_string
 
+    check_together(arguments)
     targets = [] if arguments.target is None else [from_target_string(arguments.target)]
     artifact = Artifact.open(folder_of(arguments.folder, targets), trust=arguments.trust)
     for target in targets:
@@ -42,6 +44,10 @@ def _evaluate_artifact(arguments: argparse.Namespace, artifact: "Artifact") -> N
     from cortado.run.toolchain import Tool
 
     artifact.check_bundle()
+    if arguments.stream is not None:
+        require((Tool.CC,))
+        evaluate_recording(arguments, artifact)
+        return
     require((Tool.CC, Tool.ARM_GCC, Tool.QEMU) if arguments.board_samples else (Tool.CC,))
     spec = arguments.model or artifact.report.zoo
     progress = ProgressBar()

@@ -19,6 +19,7 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 from cortado.plan import checks
+from cortado.plan.decided import sketched
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
 from cortado.plan.pushed import Feeding, program_of
@@ -76,7 +77,7 @@ def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULT
     """The plan of a model for one target."""
     graph = lowered_graph(lowered(model.quantized, target, options, stream=options.stream is not None))
     feeding = Feeding(rows=options.input_rows, stream=options.stream)
-    program = program_of(model.name, graph, target, options.io, feeding)
+    program = sketched(program_of(model.name, graph, target, options.io, feeding), options.decide, model.labels)
     return Sketch(graph, schedule(program, options.optimize), as_read(model.quantized.example_inputs, options))
 
 

@@ -6,6 +6,7 @@ The emulated boards compare every store of the unmodified release build with thi
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cortado.plan.decision import DECISION
 from cortado.plan.planned import Planned, moved
 from cortado.plan.program import PUSHED_ROWS, Port, Stage, Step, Walk
 from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
@@ -56,13 +57,20 @@ def _counters(planned: Planned, stage: Stage, calls: Sequence[tuple[int, int]]) 
     after = [position for position, _ in calls[1:]]
     if after == [0] or (program.stream is not None and not after):
         noted.append(_range(planned, counters_name(stage.steps[0]), COUNTER_BYTES * len(stage.steps)))
+        noted += _decision_range(planned)
     return noted
 
 
 def _kept_ranges(planned: Planned) -> list[Range]:
     """What is written when the last call is over: what lasts from run to run."""
     places = [kept.tensor.buffer for kept in moved(planned)]
-    return [_range(planned, name, planned.program.buffers[name].size) for name in places]
+    ranges = [_range(planned, name, planned.program.buffers[name].size) for name in places]
+    return ranges + _decision_range(planned)
+
+
+def _decision_range(planned: Planned) -> list[Range]:
+    """What a decision keeps, where there is one: written when an output is there."""
+    return [] if planned.program.decision is None else [_range(planned, DECISION, planned.program.decision_bytes)]
 
 
 def _output_range(planned: Planned, step: Step, image: int, y: int, rows: int) -> Range:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cortado.memory.problem import Buffer, Overlay, Plan, Problem, SearchEffort
+from cortado.plan.decision import DECISION
 from cortado.plan.program import MARK_BYTES, STATE_MARK, Program, StateTensor
 from cortado.plan.segments import ALIGNMENT, Uses, overlays_of, stage_buffers
 from cortado.plan.stages import StageRun
@@ -121,6 +122,14 @@ def with_state(plan: Plan, in_place: Mapping[str, str]) -> Plan:
     return replace(plan, offsets={**plan.offsets, **{new: plan.offsets[old] for new, old in in_place.items()}})
 
 
+def decision_buffers(program: Program) -> list[Buffer]:
+    """What a decision keeps of the scores, if there is one. A stream has one stage, during which it lives."""
+    if program.decision is None:
+        return []
+    end, size = (len(program.stages), 0), program.decision_bytes
+    return [Buffer(DECISION, size, (0, 0), end, ALIGNMENT, persists=program.stream is None)]
+
+
 def memory_problem(
     program: Program, runs: Sequence[StageRun], uses: Uses, in_place: Collection[str] = frozenset()
 ) -> Problem:
@@ -148,4 +157,5 @@ def memory_problem(
             buffers.append(Buffer(name, size, start, end, ALIGNMENT, persists=name in lasting))
     if lasting:
         buffers.append(Buffer(STATE_MARK, MARK_BYTES, (0, 0), (len(program.stages), 0), MARK_BYTES, persists=True))
+    buffers += decision_buffers(program)
     return Problem(tuple(buffers), tuple(overlay for overlay in overlays if overlay.out not in in_place))

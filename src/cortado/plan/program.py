@@ -17,6 +17,7 @@ from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.ops.quantize_per_tensor import QUANTIZE
 from cortado.ops.transpose import TRANSPOSE
 from cortado.options import Border
+from cortado.plan.decision import DecisionRule
 from cortado.plan.ends import Ends, chosen_ends, ends_of
 from cortado.plan.identity import model_id
 from cortado.plan.lowered import LoweredCall, LoweredGraph, State
@@ -212,6 +213,7 @@ class Program:
     stream: Stream | None = None
     identity: str = ""  # of what it computes: plan/identity.py
     ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
+    decision: DecisionRule | None = None  # of the first output, over time
 
     @property
     def entering(self) -> tuple[str, ...]:
@@ -228,6 +230,11 @@ class Program:
     @property
     def steps(self) -> tuple[Step, ...]:
         return tuple(step for stage in self.stages for step in stage.steps)
+
+    @property
+    def decision_bytes(self) -> int:
+        """What is kept of the scores for a decision."""
+        return 0 if self.decision is None else self.decision.bytes(self.outputs[0].element)
 
     @property
     def pushed(self) -> Step | None:

@@ -14,7 +14,7 @@ from cortado.ir.kernel import RowRule
 from cortado.memory import planner
 from cortado.memory.problem import Buffer, Effort, Problem, SearchEffort
 from cortado.memory.validate import validate
-from cortado.plan.planned import Planned, guarded
+from cortado.plan.planned import Planned, decision_buffers, guarded
 from cortado.plan.program import PUSHED_ROWS, Port, Program, Stage, Step, Stream, Tensor, Walk, place_of
 from cortado.plan.segments import ALIGNMENT, same_rows, stage_buffers
 from cortado.plan.stages import StageRun
@@ -280,7 +280,7 @@ def plan_stream(program: Program) -> Planned:
     run = run_rows(program, program.stream.window)
     assert all(run.rings[tensor.buffer] == 1 for tensor in program.outputs)  # each lies in one place
     buffers = {name: replace(one, rows=run.rings[name]) for name, one in program.buffers.items() if name in run.rings}
-    problem = Problem(tuple(stage_buffers(0, program.steps, run)))
+    problem = Problem((*stage_buffers(0, program.steps, run), *decision_buffers(program)))
     wide = guarded(problem)
     plan, checked = planner.plan(problem), planner.plan(wide, effort=Effort.QUICK)
     validate(problem, plan)

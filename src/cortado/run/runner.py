@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from cortado.base.arrays import ArrayType
 from cortado.base.errors import CortadoError
 from cortado.base.target import ALIGNED_ONLY, BUNDLE_FLAGS, Compiler, CortexM, CortexMTargetConfig, Machine
 from cortado.run.board import find_board
+from cortado.run.decided import output_source
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
@@ -32,9 +33,6 @@ from cortado.timing.instructions import Instruction
 from cortado.timing.models import MODELS
 from cortado.timing.parts import parts_of
 from cortado.timing.work import MeasuredWork, account
-
-if TYPE_CHECKING:
-    pass
 
 HOST = "host"
 GROUP = 64  # samples that one process on this machine runs: many enough to hide its start, few enough to show progress
@@ -80,6 +78,7 @@ class BundleInfo:
     results: int = 1  # outputs that a stream gives for the rows of one sample
     regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
     aligned_only: bool = False  # one of them is device memory
+    decides: bool = False  # it has MODEL_decision
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -90,8 +89,8 @@ class BundleInfo:
     def entries(self) -> tuple[str, ...]:
         """The functions that firmware calls, without those for other forms of inputs and outputs."""
         verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
-        reset = ("reset",) if self.state else ()
-        return tuple(f"{self.name}_{verb}" for verb in (*verbs, *reset))
+        more = (*(("reset",) if self.state else ()), *(("decision",) if self.decides else ()))
+        return tuple(f"{self.name}_{verb}" for verb in (*verbs, *more))
 
 
 @dataclass(frozen=True)
@@ -304,8 +303,7 @@ def harness_source(info: BundleInfo) -> str:
 
 {_harness_arena(info)}static const size_t input_bytes[] = {{{sizes(info.inputs)}}};
 static const size_t output_bytes[] = {{{sizes(info.outputs)}}};
-{accessor}static const void *output(const void *a, int i) {{ return {name}_output(a, i); }}
-
+{accessor}{output_source(name)}
 const cortado_harness_model_t cortado_harness_model = {{
     "{name}", {arena}, {len(info.inputs)}, {len(info.outputs)}, input_bytes, output_bytes,
     {run},

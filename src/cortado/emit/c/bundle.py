@@ -9,6 +9,8 @@ from cortado.base.regions import WeightPlacement
 from cortado.base.target import ALIGNED_ONLY
 from cortado.emit.c.arena import placing_macros
 from cortado.emit.c.data import DataArray
+from cortado.emit.c.decision import SOURCE as DECISION_SOURCE
+from cortado.emit.c.decision import decision_in_c
 from cortado.emit.c.header import header_text, stack_fact
 from cortado.emit.c.identity import BUILD, build_of, renamed_arrays
 from cortado.emit.c.kernels import Kernels
@@ -74,13 +76,14 @@ def emit_c(
     tables = build_tables(planned, layers)  # first: it collects the layers, arrays and kernels of the other files
     state = state_in_c(planned, layers.arrays)
     sections = _placed(layers.arrays.section_bytes, places)
+    decision = decision_in_c(planned)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *tested})
+    sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *tested, *_decides(planned)})
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
     own = {
         f"{name}.h": header_text(planned, kernels, version, weights, selftest_declaration(planned) if selftest else ""),
-        f"{name}.c": ModelSource(planned, layers, tables, state, kernels, selftest).text(),
+        f"{name}.c": ModelSource(planned, layers, tables, state, decision, kernels, selftest).text(),
         f"{name}_data.h": arrays.header(placing_macros(planned, tuple(sections)), renamed_arrays(arrays.marked)),
         f"{name}_data.c": arrays.source(),
     }
@@ -104,6 +107,10 @@ def emit_c(
         section_bytes=sections,
         build=build,
     )
+
+
+def _decides(planned: Planned) -> tuple[str, ...]:
+    return () if planned.program.decision is None else (DECISION_SOURCE,)
 
 
 def _loop(planned: Planned) -> str:

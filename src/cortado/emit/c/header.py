@@ -7,6 +7,7 @@ from cortado import __version__
 from cortado.base.names import c_identifier, plain
 from cortado.emit.c.arena import arena_facts, arena_function, arena_parameter, arena_structure, default_arena_type
 from cortado.emit.c.data import float_text
+from cortado.emit.c.decision import decision_facts, decision_functions
 from cortado.emit.c.identity import INFO_TYPES, identity_facts, info_declaration
 from cortado.emit.c.kernels import Kernels, one_set_of_kernels, version_number
 from cortado.emit.c.ranges import ranges_declaration
@@ -111,7 +112,7 @@ def _facts(planned: Planned, upper: str, version: str | None, weights: str) -> s
 #define {upper}_OUTPUTS {len(program.outputs)}
 
 {arena_structure(planned)}
-{rows_facts(planned)}{state_facts(planned)}{_MEANING}
+{rows_facts(planned)}{state_facts(planned)}{decision_facts(planned)}{_MEANING}
 
 {tensors}
 
@@ -168,13 +169,14 @@ def _functions(planned: Planned) -> str:
         "The same of bytes, as a camera gives them, without a picture in real numbers: byte b of channel c stands for "
         "b * gain[c] + offset[c]. Channels lie last. The bytes may lie where the codes go."
     )
+    decided = decision_functions(planned)
     convert += f"\n{of_bytes}\n{head_of_bytes(planned)};"
     return f"""{info_declaration(program)}
 {arena_function(planned)}{rows_functions(program) if pushed else _run_functions(planned)}
 {after}
 const {pointer_type(program.outputs)}{name}_output({read}, int i);
 
-/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
+{decided}/* An arena of the right size and alignment, for those who don't bring their own. Linked only if used. */
 {default_arena_type(planned)}{name}_default_arena(void);
 
 /* Real numbers in, real numbers out, for int8 tensors. They convert numbers and not the order of dimensions: values lie

@@ -104,6 +104,17 @@ or put the files of `kernels/` beside those of this folder, and `-I.` will do.
 Both kinds of files need the core's flags, {flags};
 with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
 
+    def _decision(self) -> str:
+        rule = self.program.decision
+        if rule is None:
+            return ""
+        outputs = f"{rule.smooth} outputs" if rule.smooth > 1 else "output"
+        return "\n\n" + _paragraph(
+            f"`{self.name}_decision(arena)` says what the scores decide for: the class whose mean over the last "
+            f"{outputs} is the best, if it is at its threshold or above and the class does not rest from its last "
+            f"decision; `{self.upper}_NO_DECISION` otherwise. Ask it after every new output: a decision is told once."
+        )
+
     def _running(self) -> str:
         name = self.name
         if self.program.pushed is not None:
@@ -116,6 +127,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
                 f"`{self.upper}_ARENA_ALIGN` bytes. `{name}_input` and `{name}_output` return NULL for a tensor that "
                 "there is not."
             )
+            + self._decision()
             + "\n\n"
             + self._firmware()
         )
@@ -158,7 +170,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
     def _running_rows(self) -> str:
         name, upper, step = self.name, self.upper, pushed_step(self.program)
         if self.program.stream is not None:
-            return self._running_stream(self.program.stream)
+            return self._running_stream(self.program.stream) + self._decision()
         ring = self.program.buffers[step.output].rows
         return _paragraph(
             f"The input comes row by row, `{upper}_ROWS` ({step.rows}) times `{upper}_ROW_BYTES` ({step.row_bytes}) "

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cortado.base.names import c_identifier
 from cortado.emit.c.arena import arena_parameter
 from cortado.emit.c.data import qparams_text
+from cortado.emit.c.decision import DecisionInC
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import OfPlan, bad_arena, comment, listed
 from cortado.plan.planned import Planned
@@ -29,13 +30,15 @@ def samples_parameter(program: Program) -> str:
     return f", const {row_type(program)} *samples" if pushed_step(program).samples else ""
 
 
-def rows_text(planned: Planned) -> str:
+def rows_text(planned: Planned, decision: DecisionInC) -> str:
     """What MODEL_run is to other bundles."""
-    return _Rows(planned).text()
+    return _Rows(planned, decision).text()
 
 
 @dataclass(frozen=True)
 class _Rows(OfPlan):
+    decision: DecisionInC
+
     @property
     def arena(self) -> str:
         return arena_parameter(self.planned)
@@ -172,7 +175,7 @@ int {name}_push({self.arena}{samples_parameter(self.program)})
         return;
     }}
     cortado_reset_stream(&program, stages, (uint8_t *)arena, counters(arena));
-    *reset_mark(arena) = {upper}_BUILD;
+{self.decision.reset}    *reset_mark(arena) = {upper}_BUILD;
 }}
 
 {row_type(self.program)} *{name}_row({self.arena})
@@ -192,9 +195,18 @@ int {name}_push({self.arena}{samples_parameter(self.program)})
     memcpy(counters(arena), state, sizeof state);
     *reset_mark(arena) = {upper}_BUILD; /* it lies with the counters, where other buffers lie during a push */
 {self._done()}
-    return made && {valid};
+{self._made(valid)}
 }}
 """
+
+    def _made(self, valid: str) -> str:
+        """The end of MODEL_push: whether there is a new output, which may be decided by."""
+        if not self.decision.take:
+            return f"    return made && {valid};"
+        return f"""    if (!(made && {valid})) {{
+        return 0;
+    }}
+    {self.decision.take}    return 1;"""
 
 
 def head_of_bytes(planned: Planned) -> str:

@@ -21,6 +21,7 @@ from cortado.emit.c.arena import (
     wrong_function,
 )
 from cortado.emit.c.data import qparams_text
+from cortado.emit.c.decision import DecisionInC
 from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.identity import info_text, same_build
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
@@ -50,6 +51,7 @@ class ModelSource(OfPlan):
     layers: Layers
     tables: Tables
     state: StateInC
+    decision: DecisionInC
     kernels: Kernels
     selftest: bool
 
@@ -61,7 +63,7 @@ class ModelSource(OfPlan):
         return f"""{banner(self.program, "the network as tables, and what runs them")}
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
-#include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
+{self.decision.include}#include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
 {'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
 
 {same_build(self.name)}
@@ -148,13 +150,14 @@ static const cortado_program_t program = {{
 
     def _network(self) -> str:
         if self.program.pushed is not None:
-            return "\n".join((rows_text(self.planned), self._results()))
+            return "\n".join((self.decision.table + rows_text(self.planned, self.decision), self._results()))
         widest = max((sum(port.rule.taps for port in step.ports) for step in self.program.steps), default=1)
         longest = max((len(stage.steps) for stage in self.program.stages), default=1)
         regions = bool(self.planned.regions)
         loop = "cortado_run_stage_regions" if regions else "cortado_run_stage"
+        take = f"    {self.decision.take}" if self.decision.take else ""
         before = "".join((self.state.check, region_table(self.planned), counted_inputs(self.planned)))
-        return f"""/* ---- the network ---- */
+        return f"""{self.decision.table}/* ---- the network ---- */
 
 {wrong_function(self.planned)}{self.state.functions}{self._accessor("input", self.program.inputs, const="")}
 int {self.name}_run({arena_parameter(self.planned)})
@@ -167,7 +170,7 @@ int {self.name}_run({arena_parameter(self.planned)})
 {before}    for (unsigned i = 0; i < sizeof stages / sizeof stages[0]; i++) {{
         {loop}(&program, &stages[i], i, {"regions" if regions else "(uint8_t *)arena"}, state, rows);
     }}
-{self.state.keep}#ifdef CORTADO_PROFILE
+{self.state.keep}{take}#ifdef CORTADO_PROFILE
     {self.name}_profile({self.upper}_STEPS);
 #endif
     return 0;
@@ -177,7 +180,7 @@ int {self.name}_run({arena_parameter(self.planned)})
 
     def _results(self) -> str:
         return f"""{self._accessor("output", self.program.outputs, const="const ")}
-{arena_function_text(self.planned)}{self._default_arena()}
+{self.decision.function}{arena_function_text(self.planned)}{self._default_arena()}
 {info_text(self.planned)}"""
 
     def _default_arena(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from cortado.base.names import c_identifier, identifier_part, plain
 from cortado.emit.c.arena import arena_parameter, local, place, wrong_arena
 from cortado.emit.c.data import Arrays, Reader
+from cortado.emit.c.decision import decision_in_c, decision_top
 from cortado.emit.c.tables import at
 from cortado.emit.c.text import LONGEST_TITLE, comment
 from cortado.plan.planned import GUARD_BYTES, Planned, moved
@@ -56,7 +57,7 @@ void {name}_reset({arena_parameter(planned)})
     }}
     *reset_mark(arena) = {name.upper()}_BUILD;
 {_lines(resets)}
-}}
+{decision_in_c(planned).reset}}}
 
 {keep if moves else ""}""",
         check=f"    if (*reset_mark(arena) != {name.upper()}_BUILD) {{\n        return 2;\n    }}\n",
@@ -113,7 +114,7 @@ def state_facts(planned: Planned) -> str:
 
 def _top(planned: Planned, guard: int) -> int:
     tops = [local(planned, one.tensor.buffer, guard) + one.initial.data.nbytes for one in planned.program.state]
-    return max(*tops, local(planned, STATE_MARK, guard) + MARK_BYTES)
+    return max(*tops, local(planned, STATE_MARK, guard) + MARK_BYTES, decision_top(planned, guard))
 
 
 def state_place(planned: Planned) -> str:

@@ -1,0 +1,174 @@
+"""cortado evaluate --stream: decisions on a recording, beside the events in it; and --decide."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cortado.base.decision import FORM, decision_of
+from cortado.base.errors import CortadoError, WrongResult
+from cortado.cli.parsing import number, part
+from cortado.cli.tables import in_columns
+
+if TYPE_CHECKING:
+    from cortado.artifact.opened import Artifact
+    from cortado.scoring.events import ClassTally, EventScore
+    from cortado.scoring.listening import StreamEvaluation
+
+TOLERANCE = 1.0  # seconds
+_OF_A_DATASET = (
+    *("data", "labels", "model", "reconstruction", "saturation", "sequence", "limit", "top_k", "board_samples", "save"),
+    *("min_accuracy", "max_drop", "min_sqnr", "on", "chip"),
+)
+_OF_A_STREAM = ("events", "decide", "rate", "tolerance", "min_hits", "max_false_alarms")
+
+
+def decide_argument(parser: argparse.ArgumentParser) -> None:
+    """Of compile."""
+    parser.add_argument(
+        "--decide",
+        metavar="RULE",
+        help="of a classifier with --stream or state: MODEL_decision says when scores over time are a decision. "
+        f"{FORM}: the mean of 8 outputs is the best, and at 0.7 or above (in the output's units, probabilities behind "
+        "a softmax); then the class rests for 30 outputs; classes to ignore are never decided for; threshold.CLASS and "
+        "holdoff.CLASS are for single classes, by name or number (docs/signals.md)",
+    )
+
+
+def stream_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of evaluate."""
+    parser.add_argument(
+        "--stream",
+        type=Path,
+        metavar="SOUND.wav",
+        help="score the decisions on a recording (with --events): a .wav file of 16 bits, or .npy and .npz with rows, "
+        "samples or steps along the first dimension, with --rate",
+    )
+    parser.add_argument(
+        "--events",
+        type=Path,
+        metavar="EVENTS.csv",
+        help="with --stream: lines of start, end (in seconds) and class, with commas or tabs between them",
+    )
+    parser.add_argument(
+        "--decide", metavar="RULE", help="with --stream: another decision than that of `compile`, to try it"
+    )
+    parser.add_argument("--rate", type=number, metavar="HZ", help="of arrays: samples, rows or steps of a second")
+    parser.add_argument(
+        "--tolerance",
+        type=number,
+        metavar="SECONDS",
+        help=f"a decision may come so long after the end of its event (default: {TOLERANCE:g})",
+    )
+    parser.add_argument(
+        "--min-hits", type=part, metavar="PART", help="exit code 1 if fewer events are hit; 0.9 or 90%%"
+    )
+    parser.add_argument("--max-false-alarms", type=number, metavar="N", help="exit code 1 if there are more in an hour")
+
+
+def check_together(arguments: argparse.Namespace) -> None:
+    """A dataset or a recording, with what belongs to each."""
+    chosen, other = (_OF_A_DATASET, "--data") if arguments.stream is not None else (_OF_A_STREAM, "--stream")
+    for name in chosen:
+        if getattr(arguments, name) not in (None, False, 0):
+            flag = f"--{name.replace('_', '-')}"
+            needs = "and --stream scores a recording; leave one of the two out" if other == "--data" else "add that"
+            raise CortadoError(f"{flag} is for {'datasets' if other == '--data' else 'recordings (--stream)'}, {needs}")
+    if arguments.stream is not None and arguments.events is None:
+        raise CortadoError(f"--stream {arguments.stream} has no events to be scored by; expected --events EVENTS.csv")
+    if arguments.tolerance is not None and arguments.tolerance < 0:
+        raise CortadoError(f"--tolerance {arguments.tolerance:g} is below zero; expected seconds, as in 0.5")
+
+
+def evaluate_recording(arguments: argparse.Namespace, artifact: "Artifact") -> None:
+    from cortado.artifact.listened import read_recording
+    from cortado.scoring.events import read_events
+    from cortado.scoring.listening import decision_rule, evaluate_stream
+
+    decision = decision_of(arguments.decide)
+    rule = decision_rule(artifact, decision)
+    events = read_events(arguments.events, rule.classes, artifact.report.labels)
+    recording = read_recording(artifact, arguments.stream, arguments.rate)
+    tolerance = TOLERANCE if arguments.tolerance is None else arguments.tolerance
+    found = evaluate_stream(artifact, recording, events, rule, tolerance)
+    problems = _problems(arguments, found)
+    names = rule.names or tuple(str(number) for number in range(rule.classes))
+    known = artifact.report.decision
+    said = str(decision) if decision is not None or known is None else known.spec
+    if arguments.json:
+        record = _record(artifact, found, names)
+        print(json.dumps({**record, "decision": said, "tolerance": tolerance, "problems": problems}))
+    else:
+        print("\n".join(_text(artifact, found, names, said)))
+    if problems:
+        raise WrongResult("\ncortado: ".join(problems))
+
+
+def _problems(arguments: argparse.Namespace, found: "StreamEvaluation") -> list[str]:
+    score, lines = found.score, []
+    if found.same_in_c is False:
+        lines.append("the compiled C decides otherwise than the reference: please report this model")
+    if arguments.min_hits is not None and score.hits < arguments.min_hits * score.events:
+        lines.append(f"{score.hits} of {score.events} events were hit, expected {arguments.min_hits:.2%} or more")
+    if arguments.max_false_alarms is not None and score.false_alarms_per_hour > arguments.max_false_alarms:
+        lines.append(
+            f"there are {score.false_alarms_per_hour:.2f} false alarms in an hour, expected "
+            f"{arguments.max_false_alarms:g} or fewer"
+        )
+    return lines
+
+
+# ---- for programs and people ---------------------------------------------------------------------------------------
+
+
+def _record(artifact: "Artifact", found: "StreamEvaluation", names: tuple[str, ...]) -> dict[str, Any]:
+    score = found.score
+    return {
+        "model": artifact.report.model,
+        "target": artifact.report.target,
+        "seconds": score.seconds,
+        "outputs": found.outputs,
+        "events": score.events,
+        "hits": score.hits,
+        "misses": score.misses,
+        "repeats": score.repeats,
+        "false_alarms": score.false_alarms,
+        "false_alarms_per_hour": score.false_alarms_per_hour,
+        "latency_median": score.latency(50),
+        "latency_p95": score.latency(95),
+        "classes": [_class_record(name, one) for name, one in zip(names, score.classes, strict=True)],
+        "decisions": [{"seconds": one.at, "class": names[one.label]} for one in found.decisions],
+        "same_in_c": found.same_in_c,
+    }
+
+
+def _class_record(name: str, one: "ClassTally") -> dict[str, Any]:
+    counts = {"events": one.events, "hits": one.hits, "misses": one.misses}
+    return {"class": name, **counts, "repeats": one.repeats, "false_alarms": one.false_alarms}
+
+
+def _text(artifact: "Artifact", found: "StreamEvaluation", names: tuple[str, ...], said: str) -> list[str]:
+    score, report = found.score, artifact.report
+    rows = [
+        (name, *(str(count) for count in (one.events, one.hits, one.misses, one.repeats, one.false_alarms)))
+        for name, one in zip(names, score.classes, strict=True)
+        if one.events or one.false_alarms
+    ]
+    header = ("CLASS", "EVENTS", "HITS", "MISSES", "REPEATS", "FALSE ALARMS")
+    exact = {True: ["the compiled C decides the same"], False: ["the compiled C decides OTHERWISE"], None: []}
+    return [
+        f"{report.model} for {report.target}, {score.seconds:,.1f} s, {found.outputs:,} outputs",
+        f"decision: {said}",
+        *in_columns([header, *rows]),
+        f"hits {score.hits} of {score.events}, misses {score.misses}",
+        f"false alarms {score.false_alarms}: {score.false_alarms_per_hour:.2f} in an hour",
+        _latency(score),
+        *exact[found.same_in_c],
+    ]
+
+
+def _latency(score: "EventScore") -> str:
+    median, late = score.latency(50), score.latency(95)
+    if median is None or late is None:
+        return "latency: nothing was hit"
+    return f"latency from the start of an event: median {median:.2f} s, 95% within {late:.2f} s"

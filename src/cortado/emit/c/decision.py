@@ -1,0 +1,110 @@
+"""The decision of a classifier in C: MODEL_decision, and what MODEL_reset, MODEL_run and MODEL_push do for it."""
+
+from dataclasses import dataclass
+
+from cortado.base.names import c_identifier, c_string, plain
+from cortado.emit.c.arena import arena_parameter, local, place, wrong_arena
+from cortado.emit.c.text import LONGEST_TITLE, comment, listed
+from cortado.plan.decision import DECISION, NO_DECISION, DecisionRule
+from cortado.plan.planned import Planned
+
+SOURCE = "cortado_decide.c"
+
+
+@dataclass(frozen=True)
+class DecisionInC:
+    """The pieces of MODEL.c that are about a decision; all are empty where there is none."""
+
+    include: str = ""
+    table: str = ""  # before all functions
+    reset: str = ""  # the line of MODEL_reset
+    take: str = ""  # the statement that takes a new output, in MODEL_run and MODEL_push
+    function: str = ""  # MODEL_decision
+
+
+def decision_in_c(planned: Planned) -> DecisionInC:
+    rule, output = planned.program.decision, planned.program.outputs[0]
+    if rule is None:
+        return DecisionInC()
+    kept, scores = place(planned, DECISION, "uint8_t"), place(planned, output.buffer, "uint8_t")
+    return DecisionInC(
+        include='#include "cortado_decide.h"\n',
+        table=_table(rule, output.element.bytes),
+        reset=f"    cortado_reset_decision(&decision, {kept});\n",
+        take=f"cortado_decide(&decision, {kept}, {scores});\n",
+        function=_function(planned, kept),
+    )
+
+
+def _table(rule: DecisionRule, score_bytes: int) -> str:
+    sums = listed(("INT32_MAX" if one is None else str(one) for one in rule.thresholds), indent=4)
+    held = listed(map(str, rule.holdoffs), indent=4)
+    return f"""/* ---- the decision ---- */
+
+/* Of each class: the least sum of its last {rule.smooth} scores, and the outputs that it rests after a decision. */
+static const int32_t decision_thresholds[] = {{
+    {sums}
+}};
+static const uint16_t decision_holdoffs[] = {{
+    {held}
+}};
+static const cortado_decision_t decision = {{
+    decision_thresholds, decision_holdoffs, {rule.classes}u, {rule.smooth}u, {score_bytes}u
+}};
+
+"""
+
+
+def _function(planned: Planned, kept: str) -> str:
+    name = c_identifier(planned.program.name)
+    unset = f"{wrong_arena(planned)} || *reset_mark(arena) != {name.upper()}_BUILD"
+    wrong = unset if planned.program.stream is None else "wrong(arena) != 0"
+    return f"""int {name}_decision({arena_parameter(planned)})
+{{
+    if ({wrong}) {{
+        return {name.upper()}_NO_DECISION;
+    }}
+    return cortado_decided(&decision, {kept});
+}}
+
+"""
+
+
+def decision_facts(planned: Planned) -> str:
+    """The macros of MODEL.h."""
+    rule = planned.program.decision
+    if rule is None:
+        return ""
+    name = c_identifier(planned.program.name)
+    upper = name.upper()
+    head = f"#define {upper}_CLASS_NAMES {{"
+    texts = listed((c_string(plain(one)[:LONGEST_TITLE]) for one in rule.names), indent=len(head))
+    names = head + texts.replace("\n", " \\\n") + "}\n" if texts else ""
+    return f"""/* What {name}_decision returns: a class, or that there is none. */
+#define {upper}_CLASSES {rule.classes}
+{names}#define {upper}_NO_DECISION ({NO_DECISION})
+
+"""
+
+
+def decision_functions(planned: Planned) -> str:
+    """The declaration of MODEL.h."""
+    rule = planned.program.decision
+    if rule is None:
+        return ""
+    name = c_identifier(planned.program.name)
+    work = f"{name}_{'run' if planned.program.stream is None else 'push'}"
+    about = comment(
+        f"The class that was decided for, after {work} made a new output, or {name.upper()}_NO_DECISION: that whose "
+        f"scores of the last {rule.smooth} outputs have the largest mean, if it is at its threshold or above and the "
+        "class does not rest from its last decision. A decision is told once; one that nobody asked for stays until "
+        f"then, or until the next. There is none without an arena, or without {name}_reset."
+    )
+    return f"{about}\nint {name}_decision({arena_parameter(planned)});\n\n"
+
+
+def decision_top(planned: Planned, guard: int) -> int:
+    """The end of what it keeps, in the memory where state lies; 0 without a decision."""
+    if planned.program.decision is None:
+        return 0
+    return local(planned, DECISION, guard) + planned.program.decision_bytes

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cortado_decide.h"
+
+#include <string.h>
+
+#include "cortado_copy.h"
+
+static int32_t *sums_of(void *kept)
+{
+    return (int32_t *)kept;
+}
+
+static int32_t *decided_of(const cortado_decision_t *decision, void *kept)
+{
+    return sums_of(kept) + decision->classes;
+}
+
+/* The next place in the ring, how many outputs came (no more than are summed), and the hold-offs of the classes. */
+static uint16_t *counts_of(const cortado_decision_t *decision, void *kept)
+{
+    return (uint16_t *)(void *)(decided_of(decision, kept) + 1);
+}
+
+static int32_t score_of(const cortado_decision_t *decision, const void *scores, uint32_t i)
+{
+    return decision->bytes == 1 ? ((const int8_t *)scores)[i] : ((const int16_t *)scores)[i];
+}
+
+void cortado_reset_decision(const cortado_decision_t *decision, void *kept)
+{
+    const uint32_t classes = decision->classes;
+    memset(kept, 0, 4u * (classes + 1u) + 2u * (2u + classes) + (uint32_t)decision->bytes * decision->smooth * classes);
+    *decided_of(decision, kept) = CORTADO_NO_DECISION;
+}
+
+void cortado_decide(const cortado_decision_t *decision, void *kept, const void *scores)
+{
+    const uint32_t classes = decision->classes, row_bytes = classes * decision->bytes;
+    int32_t *const sums = sums_of(kept);
+    uint16_t *const counts = counts_of(decision, kept), *const left = counts + 2;
+    uint8_t *const oldest = (uint8_t *)(left + classes) + counts[0] * row_bytes; /* 0 before the ring is full */
+    uint32_t best = 0;
+    for (uint32_t c = 0; c < classes; c++) {
+        sums[c] += score_of(decision, scores, c) - score_of(decision, oldest, c);
+        if (sums[c] > sums[best]) {
+            best = c;
+        }
+    }
+    cortado_copy(oldest, scores, row_bytes);
+    counts[0] = (uint16_t)(counts[0] + 1u == decision->smooth ? 0u : counts[0] + 1u);
+    counts[1] = (uint16_t)(counts[1] < decision->smooth ? counts[1] + 1u : counts[1]);
+    const int is_free = left[best] == 0;
+    for (uint32_t c = 0; c < classes; c++) {
+        left[c] = (uint16_t)(left[c] > 0 ? left[c] - 1u : 0u);
+    }
+    if (is_free && counts[1] == decision->smooth && sums[best] >= decision->thresholds[best]) {
+        left[best] = decision->holdoffs[best];
+        *decided_of(decision, kept) = (int32_t)best;
+    }
+}
+
+int cortado_decided(const cortado_decision_t *decision, void *kept)
+{
+    int32_t *const decided = decided_of(decision, kept);
+    const int found = (int)*decided;
+    *decided = CORTADO_NO_DECISION;
+    return found;
+}

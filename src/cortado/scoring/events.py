@@ -1,0 +1,160 @@
+"""Decisions beside events: what was heard, what was missed, what was heard that was not there, and how late."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cortado.base.errors import CortadoError
+from cortado.plan.decision import NO_DECISION, class_number
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens in a recording, in seconds."""
+
+    start: float
+    end: float
+    label: int  # the class
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A decision, at the second when the last of its samples came."""
+
+    at: float
+    label: int
+
+
+@dataclass
+class ClassTally:
+    """Of one class."""
+
+    events: int = 0
+    hits: int = 0
+    repeats: int = 0  # further decisions for an event that was hit
+    false_alarms: int = 0
+    latencies: list[float] = field(default_factory=list)  # from an event's start to its hit
+
+    @property
+    def misses(self) -> int:
+        return self.events - self.hits
+
+
+@dataclass(frozen=True)
+class EventScore:
+    """Of a recording, by class; those that are never decided for have no events."""
+
+    seconds: float  # of the recording
+    classes: tuple[ClassTally, ...]
+
+    @property
+    def events(self) -> int:
+        return sum(one.events for one in self.classes)
+
+    @property
+    def hits(self) -> int:
+        return sum(one.hits for one in self.classes)
+
+    @property
+    def misses(self) -> int:
+        return self.events - self.hits
+
+    @property
+    def repeats(self) -> int:
+        return sum(one.repeats for one in self.classes)
+
+    @property
+    def false_alarms(self) -> int:
+        return sum(one.false_alarms for one in self.classes)
+
+    @property
+    def false_alarms_per_hour(self) -> float:
+        return self.false_alarms * HOUR / self.seconds
+
+    def latency(self, percent: float) -> float | None:
+        """Seconds that so many percent of the hits took at most; None without hits."""
+        every = [late for one in self.classes for late in one.latencies]
+        return float(np.percentile(every, percent)) if every else None
+
+
+def heard(decisions: Sequence[int], times: Sequence[float]) -> list[Heard]:
+    """Decisions of outputs that came at these times."""
+    pairs = zip(times, decisions, strict=True)
+    return [Heard(float(at), int(label)) for at, label in pairs if label != NO_DECISION]
+
+
+def score_events(
+    events: Sequence[Event], found: Sequence[Heard], deciding: Sequence[bool], seconds: float, tolerance: float
+) -> EventScore:
+    """An event is hit by the first decision for its class from its start to `tolerance` seconds after its end; of
+    several events that a decision is in time for, the first that was not hit. `deciding`: by class, whether it can be
+    decided for; events of others are background."""
+    tallies = tuple(ClassTally() for _ in deciding)
+    wanted = sorted((event for event in events if deciding[event.label]), key=lambda event: event.start)
+    for event in wanted:
+        tallies[event.label].events += 1
+    left = set(range(len(wanted)))
+    for one in sorted(found, key=lambda one: one.at):
+        near = [
+            number
+            for number, event in enumerate(wanted)
+            if event.label == one.label and event.start <= one.at <= event.end + tolerance
+        ]
+        tally, hit = tallies[one.label], next((number for number in near if number in left), None)
+        if hit is not None:
+            left.discard(hit)
+            tally.hits += 1
+            tally.latencies.append(one.at - wanted[hit].start)
+        elif near:
+            tally.repeats += 1
+        else:
+            tally.false_alarms += 1
+    return EventScore(seconds, tallies)
+
+
+# ---- from files ----------------------------------------------------------------------------------------------------
+
+
+def read_events(path: Path, classes: int, names: Sequence[str] | None) -> list[Event]:
+    """Lines of start, end and class, with commas or tabs between them; the first may be a header."""
+    if not path.is_file():
+        raise CortadoError(f"there is no file {path}")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CortadoError(f"{path} is no readable text: {error}") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        cells = [cell.strip() for cell in line.split("\t" if "\t" in line else ",")]
+        is_header = number == 1 and _second(cells[0]) is None
+        if line.strip() and not is_header:
+            found.append(_event(cells, f"{path}:{number}", classes, names))
+    if not found:
+        raise CortadoError(f"{path} holds no events; expected lines of start, end and class, as in 1.25,1.80,yes")
+    return found
+
+
+def _second(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _event(cells: Sequence[str], where: str, classes: int, names: Sequence[str] | None) -> Event:
+    start, end = (_second(cell) for cell in (*cells, "", "")[:2])
+    if len(cells) != 3 or start is None or end is None or not 0 <= start <= end:
+        raise CortadoError(
+            f"{where}: found '{','.join(cells)[:60]}', expected start, end (in seconds, the end not before the start) "
+            "and class, as in 1.25,1.80,yes"
+        )
+    try:
+        return Event(start, end, class_number(cells[2], classes, names))
+    except CortadoError as error:
+        raise CortadoError(f"{where}: {error}") from None
