@@ -274,7 +274,10 @@ def _info(planned: Planned) -> runner.BundleInfo:
     row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
     state, aligned_only = bool(program.state), bool(planned.aligned_only)
     name = c_identifier(program.name)
-    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only)
+    line_bytes = 0 if program.camera is None else program.camera.line_bytes
+    return runner.BundleInfo(
+        name, program.target, (), (), row_bytes, state, aligned_only=aligned_only, line_bytes=line_bytes
+    )
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
@@ -288,7 +291,7 @@ def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
 
 
 def _feeding(options: Options) -> Feeding:
-    return Feeding(rows=options.input_rows, stream=options.stream)
+    return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
 
 
 def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:

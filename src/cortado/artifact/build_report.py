@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cortado import __version__
 from cortado.artifact.arena import arena_buffers
+from cortado.artifact.cameras import camera_report
 from cortado.artifact.layers import layer_reports, longest_call
 from cortado.artifact.report import (
     SCHEMA_VERSION,
@@ -101,6 +102,7 @@ def build_report(
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
+        camera=None if c is None else camera_report(c.planned),
         stream=None if c is None else _stream(c.planned, options, delay),
         flash=None if c is None else _flash(c),
         image=None if c is None or c.image is None or not options.image else _image(c.image),
@@ -175,9 +177,12 @@ def _flash(c: InC) -> FlashReport:
 def _pte_notes(options: Options) -> list[str]:
     """What does not hold for the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
+    camera = "--input-format: for the C bundle alone. The .pte takes the network's own input"
+    seen = [] if options.camera is None else [camera]
     if not given:
-        return []
+        return seen
     return [
+        *seen,
         f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
         "which its runtime places"
     ]

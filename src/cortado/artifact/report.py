@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from cortado.artifact.camera_report import CameraReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
 from cortado.base.errors import CortadoError
@@ -484,6 +485,7 @@ class Report:
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
+    camera: CameraReport | None = key("a camera in front of the input, with --input-format", default=None)
     stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
     image: ImageReport | None = key("the model as data, with --image", default=None)
     zoo: NetworkName | None = key("the network of Cortado's zoo that this is, if it is one", default=None)
