@@ -184,7 +184,7 @@ def _pte_notes(options: Options) -> list[str]:
     return [
         *seen,
         f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
-        "which its runtime places"
+        "which its runtime places",
     ]
 
 

@@ -8,7 +8,9 @@ from cortado.base.codec import Matching, Within, json_class, key
 _MOST = 2**53 - 1
 _Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
 _Size = Annotated[str, Matching("a size in pixels, as in 160x120", "[0-9]{1,5}x[0-9]{1,5}")]
-_Crop = Annotated[str, Matching("a part of a picture, as in 20,0,120x120", "[0-9]{1,5},[0-9]{1,5},[0-9]{1,5}x[0-9]{1,5}")]
+_Crop = Annotated[
+    str, Matching("a part of a picture, as in 20,0,120x120", "[0-9]{1,5},[0-9]{1,5},[0-9]{1,5}x[0-9]{1,5}")
+]
 
 
 @json_class

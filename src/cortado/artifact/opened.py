@@ -260,7 +260,14 @@ class Artifact:
         stores = looked.allowed(self.report, self.store_rules() if check_stores else None)
         steps, info = self._steps() if timed else None, looked.info(self.report, self.info)
         made = self.execute(
-            looked.lines or feeds, on, stores=stores, timed=steps, flags=flags, sequence=sequence, info=info, limits=limits
+            looked.lines or feeds,
+            on,
+            stores=stores,
+            timed=steps,
+            flags=flags,
+            sequence=sequence,
+            info=info,
+            limits=limits,
         )
         return self.checked(made, expected)
 

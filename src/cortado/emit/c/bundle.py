@@ -76,7 +76,9 @@ def emit_c(
     state = state_in_c(planned, layers.arrays)
     sections = _placed(layers.arrays.section_bytes, places)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *tested, *camera_sources(planned.program)})
+    sources = sorted(
+        {_loop(planned), *float_sources(planned.program), *layers.sources, *tested, *camera_sources(planned.program)}
+    )
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
     own = {
@@ -90,7 +92,10 @@ def emit_c(
     files = {
         **{file: text.replace(BUILD, build) for file, text in own.items()},
         "CMakeLists.txt": cmake_text(
-            name, [(name, own_sources(planned.program, selftest))], sources, ALIGNED_ONLY if planned.aligned_only else ()
+            name,
+            [(name, own_sources(planned.program, selftest))],
+            sources,
+            ALIGNED_ONLY if planned.aligned_only else (),
         ),
         "README.md": readme_text(planned, arrays.total_bytes, sections),
         LICENSE: license_text(),

@@ -5,20 +5,21 @@
  */
 #include "cortado_camera_rows.h"
 
-CORTADO_CAMERA_INLINE void colour(const cortado_camera_t *C, const uint8_t *line, uint32_t at, int32_t p[3])
+CORTADO_CAMERA_INLINE cortado_channels_t colour(const cortado_camera_t *C, const uint8_t *line, uint32_t at)
 {
     const uint32_t word = line[2 * at] | ((uint32_t)line[2 * at + 1] << 8);
     const uint32_t five = word >> 11, six = (word >> 5) & 63u, low = word & 31u;
+    const cortado_channels_t p = {(int32_t)((five << 3) | (five >> 2)), (int32_t)((six << 2) | (six >> 4)),
+                                  (int32_t)((low << 3) | (low >> 2))};
     (void)C;
-    p[0] = (int32_t)((five << 3) | (five >> 2));
-    p[1] = (int32_t)((six << 2) | (six >> 4));
-    p[2] = (int32_t)((low << 3) | (low >> 2));
+    return p;
 }
 
-CORTADO_CAMERA_INLINE void grey(const cortado_camera_t *C, const uint8_t *line, uint32_t at, int32_t p[3])
+CORTADO_CAMERA_INLINE cortado_channels_t grey(const cortado_camera_t *C, const uint8_t *line, uint32_t at)
 {
-    colour(C, line, at, p);
-    p[0] = cortado_camera_luma(C, p[0], p[1], p[2]);
+    const cortado_channels_t p = colour(C, line, at);
+    const cortado_channels_t light = {cortado_camera_luma(C, p.a, p.b, p.c), 0, 0};
+    return light;
 }
 
 CORTADO_CAMERA_FORMAT(565, colour, grey)

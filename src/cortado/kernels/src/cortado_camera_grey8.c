@@ -4,18 +4,18 @@
  */
 #include "cortado_camera_rows.h"
 
-CORTADO_CAMERA_INLINE void colour(const cortado_camera_t *C, const uint8_t *line, uint32_t at, int32_t p[3])
+CORTADO_CAMERA_INLINE cortado_channels_t colour(const cortado_camera_t *C, const uint8_t *line, uint32_t at)
 {
+    const cortado_channels_t p = {line[at], line[at], line[at]};
     (void)C;
-    p[0] = line[at];
-    p[1] = line[at];
-    p[2] = line[at];
+    return p;
 }
 
-CORTADO_CAMERA_INLINE void grey(const cortado_camera_t *C, const uint8_t *line, uint32_t at, int32_t p[3])
+CORTADO_CAMERA_INLINE cortado_channels_t grey(const cortado_camera_t *C, const uint8_t *line, uint32_t at)
 {
+    const cortado_channels_t light = {line[at], 0, 0};
     (void)C;
-    p[0] = line[at];
+    return light;
 }
 
 CORTADO_CAMERA_FORMAT(grey8, colour, grey)

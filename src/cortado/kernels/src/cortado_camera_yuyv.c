@@ -5,20 +5,24 @@
  */
 #include "cortado_camera_rows.h"
 
-CORTADO_CAMERA_INLINE void colour(const cortado_camera_t *C, const uint8_t *line, uint32_t at, int32_t p[3])
+CORTADO_CAMERA_INLINE cortado_channels_t colour(const cortado_camera_t *C, const uint8_t *line, uint32_t at)
 {
     const uint8_t *const pair = line + 2 * (at & ~1u);
     const int32_t light = 298 * (line[2 * at] - 16) + 128, d = pair[1] - 128, e = pair[3] - 128;
+    const cortado_channels_t p = {
+        cortado_camera_byte((light + 409 * e) >> 8),
+        cortado_camera_byte((light - 100 * d - 208 * e) >> 8),
+        cortado_camera_byte((light + 516 * d) >> 8),
+    };
     (void)C;
-    p[0] = cortado_camera_byte((light + 409 * e) >> 8);
-    p[1] = cortado_camera_byte((light - 100 * d - 208 * e) >> 8);
-    p[2] = cortado_camera_byte((light + 516 * d) >> 8);
+    return p;
 }
 
-CORTADO_CAMERA_INLINE void grey(const cortado_camera_t *C, const uint8_t *line, uint32_t at, int32_t p[3])
+CORTADO_CAMERA_INLINE cortado_channels_t grey(const cortado_camera_t *C, const uint8_t *line, uint32_t at)
 {
+    const cortado_channels_t light = {cortado_camera_byte((298 * (line[2 * at] - 16) + 128) >> 8), 0, 0};
     (void)C;
-    p[0] = cortado_camera_byte((298 * (line[2 * at] - 16) + 128) >> 8);
+    return light;
 }
 
 CORTADO_CAMERA_FORMAT(yuyv, colour, grey)
