@@ -9,8 +9,8 @@ def untyped(result: str, function: str) -> str:
 
 
 def line_source(name: str, line_bytes: int, *, rows: bool) -> str:
-    """A line as the harness's row, and MODEL_take_line as its push; behind the last line, a network that takes its input
-    whole runs."""
+    """A line as the harness's row, and MODEL_take_line as its push; behind the last line, a network that takes its
+    input whole runs."""
     run = "" if rows else f"    return seen == 1 ? ({name}_run(a) == 0 ? 1 : -1) : seen;\n"
     return f"""#include "{name}_camera.h"
 

@@ -110,9 +110,9 @@ int {name}_take_line({arena}, const uint8_t *line);
             f"Before the first line of each picture.{resets} Returns 0; or -1, having done nothing, if the arena is "
             f"NULL or not {aligned}.",
             f"Takes the next line of the sensor, {upper}_CAMERA_LINE_BYTES bytes at any address, which it reads and "
-            f"does not keep. Lines outside of the crop may come too, and do nothing. Returns 0; with the last line that "
-            f"counts 1: {ready}; or -1, having done nothing, if all {upper}_CAMERA_HEIGHT lines came before, there is "
-            f"no line, or the arena is NULL or not {aligned}; or -2, if it was never given to {name}_begin_picture.",
+            "does not keep. Lines outside of the crop may come too, and do nothing. Returns 0; with the last line that "
+            f"counts 1: {ready}; or -1, having done nothing, if all {upper}_CAMERA_HEIGHT lines came before, there "
+            f"is no line, or the arena is NULL or not {aligned}; or -2, if it was never given to {name}_begin_picture.",
         )
 
     # ---- MODEL_camera.c -------------------------------------------------------------------------------------------
