@@ -290,7 +290,18 @@ def _info(planned: Planned) -> runner.BundleInfo:
     state, aligned_only = bool(program.state), bool(planned.aligned_only)
     name = c_identifier(program.name)
     decides = program.decision is not None
-    return runner.BundleInfo(name, program.target, (), (), row_bytes, state, aligned_only=aligned_only, decides=decides)
+    line_bytes = 0 if program.camera is None else program.camera.line_bytes
+    return runner.BundleInfo(
+        name,
+        program.target,
+        (),
+        (),
+        row_bytes,
+        state,
+        aligned_only=aligned_only,
+        decides=decides,
+        line_bytes=line_bytes,
+    )
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
@@ -304,7 +315,7 @@ def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
 
 
 def _feeding(options: Options) -> Feeding:
-    return Feeding(rows=options.input_rows, stream=options.stream)
+    return Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
 
 
 def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:

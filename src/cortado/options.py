@@ -5,6 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import Enum
 
+from cortado.base.camera import (
+    Camera,
+    Crop,
+    PictureSize,
+    PixelFormat,
+    ResizeFilter,
+    camera_of,
+    crop_of,
+    numbers_of,
+    size_of,
+)
 from cortado.base.chips import Chip, find_chip
 from cortado.base.decision import Decision, decision_of
 from cortado.base.errors import CortadoError
@@ -122,6 +133,13 @@ class Options:
     allow_float: bool = False  # what a .pte can't hold in integers stays in float there
     keep_float: tuple[str, ...] = ()  # modules that stay in float in the .pte on purpose: "head.*"; there is no C then
     input_rows: bool = False  # the C bundle's input comes row by row
+    input_format: PixelFormat | None = None  # of a camera in front of the C bundle's input, whose lines it takes
+    input_size: PictureSize | None = None  # of the camera's pictures: "160x120"
+    crop: Crop | None = None  # the part of them that the network sees: "20,0,120x120"; None: all
+    resize: PictureSize | None = None  # what that becomes: "96x96"; None: it stays as it is
+    resize_filter: ResizeFilter | None = None  # None: bilinear
+    mean: tuple[float, ...] = ()  # of pixels from 0 to 1, for each channel or for all: what is subtracted
+    std: tuple[float, ...] = ()  # what they are then divided by
     stream: int | None = None  # an endless stream of rows: the dimension of the model's input that is time
     stream_padding: StreamPadding = StreamPadding.KEEP
     decide: Decision | None = None  # of scores over time: "smooth=8,threshold=0.7,holdoff=30"
@@ -131,6 +149,14 @@ class Options:
     memory: tuple[Region, ...] = ()  # memories that the arena lies in, the fastest first: "dtcm=64K,sram=256K"
     model_version: str | None = None  # of the packages: "1.4.0"; None: one that changes with the model
     place: tuple[WeightPlacement, ...] = ()  # sections for the weights of layers: "features.1[0-9].*=external"
+
+    @property
+    def camera(self) -> Camera | None:
+        """In front of the network; None without one."""
+        if self.input_format is None or self.input_size is None:
+            return None
+        how = self.resize_filter
+        return camera_of(self.input_format, self.input_size, self.crop, self.resize, how, self.mean, self.std)
 
     @property
     def ram_limit(self) -> int | None:
@@ -183,6 +209,7 @@ class Options:
         self._set("int16", _expressions("int16", self.int16))
         self._set("keep_float", _expressions("keep_float", self.keep_float))
         self._set("allow_float", self.allow_float or bool(self.keep_float))
+        self._set_camera()
         _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
@@ -193,6 +220,49 @@ class Options:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         given = {name: value for name, value in values.items() if value != getattr(type(self), name)}
         return f"Options({', '.join(f'{name}={_text(value)!r}' for name, value in given.items())})"
+
+    def _set_camera(self) -> None:
+        """Texts become what they stand for; refused is what has no partner, and what a camera can't be in front of."""
+        for name, kind in (("input_format", PixelFormat), ("resize_filter", ResizeFilter)):
+            if getattr(self, name) is not None:
+                self._set(name, _member(name, getattr(self, name), kind))
+        for name in ("input_size", "resize"):
+            if getattr(self, name) is not None:
+                self._set(name, size_of(getattr(self, name), _flag(name)))
+        self._set("crop", None if self.crop is None else crop_of(self.crop))
+        for name in ("mean", "std"):
+            value = getattr(self, name)
+            self._set(name, () if value is None or value == () else numbers_of(value, _flag(name)))
+        self._check_partners()
+        given = {
+            "--io float": self.io is Border.FLOAT,
+            "--activations int16": self.activations is Activations.INT16,
+            "--input-layout nhwc": self.input_layout is InputLayout.NHWC,
+            "--stream": self.stream is not None,
+            "--memory": bool(self.memory),
+            "--image": self.image,
+            "--pte delegate": self.pte is PteKind.DELEGATE,
+        }
+        names = [name for name, value in given.items() if value]
+        if self.camera is not None and names:
+            raise CortadoError(
+                f"--input-format and {names[0]}: a camera's lines become the int8 codes of one image, in the C bundle "
+                "and in an arena in one piece. Leave one of the two out"
+            )
+
+    def _check_partners(self) -> None:
+        """Options of a camera that mean nothing without another one."""
+        parts = ("input_size", "crop", "resize", "resize_filter", "mean", "std")
+        for name in parts:
+            if self.input_format is None and getattr(self, name) not in (None, ()):
+                raise CortadoError(f"{_flag(name)} is for a camera; name what its pixels are with --input-format")
+        if self.input_format is not None and self.input_size is None:
+            raise CortadoError(
+                f"--input-format {self.input_format.value}: the size of the camera's pictures is missing; give "
+                "--input-size WIDTHxHEIGHT"
+            )
+        if self.resize_filter is not None and self.resize is None:
+            raise CortadoError(f"--resize-filter {self.resize_filter.value}: there is no --resize that it is for")
 
     def _check_memory(self) -> None:
         """Refuses what has an arena in one piece."""
@@ -246,6 +316,7 @@ class Options:
         of_c = {
             "--image": self.image,
             "--input-rows": self.input_rows,
+            "--input-format": self.input_format is not None,
             "--stream": self.stream is not None,
             "--decide": self.decide is not None,
             "--ram-budget": self.ram_budget is not None,
@@ -268,6 +339,11 @@ class Options:
     def _set(self, name: str, value: object) -> None:
         """Texts, as on the command line, become what they stand for while the options are made."""
         object.__setattr__(self, name, value)
+
+
+def _flag(name: str) -> str:
+    """A field as the command line has it."""
+    return f"--{name.replace('_', '-')}"
 
 
 def _check_version(value: object) -> None:
@@ -317,6 +393,8 @@ def _text(value: object) -> object:
         return f"{value.pattern}={value.section}"
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, PictureSize | Crop):
+        return str(value)
     return value.name if isinstance(value, Chip) else value
 
 

@@ -9,7 +9,7 @@ from cortado.memory.problem import Buffer, Time
 from cortado.memory.timeline import timeline
 from cortado.plan.decision import DECISION
 from cortado.plan.planned import Planned
-from cortado.plan.program import PUSHED_ROWS, STATE_MARK, Program
+from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, STATE_MARK, Program
 from cortado.plan.segments import counters_name, scratch_name
 
 
@@ -52,6 +52,7 @@ def _kinds(program: Program) -> dict[str, BufferKind]:
     kinds = {scratch_name(step): BufferKind.SCRATCH for step in program.steps}
     if program.pushed is not None:
         kinds |= {counters_name(program.pushed): BufferKind.COUNTERS, PUSHED_ROWS: BufferKind.COUNTERS}
+    kinds |= dict.fromkeys([CAMERA_LINE, CAMERA_PLACE] if program.camera is not None else [], BufferKind.COUNTERS)
     kinds |= dict.fromkeys([kept.tensor.buffer for kept in program.state] + [STATE_MARK, DECISION], BufferKind.STATE)
     kinds |= {tensor.buffer: BufferKind.OUTPUT for tensor in program.outputs}
     return kinds | {tensor.buffer: BufferKind.INPUT for tensor in program.inputs}

@@ -9,6 +9,7 @@ from torch import Tensor as Values
 
 from cortado import __version__
 from cortado.artifact.arena import arena_buffers
+from cortado.artifact.cameras import camera_report
 from cortado.artifact.decision_report import DecisionReport
 from cortado.artifact.layers import layer_reports, longest_call
 from cortado.artifact.report import (
@@ -108,6 +109,7 @@ def build_report(
         memory=None if c is None else _memory(c),
         schedule=None if c is None else _schedule(c.planned),
         input_rows=None if c is None else _input_rows(c.planned.program),
+        camera=None if c is None else camera_report(c.planned),
         stream=None if c is None else _stream(c.planned, options, delay),
         decision=None if c is None else _decision(c.planned.program, options),
         flash=None if c is None else _flash(c),
@@ -185,11 +187,15 @@ def _flash(c: InC) -> FlashReport:
 def _pte_notes(options: Options) -> list[str]:
     """What does not hold for the .pte."""
     given = [flag for flag, value in (("--memory", options.memory), ("--place", options.place)) if value]
-    decision = ["--decide: for the C bundle alone; the .pte gives scores"] if options.decide is not None else []
+    alone = {
+        "--decide: for the C bundle alone; the .pte gives scores": options.decide is not None,
+        "--input-format: for the C bundle alone. The .pte takes the network's own input": options.camera is not None,
+    }
+    told = [text for text, asked in alone.items() if asked]
     if not given:
-        return decision
+        return told
     return [
-        *decision,
+        *told,
         f"{' and '.join(given)}: for the C bundle alone. The .pte has one planned memory and one segment of constants, "
         "which its runtime places",
     ]

@@ -66,3 +66,11 @@ def _coded(tensor: TensorReport, value: ArrayType) -> ArrayType:
     most = np.float32(2 * (element.steps + 1))  # beyond it any zero point saturates
     steps = np.rint(np.clip(steps, -most, most)) + np.float32(tensor.zero_point or 0)
     return np.asarray(np.clip(steps, *element.codes).astype(element.numpy_dtype))
+
+
+def real_values(tensor: TensorReport, codes: ArrayType) -> ArrayType:
+    """What codes stand for; integers and truth values as they are."""
+    if tensor.scale is None or tensor.zero_point is None:
+        return codes
+    steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
+    return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions

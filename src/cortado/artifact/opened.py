@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cortado.artifact.checked import Checked, Samples
-from cortado.artifact.feeding import check_value, fed
+from cortado.artifact.feeding import check_value, fed, real_values
 from cortado.artifact.folder import compiled_inside
 from cortado.artifact.foreign import check_files
 from cortado.artifact.manifest import REPORT, compare, is_remembered, read_report
+from cortado.artifact.pictures import is_picture, pictures_in, seen
 from cortado.artifact.probed import probe_run
 from cortado.artifact.report import Report, TensorReport
 from cortado.artifact.summary import html_summary, in_words
@@ -185,6 +186,8 @@ class Artifact:
         """An array per input holds one sample, or several along the first dimension or along one more in front."""
         if len(arrays) != len(self.report.inputs):
             raise CortadoError(f"{len(arrays)} inputs were given, expected {len(self.report.inputs)}")
+        if is_picture(self.report, arrays[0]):
+            return [[picture] for picture in pictures_in(self.report, arrays[0], names[0])]
         named = list(zip(arrays, names, strict=True))
         groups = [self._split(position, array, name) for position, (array, name) in enumerate(named)]
         counts = {len(group) for group in groups}
@@ -234,7 +237,7 @@ class Artifact:
         sequence: int | None = None,
         limits: RunLimits = NO_LIMITS,
     ) -> Checked:
-        """Runs float (or already quantized int8) samples, beside the reference.
+        """Runs float (or already quantized int8) samples, or pictures of a camera, beside the reference.
 
         Samples of a model with state are steps, in order: of one sequence, or of several that are `sequence` steps
         long. State has its initial values where a sequence begins, and so at the first sample of every run.
@@ -242,6 +245,8 @@ class Artifact:
         With `check_stores`, an emulated board also compares every store with what its step may write; with `timed`, the
         core's cycles are modelled for each step of the first sample. `flags` are added to the compiler's.
         """
+        looked = seen(self.report, samples, on)
+        samples = looked.samples
         for number, sample in enumerate(samples):
             if len(sample) != len(self.report.inputs):
                 raise CortadoError(f"sample {number} has {len(sample)} arrays, expected {len(self.report.inputs)}")
@@ -252,9 +257,18 @@ class Artifact:
             return self.run_on_executorch(samples, sequence=sequence, limits=limits)
         self.check_bundle()
         feeds, expected = self._recorded(samples) or self._referenced(samples, on, sequence)
-        stores = self.store_rules() if check_stores else None
-        steps = self._steps() if timed else None
-        made = self.execute(feeds, on, stores=stores, timed=steps, flags=flags, sequence=sequence, limits=limits)
+        stores = looked.allowed(self.report, self.store_rules() if check_stores else None)
+        steps, info = self._steps() if timed else None, looked.info(self.report, self.info)
+        made = self.execute(
+            looked.lines or feeds,
+            on,
+            stores=stores,
+            timed=steps,
+            flags=flags,
+            sequence=sequence,
+            info=info,
+            limits=limits,
+        )
         return self.checked(made, expected)
 
     def _steps(self) -> StoreRules | None:
@@ -381,7 +395,8 @@ class Artifact:
 
         report, options = self.report, self.report.options
         time = None if report.stream is None else report.stream.dim
-        feeding = Feeding(rows=report.input_rows is not None, stream=time)
+        camera = None if report.camera is None else report.camera.camera
+        feeding = Feeding(rows=report.input_rows is not None, stream=time, camera=camera)
         program = program_of(report.model, self.graph, self.info.target, options.io, feeding, cores=(Core.PORTABLE,))
         return schedule(replace(program, decision=report.rule), options.optimize)
 
@@ -509,11 +524,11 @@ class Artifact:
     def real(self, outputs: Sequence[ArrayType]) -> list[ArrayType]:
         """One sample's outputs as the bundle gives them, as real numbers in the model's layout."""
         found = zip(self.report.outputs, outputs, strict=True)
-        return [_real(tensor, codes).transpose(np.argsort(tensor.layout)) for tensor, codes in found]
+        return [real_values(tensor, codes).transpose(np.argsort(tensor.layout)) for tensor, codes in found]
 
     def as_float(self, position: int, value: ArrayType) -> ArrayType:
         """Codes as the real numbers they stand for; the reference quantizes them back to the same codes."""
-        return _real(self.report.inputs[position], value) if value.dtype.kind == "i" else value
+        return real_values(self.report.inputs[position], value) if value.dtype.kind == "i" else value
 
     def _as_read(self, position: int, value: ArrayType) -> ArrayType:
         """Real numbers as they are, whole ones in the network's own type."""
@@ -523,14 +538,6 @@ class Artifact:
     def check_input(self, position: int, value: ArrayType, where: str) -> None:
         """Shape and dtype of one sample's input."""
         check_value(self.report.inputs[position], value, where)
-
-
-def _real(tensor: TensorReport, codes: ArrayType) -> ArrayType:
-    """What codes stand for; integers and truth values as they are."""
-    if tensor.scale is None or tensor.zero_point is None:
-        return codes
-    steps = codes.astype(np.float32) - np.float32(tensor.zero_point)
-    return np.asarray(steps * np.float32(tensor.scale))  # numpy makes a scalar of an array of no dimensions
 
 
 def load(folder: str | Path, *, trust: bool = False) -> Artifact:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from cortado.artifact.camera_report import CameraReport
 from cortado.artifact.decision_report import DecisionReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
@@ -506,6 +507,7 @@ class Report:
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None
     )
+    camera: CameraReport | None = key("a camera in front of the input, with --input-format", default=None)
     stream: StreamReport | None = key("an endless stream of rows, with --stream", default=None)
     spectrograms: tuple[SpectrogramReport, ...] = key("spectra of the example input", default=())
     decision: DecisionReport | None = key("when scores become a decision; only with --decide", default=None)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from cortado.cli.cameras import camera_arguments
 from cortado.cli.compare import compare_command
 from cortado.cli.compile import compile_command
 from cortado.cli.evaluate import evaluate_command
@@ -90,6 +91,7 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
     _precision_arguments(parser)
     _calibration_arguments(parser)
     _artifact_arguments(parser)
+    camera_arguments(parser)
     _budget_arguments(parser)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cortado.base.clock import IMPORT, IMPORT_EXECUTORCH, Clock, cpu_seconds, rounded
 from cortado.base.errors import NO_FLOAT_KERNEL, CortadoError, CortadoWarning
+from cortado.cli.cameras import camera_text
 from cortado.cli.compile_together import together_command
 from cortado.cli.interrupts import AtOnce
 from cortado.cli.options import options_of, shapes_of
@@ -324,6 +325,8 @@ def _bundle_rows(report: "Report") -> list[tuple[str, str]]:
         rows.insert(2, ("decision", f"{report.decision.spec}; {report.decision.bytes:,} bytes of the arena"))
     if report.input_rows is not None:
         rows.insert(2, ("input", _rows_text(report.input_rows, report.stream)))
+    if report.camera is not None:
+        rows.insert(2, ("camera", camera_text(report.camera)))
     return rows if report.chip is None else [*rows, ("chip", _chip(report.chip, memory, flash))]
 
 

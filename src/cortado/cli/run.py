@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cortado.artifact.checked import Checked, Samples
     from cortado.artifact.opened import Artifact
     from cortado.artifact.report import FlashReport, MemoryReport, Report
+    from cortado.base.arrays import ArrayType
     from cortado.base.target import CortexMTargetConfig
     from cortado.models.zoo import Network
     from cortado.profile import Timing
@@ -58,7 +59,7 @@ def _run_artifact(arguments: argparse.Namespace, artifact: "Artifact", on: str |
     clock = clock_of(artifact, arguments.chip) if board is not None else None
     if arguments.output is not None:
         _check_output(artifact, arguments.output)
-    samples = _samples(arguments, artifact)
+    samples = _samples(arguments, artifact, on)
     require(_tools(on, emulated=board is not None))
     limits = RunLimits(seconds=arguments.timeout, instructions=arguments.max_instructions)
     checked = artifact.run(samples, on, timed=board is not None, sequence=arguments.sequence, limits=limits)
@@ -89,9 +90,17 @@ def _tools(on: str | None, *, emulated: bool) -> tuple["Tool", ...]:
     return (*tools, Tool.CXX) if on == EXECUTORCH else tools
 
 
-def _samples(arguments: argparse.Namespace, artifact: "Artifact") -> "Samples":
+def _example(artifact: "Artifact", on: str | None) -> list["ArrayType"]:
+    """The model's, or with a camera in front a picture, where lines can be given."""
+    from cortado.artifact.pictures import example_picture
+    from cortado.run.probe_place import is_probe
+
+    return (None if is_probe(on) else example_picture(artifact.report)) or artifact.example()
+
+
+def _samples(arguments: argparse.Namespace, artifact: "Artifact", on: str | None) -> "Samples":
     if arguments.recording is None:
-        return [artifact.example()] if arguments.input is None else artifact.read_samples(arguments.input)
+        return [_example(artifact, on)] if arguments.input is None else artifact.read_samples(arguments.input)
     if arguments.input is not None:
         raise CortadoError("an input and a recording were given: --input or --recording, one of them")
     network = zoo_network(artifact.report)

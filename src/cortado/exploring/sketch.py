@@ -76,7 +76,7 @@ def prepared(
 def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
     """The plan of a model for one target."""
     graph = lowered_graph(lowered(model.quantized, target, options, stream=options.stream is not None))
-    feeding = Feeding(rows=options.input_rows, stream=options.stream)
+    feeding = Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
     program = sketched(program_of(model.name, graph, target, options.io, feeding), options.decide, model.labels)
     return Sketch(graph, schedule(program, options.optimize), as_read(model.quantized.example_inputs, options))
 

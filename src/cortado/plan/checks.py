@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cortado.plan.decision import DECISION
 from cortado.plan.planned import Planned, moved
-from cortado.plan.program import PUSHED_ROWS, Port, Stage, Step, Walk
+from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, Port, Stage, Step, Walk
 from cortado.plan.segments import COUNTER_BYTES, counters_name, scratch_name
 
 Range = tuple[int, int]
@@ -93,10 +93,17 @@ def as_json(planned: Planned, functions: Sequence[str]) -> dict[str, object]:
     regions = [[region.name, region.start, region.bytes] for region in planned.regions]
     return {
         **({"regions": regions} if regions else {}),
+        **({"camera": _camera(planned)} if planned.program.camera is not None else {}),
         "steps": [_step(step) for step in planned.program.steps],
         "functions": list(functions),
         "calls": [[call.step, *(edge for lo_hi in call.ranges for edge in lo_hi)] for call in row_calls(planned)],
     }
+
+
+def _camera(planned: Planned) -> list[Range]:
+    """What a camera's front end notes and keeps, whatever step ran last."""
+    sizes = planned.program.buffers
+    return [_range(planned, name, sizes[name].size) for name in (CAMERA_PLACE, CAMERA_LINE) if name in sizes]
 
 
 def _step(step: Step) -> dict[str, object]:

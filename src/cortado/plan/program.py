@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
+from cortado.base.camera import Camera
 from cortado.base.element import INT8, Element, element_of
 from cortado.base.errors import CortadoError
 from cortado.base.names import operator_base
@@ -25,6 +26,8 @@ from cortado.plan.lowered import LoweredCall, LoweredGraph, State
 PUSHED_ROWS = "input.rows"  # a buffer: how many rows of an input that comes row by row are there
 STATE_MARK = "state.mark"  # a buffer: what MODEL_reset leaves beside state
 MARK_BYTES = 4
+CAMERA_PLACE = "camera.place"  # a buffer: where a camera's picture stands, from its first line to after the run
+CAMERA_LINE = "camera.line"  # a buffer: the line that a camera's front end keeps for the next
 
 
 class Walk(Enum):
@@ -214,6 +217,7 @@ class Program:
     identity: str = ""  # of what it computes: plan/identity.py
     ends: Mapping[str, Ends] = field(default_factory=dict)  # of the ranges of buffers, inputs among them
     decision: DecisionRule | None = None  # of the first output, over time
+    camera: Camera | None = None  # in front of its input
 
     @property
     def entering(self) -> tuple[str, ...]:

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from cortado.base.camera import Camera
 from cortado.base.element import FLOAT32, INT8
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.options import Border
+from cortado.plan.cameras import with_camera
 from cortado.plan.lowered import LoweredGraph
 from cortado.plan.program import (
     MARK_BYTES,
@@ -39,6 +41,7 @@ class Feeding:
 
     rows: bool = False
     stream: int | None = None
+    camera: Camera | None = None  # whose lines become it
 
     @property
     def option(self) -> str:
@@ -64,7 +67,8 @@ def program_of(
         program = build_program(name, graph, target, border, cores, running=True)
         return streamed(with_pushed_input(program, feeding.option), feeding.stream, lines)
     program = build_program(name, graph, target, border, cores)
-    return with_pushed_input(program, feeding.option) if feeding.rows else program
+    fed = with_pushed_input(program, feeding.option) if feeding.rows else program
+    return fed if feeding.camera is None else with_camera(fed, feeding.camera)
 
 
 def with_pushed_input(program: Program, option: str = "--input-rows") -> Program:

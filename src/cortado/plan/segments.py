@@ -10,7 +10,7 @@ from cortado.base.errors import CortadoError
 from cortado.memory import planner
 from cortado.memory.problem import Buffer, Effort, Overlay, Plan, Problem, Time
 from cortado.plan.costs import costs_of, waste, wasted_cycles
-from cortado.plan.program import PUSHED_ROWS, Port, Program, Step, Walk, place_of
+from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, PUSHED_ROWS, Port, Program, Step, Walk, place_of
 from cortado.plan.stages import StageRun, StageRuns
 
 STAGES_WORK = 2_000_000  # to choose the stages in all orders, at most half of it in one; about 10 s
@@ -62,6 +62,10 @@ class Uses:
         last |= dict.fromkeys(program.leaving, len(steps))
         if program.pushed is not None:  # how many rows came is asked after the last, too
             made[PUSHED_ROWS], last[PUSHED_ROWS] = 0, len(steps)
+        if program.camera is not None:  # lines come until the first stage has taken the last row
+            made[CAMERA_PLACE], last[CAMERA_PLACE] = -1, len(steps)
+        if CAMERA_LINE in program.buffers:
+            made[CAMERA_LINE], last[CAMERA_LINE] = -1, -1
         return Uses(made, last, {**made, **{name: -1 - position for position, name in enumerate(program.entering)}})
 
 

@@ -8,8 +8,9 @@ from cortado.base.data import DEVICE
 from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Compiler, CortexMTargetConfig
 from cortado.run import toolchain
+from cortado.run.glue import untyped
 from cortado.run.probe_place import ProbePlace
-from cortado.run.runner import WARNINGS, BundleInfo, bundle_includes, bundle_sources, push_source, untyped
+from cortado.run.runner import WARNINGS, BundleInfo, bundle_includes, bundle_sources, push_source
 from cortado.run.toolchain import BuildError
 
 PROFILE = "-DCORTADO_PROFILE"

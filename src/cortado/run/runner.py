@@ -20,6 +20,7 @@ from cortado.run.decided import output_source
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
+from cortado.run.glue import LINE_MEMBERS, line_source, untyped
 from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
 from cortado.run.limited import NO_LIMITS as NO_LIMITS
 from cortado.run.limited import RunLimits as RunLimits
@@ -79,6 +80,7 @@ class BundleInfo:
     regions: tuple[str, ...] = ()  # the memories that its arena lies in, the fastest first; none: it is in one piece
     aligned_only: bool = False  # one of them is device memory
     decides: bool = False  # it has MODEL_decision
+    line_bytes: int = 0  # of a camera's lines, where it is fed those
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -90,6 +92,7 @@ class BundleInfo:
         """The functions that firmware calls, without those for other forms of inputs and outputs."""
         verbs = ("push", "row", "reset", "output") if self.row_bytes else ("run", "input", "output")
         more = (*(("reset",) if self.state else ()), *(("decision",) if self.decides else ()))
+        more += ("begin_picture", "take_line") if self.line_bytes else ()
         return tuple(f"{self.name}_{verb}" for verb in (*verbs, *more))
 
 
@@ -129,6 +132,7 @@ class StoreRules:
     functions: tuple[str, ...]  # of MODEL.c; a bundle for any core has some that one core's build leaves out
     calls: tuple[AllowedWrites, ...]
     regions: tuple["ArenaPiece", ...] = ()  # of an arena in several memories
+    always: tuple[tuple[int, int], ...] = ()  # what a camera's front end may write between any two of them
 
     @staticmethod
     def from_json(table: Mapping[str, Any]) -> "StoreRules":
@@ -140,12 +144,13 @@ class StoreRules:
                 AllowedWrites(step, tuple(zip(edges[::2], edges[1::2], strict=True))) for step, *edges in table["calls"]
             ),
             regions=tuple(ArenaPiece(*piece) for piece in table.get("regions", ())),
+            always=tuple((low, high) for low, high in table.get("camera", ())),
         )
 
     def _table(self, image: Image) -> StoreTable:
         """Of an arena in several memories, ranges of addresses."""
         if not self.regions:
-            return StoreTable(base="arena", calls=self.calls)
+            return StoreTable(base="arena", calls=self.calls, always=self.always)
         moves = [(one, image.require(arena_symbol(one.name)).address - one.start) for one in self.regions if one.bytes]
 
         def moved(low: int, high: int) -> tuple[int, int]:
@@ -292,7 +297,10 @@ def harness_source(info: BundleInfo) -> str:
     def sizes(group: Sequence[IO]) -> str:
         return ", ".join(str(tensor.bytes) for tensor in group)
 
-    if info.row_bytes:
+    if info.line_bytes:
+        accessor = line_source(name, info.line_bytes, rows=info.row_bytes > 0)
+        run = f"{LINE_MEMBERS}, {info.line_bytes}"
+    elif info.row_bytes:
         accessor = push_source(name)
         run = f"NULL, output, NULL, {reset}, {untyped('int8_t *', f'{name}_row')}, PUSH, {info.row_bytes}"
     else:
@@ -333,11 +341,6 @@ void cortado_traced(const void *row, uint32_t bytes)
 }}
 #endif
 """
-
-
-def untyped(result: str, function: str) -> str:
-    """The function as one of void *: a call of its own around it would take stack that is measured."""
-    return f"({result}(*)(void *))(void (*)(void)){function}"
 
 
 def _harness_arena(info: BundleInfo) -> str:

@@ -8,6 +8,7 @@ from cortado.base.names import c_identifier
 from cortado.base.regions import WeightPlacement
 from cortado.base.target import ALIGNED_ONLY
 from cortado.emit.c.arena import placing_macros
+from cortado.emit.c.camera import camera_files, camera_sources
 from cortado.emit.c.data import DataArray
 from cortado.emit.c.decision import SOURCE as DECISION_SOURCE
 from cortado.emit.c.decision import decision_in_c
@@ -78,10 +79,12 @@ def emit_c(
     sections = _placed(layers.arrays.section_bytes, places)
     decision = decision_in_c(planned)
     tested = {SELFTEST_SOURCE} if selftest else frozenset[str]()
-    sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *tested, *_decides(planned)})
+    beside = {*tested, *_decides(planned), *camera_sources(planned.program)}
+    sources = sorted({_loop(planned), *float_sources(planned.program), *layers.sources, *beside})
     arrays = layers.arrays
     weights = _weights_macros(name.upper(), arrays.total_bytes, sections)
     own = {
+        **camera_files(planned),
         f"{name}.h": header_text(planned, kernels, version, weights, selftest_declaration(planned) if selftest else ""),
         f"{name}.c": ModelSource(planned, layers, tables, state, decision, kernels, selftest).text(),
         f"{name}_data.h": arrays.header(placing_macros(planned, tuple(sections)), renamed_arrays(arrays.marked)),
@@ -91,7 +94,10 @@ def emit_c(
     files = {
         **{file: text.replace(BUILD, build) for file, text in own.items()},
         "CMakeLists.txt": cmake_text(
-            name, [(name, own_sources(name, selftest))], sources, ALIGNED_ONLY if planned.aligned_only else ()
+            name,
+            [(name, own_sources(planned.program, selftest))],
+            sources,
+            ALIGNED_ONLY if planned.aligned_only else (),
         ),
         "README.md": readme_text(planned, arrays.total_bytes, sections),
         LICENSE: license_text(),

@@ -38,7 +38,7 @@ class Kernels:
 
 def lasting(program: Program) -> bool:
     """Whether something in its arena has to last between two calls, so that nobody else may write there."""
-    return bool(program.state) or program.pushed is not None
+    return bool(program.state) or program.pushed is not None or program.camera is not None
 
 
 @cache

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cortado.base.data import KERNELS
+from cortado.base.names import c_identifier
 from cortado.base.target import BUNDLE_FLAGS
 from cortado.emit.c.kernels import TWO_SETS, library_hash
+from cortado.plan.program import Program
 
 LICENSE = "LICENSE"
 SETTINGS_FILE = "cortado_settings.h"  # of the user's, where there is one
@@ -40,9 +42,11 @@ def _text(path: Path) -> str:
     return text.replace(_NO_HASH, library_hash()) if path.name == _VERSION else text
 
 
-def own_sources(name: str, selftest: bool) -> list[str]:
+def own_sources(program: Program, selftest: bool) -> list[str]:
     """The sources that are written for one network."""
-    return [f"{name}.c", f"{name}_data.c", *([f"{name}_selftest.c"] if selftest else [])]
+    name = c_identifier(program.name)
+    more = [part for part, there in (("camera", program.camera is not None), ("selftest", selftest)) if there]
+    return [f"{name}.c", f"{name}_data.c", *(f"{name}_{part}.c" for part in more)]
 
 
 def cmake_text(

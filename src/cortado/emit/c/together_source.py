@@ -60,7 +60,7 @@ def emit_together(members: Sequence[ProgramMember], *, one_arena: bool) -> Joine
         bundles.append(bundle)
     sharing = [member for member in members if kernels.shares_arena(member.planned.program)]
     sources = sorted({source for bundle in bundles for source in bundle.sources})
-    models = [(member.name, own_sources(member.name, member.tested is not None)) for member in members]
+    models = [(one.name, own_sources(one.planned.program, one.tested is not None)) for one in members]
     files |= {
         f"{LIBRARY}.h": _header(members, sharing),
         f"{LIBRARY}.c": _source(sharing),

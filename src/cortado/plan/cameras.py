@@ -1,0 +1,91 @@
+"""A camera in front of a program: what its front end keeps in the arena, and where its values go."""
+
+from dataclasses import dataclass, replace
+
+from cortado.base.camera import Camera
+from cortado.base.element import INT8
+from cortado.base.errors import CortadoError
+from cortado.base.numerics import QParams
+from cortado.frontend.camera import check_input
+from cortado.plan.program import CAMERA_LINE, CAMERA_PLACE, ArenaBuffer, Program, Tensor
+
+PLACE_BYTES = 8  # cortado_camera_place_t
+_CHANNEL = 1  # the dimensions of an image [N, C, H, W]
+_HEIGHT, _WIDTH = 2, 3
+
+
+@dataclass(frozen=True)
+class Sight:
+    """An image input as a camera's front end writes it: codes, and the steps between them."""
+
+    camera: Camera
+    channels: int
+    qparams: QParams
+    pixel_step: int
+    channel_step: int
+    row_step: int
+
+    @property
+    def held_bytes(self) -> int:
+        return self.camera.held_bytes(self.channels)
+
+
+def sight_of(program: Program) -> Sight | None:
+    """None without a camera."""
+    if program.camera is None:
+        return None
+    tensor = program.inputs[0]
+    assert tensor.qparams is not None
+    steps: dict[int, int] = {}
+    step = 1
+    for dim, size in zip(reversed(tensor.layout), reversed(tensor.shape), strict=True):
+        steps[dim] = step
+        step *= size
+    channels = tensor.shape[tensor.layout.index(_CHANNEL)]
+    return Sight(program.camera, channels, tensor.qparams, steps[_WIDTH], steps[_CHANNEL], steps[_HEIGHT])
+
+
+def with_camera(program: Program, camera: Camera) -> Program:
+    """The program with what its front end keeps between two lines; refused where the input is no image of codes."""
+    if program.state:
+        names = ", ".join(f"'{kept.name}'" for kept in program.state)
+        raise CortadoError(
+            f"{program.name} has state ({names}), and a camera's lines are for networks without; compile without "
+            "--input-format"
+        )
+    tensor = _only(program)
+    check_input(camera, _model_shape(tensor), tensor.name)
+    buffers = {**program.buffers, CAMERA_PLACE: ArenaBuffer(CAMERA_PLACE, PLACE_BYTES)}
+    found = replace(program, buffers=buffers, camera=camera)
+    sight = sight_of(found)
+    assert sight is not None
+    step = program.pushed
+    if step is not None and (step.rows, step.row_bytes) != (camera.resize.height, camera.resize.width * sight.channels):
+        raise CortadoError(
+            f"the rows of input '{tensor.name}' are {step.rows} of {step.row_bytes} bytes, and the camera gives "
+            f"{camera.resize.height} of {camera.resize.width * sight.channels}; compile without --input-rows"
+        )
+    if not sight.held_bytes:
+        return found
+    return replace(found, buffers={**buffers, CAMERA_LINE: ArenaBuffer(CAMERA_LINE, sight.held_bytes)})
+
+
+def _only(program: Program) -> Tensor:
+    if len(program.inputs) != 1:
+        names = ", ".join(f"'{tensor.name}'" for tensor in program.inputs)
+        raise CortadoError(
+            f"{program.name} has {len(program.inputs)} inputs ({names}), and a camera (--input-format) is in front of "
+            "one; compile without --input-format"
+        )
+    tensor = program.inputs[0]
+    if tensor.element != INT8 or tensor.qparams is None:
+        raise CortadoError(
+            f"input '{tensor.name}' holds {tensor.dtype} values, and a camera's front end (--input-format) writes int8 "
+            "codes of real numbers; give the model real images, or compile without --input-format"
+        )
+    return tensor
+
+
+def _model_shape(tensor: Tensor) -> tuple[int, ...]:
+    """In the order of the model's dimensions."""
+    return tuple(tensor.shape[tensor.layout.index(dim)] for dim in range(len(tensor.shape)))
