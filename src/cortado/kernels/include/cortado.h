@@ -425,11 +425,18 @@ void cortado_conv2d_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_t *
                              void *scratch);
 void cortado_conv2d_s16__mve(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
                              void *scratch);
+void cortado_conv2d_s16__scalar(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                                void *scratch);
 void cortado_conv1x1_s16(const cortado_layer_s16_t *L, const int16_t *in, int16_t *out, int32_t pixels, void *scratch);
 void cortado_conv1x1_s16__dsp(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                               void *scratch);
 void cortado_conv1x1_s16__mve(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                               void *scratch);
+void cortado_conv1x1_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
+                                 void *scratch);
+/* Of single pixels. */
+void cortado_linear_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
+                                void *scratch);
 /* For kernel_w <= 512. */
 void cortado_depthwise_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
 /* One output channel for each input channel, of which there are at least 4, with vector instructions 8. */
@@ -437,12 +444,17 @@ void cortado_depthwise_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_
                                 void *scratch);
 void cortado_depthwise_s16__mve(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
                                 void *scratch);
+void cortado_depthwise_s16__scalar(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                                   void *scratch);
 
 int32_t cortado_conv2d_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv2d_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
 int32_t cortado_depthwise_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_depthwise_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_conv2d_s16__scalar_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_conv1x1_s16__scalar_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
+int32_t cortado_depthwise_s16__scalar_scratch(const cortado_layer_s16_packed_t *L);
 
 /* Transposed convolution of whole images: input pixel (i, j) reaches the outputs (i * stride + ky * dilation - pad, ...).
  * weights [out_c][kernel_h][kernel_w][in_c / groups]. */
@@ -1016,6 +1028,8 @@ typedef struct {
 } cortado_quantize_int_t;
 
 void cortado_quantize_s32_s8(const cortado_quantize_int_t *L, const int32_t *in, int8_t *out, int32_t n);
+/* out = clamp(in * multiplier * 2^(shift - 31)), ties up. */
+void cortado_quantize_s32_s16(const int32_t *in, int16_t *out, int32_t n, int32_t multiplier, int32_t shift);
 
 /* For each pixel the first of its channels that holds the largest code, or the smallest, and this code. Here and below
  * either of the two results may be NULL. */
