@@ -94,7 +94,7 @@ def test_what_only_delays_or_has_no_int16_kernel_stays_int8(name: str) -> None:
     whys = {state.why for state in made.report.state}
     if name == "streaming":
         assert len(whys) == 1
-        assert "takes int8 codes only: cortado.gru_layer" in whys.pop()
+        assert "has 16 bits from step to step: cortado.gru_layer" in whys.pop()
     else:
         assert whys == {"only moved and chosen from"}
 

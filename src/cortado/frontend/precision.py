@@ -4,8 +4,8 @@ and which modules are not quantized (--keep-float).
 A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
 So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
 it. A state that only delays (a ring of samples, a cache of keys) is moved and chosen from, which changes no code: it
-stays int8. So does a loop with a call
-that has no int16 kernel: to and fro between the elements in each turn there is nothing to be gained.
+stays int8. So does a loop with a call that has no int16 kernel, as to and fro between the elements in each turn there
+is nothing to be gained, and one through a recurrent layer, which has 16 bits from step to step itself.
 """
 
 import math
@@ -112,8 +112,8 @@ class FeedbackLoop:
 
     @property
     def narrow(self) -> Node | None:
-        """A call of real numbers that has no int16 kernel."""
-        return next((call for call in self.calls if _is_real(call) and not _takes_wide(call)), None)
+        """A call of real numbers that has no int16 kernel, or that needs none here."""
+        return next((call for call in self.calls if _is_real(call) and _stays_narrow(call)), None)
 
 
 def loops_of(graph: Graph) -> list[FeedbackLoop]:
@@ -158,6 +158,14 @@ def _keeps_codes(call: Node) -> bool:
     return isinstance(match, Match) and isinstance(match.quantization.output, SharedWith | Joined | Plain)
 
 
+def _keeps_bits(call: Node) -> bool:
+    return any(pattern.keeps_bits for pattern in patterns_of(call.target))
+
+
+def _stays_narrow(call: Node) -> bool:
+    return _keeps_bits(call) or not _takes_wide(call)
+
+
 def _takes_wide(call: Node) -> bool:
     return bool(_spelled_wide(call)) or _has_wide_kernel(call)
 
@@ -188,7 +196,8 @@ def _of_feedback(graph: Graph) -> dict[Node, Element]:
 def _reason(narrow: Node | None) -> str:
     if narrow is None:
         return "computed from integers and truth values"
-    return f"computed from itself by a call that takes int8 codes only: {describe(narrow)}"
+    what = "a layer that has 16 bits from step to step" if _keeps_bits(narrow) else "a call that takes int8 codes only"
+    return f"computed from itself by {what}: {describe(narrow)}"
 
 
 def _around(loop: FeedbackLoop) -> list[Node]:
@@ -198,7 +207,12 @@ def _around(loop: FeedbackLoop) -> list[Node]:
     most = LARGER * max(_size(node) for node in inside)
 
     def fits(node: Node) -> bool:
-        return node.op != "output" and _is_real(node) and _size(node) <= most and (_is_data(node) or _takes_wide(node))
+        return (
+            node.op != "output"
+            and _is_real(node)
+            and _size(node) <= most
+            and (_is_data(node) or not _stays_narrow(node))
+        )
 
     before = _reached(inside, lambda node: filter(fits, node.all_input_nodes))
     behind = _reached(inside, lambda node: filter(fits, node.users))

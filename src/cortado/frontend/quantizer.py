@@ -179,7 +179,8 @@ class _Annotator:
             return self._group_of(bound[output.argument])
         if isinstance(output, ObservedWith):
             known = [self._group_of(operand) for operand in bound.nodes(output.argument)[:1]]
-            return known[0] if known and known[0].qparams is None else _Group()
+            alike = known and known[0].qparams is None and known[0].element == output.element
+            return known[0] if alike else _Group(element=output.element)
         if isinstance(output, Usually):
             return _Group(self.scheme.usual(output.qparams), output.qparams, output.qparams.element)
         if isinstance(output, QParams):

@@ -78,6 +78,7 @@ class ObservedWith:
     scale for both, where the argument is given."""
 
     argument: str
+    element: Element = INT8
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Pattern:
     in_wide: Callable[[Bound], Node | None] | None = None
     moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
     reads_itself: bool = False  # its output's codes are its state: all of them count, whatever is read of them
+    keeps_bits: bool = False  # its state has 16 bits from step to step, whatever its codes have
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None
 
@@ -248,7 +250,7 @@ class Result:
 
     name: str
     shape: Callable[[Call], tuple[int, ...]]
-    element: Element = INT8
+    element: Element | ElementOf = INT8
 
 
 class Place(Enum):
@@ -497,9 +499,13 @@ def _not_wide(bound: Bound, pattern: Pattern, quantization: Quantization) -> str
 
 def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
     """Of a call's first result, by its arguments: tensors, or the nodes that give them."""
-    if isinstance(operator.element, Element):
-        return operator.element
-    given = [arguments[name] for name in operator.element.arguments]
+    return _element(operator.element, arguments)
+
+
+def _element(known: Element | ElementOf, arguments: Mapping[str, Any]) -> Element:
+    if isinstance(known, Element):
+        return known
+    given = [arguments[name] for name in known.arguments]
     tensors = [item for value in given for item in (value if isinstance(value, list | tuple) else [value])]
     if isinstance(tensors[0], torch.dtype):
         return element_of(tensors[0])
@@ -508,7 +514,7 @@ def result_element(operator: Operator, arguments: Mapping[str, Any]) -> Element:
 
 def result_elements(operator: Operator, arguments: Mapping[str, Any]) -> list[Element]:
     """Of all results."""
-    return [result_element(operator, arguments), *(result.element for result in operator.also)]
+    return [_element(known, arguments) for known in (operator.element, *(result.element for result in operator.also))]
 
 
 def c_only(node: Node) -> str | None:

@@ -54,7 +54,6 @@ def macs(call: Call) -> int:
 # ---- from aten -----------------------------------------------------------------------------------------------
 
 
-WEIGHTED: dict[str, Role] = {"input": Activation(), "weight": Weight(), "bias": Bias()}
 ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
 
 

@@ -106,6 +106,12 @@ _VECTOR_WIDE_WINDOWS = {
 }
 _WIDE_WINDOWS = (*nested({**_WIDE_PIXELS, "calls": "kernel_h groups"}), *_LAID_OUT)
 
+# On small cores: up to four pixels at a time.
+_OF_SMALL = "group_c group_c*window/4 group_c/4"
+_SMALL_PIXELS = {"calls": "", "tiles/4*groups": _OF_SMALL, "spans": "in_c/4", **_CUT}
+_SMALL_LINEAR = {"calls": "", "spans": "out_c out_c/3 out_c/3*in_c out_c/3*fours", **_CUT}
+_SMALL_WINDOWS = (*nested({"calls": "kernel_h groups", "tiles/4*groups": _OF_SMALL, "outputs": "", **_CUT}), *_LAID_OUT)
+
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
 _POINTED = {
@@ -145,6 +151,9 @@ TERMS = {
     "conv2d_lanes_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
     "conv1x1_s16__dsp": nested(_WIDE_PIXELS),
     "conv1x1_s16__mve": nested(_VECTOR_WIDE),
+    "conv1x1_s16__scalar": nested(_SMALL_PIXELS),
+    "linear_s16__scalar": nested(_SMALL_LINEAR),
+    "conv2d_s16__scalar": _SMALL_WINDOWS,
     "conv2d_s16__dsp": _WIDE_WINDOWS,
     "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
@@ -159,7 +168,8 @@ TERMS = {
     "depthwise_s8__mve": nested(
         {**_POINTED, "spans": f"in_c/16 {' '.join(f'in_c/16*{one}' for one in _TAPS)} odd_vector"}
     ),
-    "depthwise_s16__dsp": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps"}),
+    "depthwise_s16__scalar": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps", **_CUT}),
+    "depthwise_s16__dsp": nested({**_POINTED, "spans": "in_c/4 in_c/4*taps in_c/4*looped"}),
     "depthwise_s16__mve": nested({**_POINTED, "spans": "in_c/8 in_c/8*taps in_c/8*nine"}),
     "depthwise3x3_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT),
     "depthwise3x3_s8__mve": nested(
@@ -223,6 +233,7 @@ def _products(depth: int, taps: int, out_c: int, groups: int) -> dict[str, float
         "odd4": float(window % 4 > 0),
         "odd8": float(window % 8 > 0),
         "nine": float(taps == 9 and depth * groups % 8 == 0),
+        "looped": float(taps if taps != 9 else 0),
         "odd_taps": taps % 2,
         "odd16": float(window if window % VECTOR else 0),
         "blocked": float(blocks > 0),

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, Element
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Tensor
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Rows
 from cortado.ir.op import Activation, Call, Lowering, Quantization
@@ -91,21 +92,36 @@ def rows(operands: int) -> Rows:
 
 
 def match_pair(bound: Bound, most: int) -> Quantization | Reject:
-    return check_length(bound, most) or Quantization({"input": Activation(), "other": Activation()})
+    kind = Activation(wanted_element(bound.node))
+    return check_length(bound, most) or Quantization({"input": kind, "other": kind}, kind)
 
 
-def draw_pair(draw: Any) -> dict[str, Any]:
+def draw_ends(draw: Any, kind: Element = INT8) -> tuple[int, int]:
+    """Between which codes the values of a sample lie: all, or few."""
+    from hypothesis import strategies as st
+
+    found: tuple[int, int] = draw(st.sampled_from([kind.codes, (-3, 3), (5, 6), (kind.low, kind.low)]))
+    return found
+
+
+def draw_codes(draw: Any, sizes: tuple[int, ...], kind: Element) -> Tensor:
+    from cortado.ir import sampling
+
+    return sampling.codes(draw(sampling.SEEDS), sizes, *draw_ends(draw, kind), kind.torch_dtype)
+
+
+def draw_pair(draw: Any, kind: Element = INT8) -> dict[str, Any]:
     """Two tensors of a sample, sometimes equal, of many values or few, and their zero points."""
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
     sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-    ends = draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)]))
-    seed = draw(sampling.SEEDS)
+    ends, seed = draw_ends(draw, kind), draw(sampling.SEEDS)
+    zero_point = st.just(0) if not kind.affine else sampling.ZERO_POINTS
     return {
-        "input": sampling.codes(seed, sizes, *ends),
-        "input_zero_point": draw(sampling.ZERO_POINTS),
-        "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends),
-        "other_zero_point": draw(sampling.ZERO_POINTS),
+        "input": sampling.codes(seed, sizes, *ends, kind.torch_dtype),
+        "input_zero_point": draw(zero_point),
+        "other": sampling.codes(seed + draw(st.sampled_from([0, 1])), sizes, *ends, kind.torch_dtype),
+        "other_zero_point": draw(zero_point),
     }

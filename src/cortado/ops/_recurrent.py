@@ -18,18 +18,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.base.element import INT8
+from cortado.base.element import INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import Absent, Argument, Callee, CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT, qparams
+from cortado.ir.facts import USER_INPUT, qparams, wanted_element
 from cortado.ir.graph import Bound, describe
 from cortado.ir.kernel import Array, Kernel
 from cortado.ir.op import Activation, Call, Lowering, ObservedWith, Quantization, Role, Weight
 from cortado.ir.work import Calls, Quantities, Work, nested
+from cortado.ops import _wide_recurrent as wide
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, sum_bounds
+from cortado.ops._wide import is_wide
 from cortado.ops._work import VECTOR
 from cortado.ops.conv2d import LINEAR_GROUP
 
@@ -84,6 +86,8 @@ class Path:
     def __call__(self, codes: Tensor) -> Tensor:
         """float64 holds every sum of a layer of this size exactly."""
         sums = (codes.to(torch.float64) @ self._columns).to(torch.int64) + self.bias
+        if codes.dtype == INT16.torch_dtype:
+            return wide.path(sums, self.weight, self.bias, (self._factors, self.shift))
         return requant(sums, self._factors, self.shift)
 
     @cached_property
@@ -119,11 +123,15 @@ def final(arguments: Mapping[str, Any], count: int) -> slice:
 
 
 def rescaled(codes: Tensor, zero_point: int, multiplier: int, shift: int) -> Tensor:
+    if codes.dtype == INT16.torch_dtype:
+        return wide.codes(codes, multiplier, shift)
     return requant(codes.to(torch.int64) - zero_point, multiplier, shift)
 
 
 def output_codes(value: Tensor, arguments: Mapping[str, Any]) -> Tensor:
     factor = arguments["out_multiplier"], arguments["out_shift"]
+    if wide.is_wide(arguments):
+        return wide.codes(value, *factor)
     return clamp_int8(requant(value, *factor) + arguments["out_zero_point"])
 
 
@@ -131,9 +139,10 @@ def started(start: Sequence[Tensor], arguments: Mapping[str, Any], units: int) -
     """The state's codes before the first step, of layers whose state has the output's scale."""
     zero = arguments["out_zero_point"]
     if not start:
-        return torch.full((arguments["input"].shape[0], units), zero, dtype=torch.int8)
+        return torch.full((arguments["input"].shape[0], units), zero, dtype=arguments["input"].dtype)
     factor = (arguments[f"start_{name}"] for name in ("zero_point", "multiplier", "shift"))
-    return clamp_int8(rescaled(start[0], *factor) + zero)
+    found = rescaled(start[0], *factor)
+    return found if wide.is_wide(arguments) else clamp_int8(found + zero)
 
 
 def output_shape(call: Call) -> tuple[int, ...]:
@@ -164,13 +173,14 @@ def match(bound: Bound) -> Quantization | Reject:
         operand = bound[name]
         if operand is not None and (USER_INPUT.known(operand) or operand.op not in ("get_attr", "placeholder")):
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
+    kind = wanted_element(bound.node)
     roles: dict[str, Role] = {
-        "input": Activation(),
+        "input": Activation(kind),
         "weight_ih": Weight(),
         "weight_hh": Weight(),
-        "start": Activation(),
+        "start": Activation(kind),
     }
-    return Quantization(roles, ObservedWith("start"))
+    return Quantization(roles, ObservedWith("start", kind))
 
 
 def match_with_cells(bound: Bound) -> Quantization | Reject:
@@ -178,12 +188,12 @@ def match_with_cells(bound: Bound) -> Quantization | Reject:
     found = match(bound)
     if isinstance(found, Reject):
         return found
-    return Quantization({**found.inputs, "cells": Activation()}, found.output)
+    return Quantization({**found.inputs, "cells": Activation(wanted_element(bound.node))}, found.output)
 
 
 def match_cells(bound: Bound) -> Quantization | Reject:
     found = match(bound)
-    return found if isinstance(found, Reject) else Quantization(found.inputs)
+    return found if isinstance(found, Reject) else Quantization(found.inputs, Activation(wanted_element(bound.node)))
 
 
 def biases(lowering: Lowering) -> tuple[Tensor, Tensor]:
@@ -213,6 +223,10 @@ def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, 
     weight = torch.round(data.to(torch.float64) * (scales / wanted)[:, None]).to(torch.int8)
     steps = codes.scale * wanted
     sums = torch.round(bias / steps).to(torch.int64) - codes.zero_point * weight.sum(1, dtype=torch.int64)
+    end = "x" if name == "ih" else "h"
+    if is_wide(codes.element):
+        factors = wide.path_factors(weight, sums, steps / unit)
+        return _constants(lowering, end, (weight, sums.to(torch.int32), *factors))
     fixed = [Fixed.of(float(factor)) for factor in steps / unit]
     shift = torch.tensor([factor.shift for factor in fixed], dtype=torch.int32)
     low, high = sum_bounds(weight, sums, 0)
@@ -224,16 +238,22 @@ def path_constants(lowering: Lowering, name: str, codes: QParams, bias: Tensor, 
             f"{float(reach[worst] * steps[worst]):g}, which doesn't fit 32 bits; check the calibration data and the "
             "weights"
         )
-    end = "x" if name == "ih" else "h"
     multiplier = torch.tensor([factor.multiplier for factor in fixed], dtype=torch.int32)
-    parts = {"weight": weight, "bias": sums.to(torch.int32), "multiplier": multiplier, "shift": shift}
-    return {f"{part}_{end}": lowering.constant(f"{part}_{end}", tensor) for part, tensor in parts.items()}
+    return _constants(lowering, end, (weight, sums.to(torch.int32), multiplier, shift))
+
+
+def _constants(lowering: Lowering, end: str, parts: Sequence[Tensor]) -> dict[str, Any]:
+    names = [f"{part}_{end}" for part in ("weight", "bias", "multiplier", "shift")]
+    return {name: lowering.constant(name, tensor) for name, tensor in zip(names, parts, strict=True)}
 
 
 def start_factor(lowering: Lowering, start: QParams | None, step: float, name: str = "start") -> dict[str, int]:
     """How the codes of an initial state become steps of the kernel's own; zeros where there is none."""
     if start is None:
         return {f"{name}_zero_point": 0, f"{name}_multiplier": 0, f"{name}_shift": 0}
+    if is_wide(start.element):
+        found = wide.factor(start.scale / step)
+        return {f"{name}_zero_point": 0, f"{name}_multiplier": found["multiplier"], f"{name}_shift": found["shift"]}
     fixed = Fixed.of(start.scale / step)
     if fixed.shift > LARGEST_START_SHIFT:
         raise CortadoError(
@@ -248,6 +268,9 @@ def start_factor(lowering: Lowering, start: QParams | None, step: float, name: s
 
 
 def out_factor(step: float, out: QParams) -> dict[str, int]:
+    if is_wide(out.element):
+        found = wide.factor(step / out.scale)
+        return {"out_multiplier": found["multiplier"], "out_shift": found["shift"], "out_zero_point": 0}
     fixed = Fixed.of(step / out.scale)
     return {"out_multiplier": fixed.multiplier, "out_shift": fixed.shift, "out_zero_point": out.zero_point}
 
@@ -262,14 +285,9 @@ def start_q(lowering: Lowering) -> list[QParams]:
     return [known for known in found if known is not None]
 
 
-def largest(q: QParams) -> float:
-    """The largest magnitude that has a code."""
-    return q.scale * max(q.zero_point - INT8.low, INT8.high - q.zero_point)
-
-
 def start_bits(start: QParams) -> int:
     """How far a state that is given goes beyond 1, in bits: up to a step it is a code that is there to spare."""
-    return min(max(math.ceil(math.log2(max(largest(start) - start.scale, 1.0))), 0), MOST_CELL_BITS)
+    return min(max(math.ceil(math.log2(max(wide.seen(start) - start.scale, 1.0))), 0), MOST_CELL_BITS)
 
 
 # ---- the C kernel --------------------------------------------------------------------------------------------
@@ -320,6 +338,8 @@ def kernel(
 ) -> Kernel:
     """One layer over all its steps. Where its states are not given, or only the last, the others take turns in two rows
     of scratch. `more` are the fields that one kind alone has."""
+    if is_wide(call.element):
+        return wide.kernel(call, name=name, gates=gates, written=written, more=more)
     batch, steps, inputs = call.shape("input")
     units, start = call.out_shape[2], call["start"]
     rows = 2 if states_aside or call["last"] else 1 if start else 0
@@ -438,3 +458,12 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
         "last": draw(st.booleans()),
         "out_zero_point": draw(sampling.ZERO_POINTS),
     }
+
+
+def of_any_element(draw: Any, drawn: dict[str, Any]) -> dict[str, Any]:
+    """A sample of int8 codes as it is, or one of int16 that is like it."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    return wide.as_wide(drawn, draw(sampling.SEEDS)) if draw(st.sampled_from([False, False, True])) else drawn

@@ -1,12 +1,15 @@
-"""Layers of int16 codes and int8 weights: how their sums stay within what is rescaled.
+"""int16 codes: how the sums of layers with int8 weights stay within what is rescaled; integers as codes.
 
 Codes are symmetric, so a sum is bias + sum(x * w). Where it may leave 32 bits it is divided by 2^shift first, to
 nearest, ties up; the rescaling makes up for it.
 """
 
+import math
+from typing import Any
+
 import torch
 
-from cortado.base.element import INT16, Element
+from cortado.base.element import INT8, INT16, Element
 from cortado.base.numerics import Tensor, requant
 
 LONGEST_ROW = 512  # taps of a depthwise window that are summed up in 32 bits
@@ -35,3 +38,37 @@ def finish(
 
 def is_wide(element: Element) -> bool:
     return element.bits == INT16.bits
+
+
+# ---- integers as codes, rounded once ---------------------------------------------------------------------------------
+
+REALS = (INT8, INT16)  # the elements of real numbers
+LEAST_SHIFT, MOST_SHIFT = -31, 30  # of a factor: a product of 31 and 31 bits is then divided by 2 to 2^62
+
+
+def once(factor: float) -> tuple[int, int]:
+    """A factor that is not negative as multiplier * 2^(shift - 31); what is too large for that makes codes of all but 0
+    saturate, and so does the largest that is not."""
+    mantissa, exponent = math.frexp(factor)
+    if exponent > MOST_SHIFT:
+        return 2**31 - 1, MOST_SHIFT
+    multiplier = min(round(math.ldexp(mantissa, 31 + min(exponent - LEAST_SHIFT, 0))), 2**31 - 1)
+    return multiplier, max(exponent, LEAST_SHIFT)
+
+
+def rounded(value: Tensor, multiplier: Tensor | int, shift: Tensor | int) -> Tensor:
+    """value * multiplier * 2^(shift - 31) to nearest, ties up; value has 32 bits."""
+    right = 31 - torch.as_tensor(shift, dtype=torch.int64)
+    return (value.to(torch.int64) * multiplier + (1 << (right - 1))) >> right
+
+
+def to_codes(value: Tensor, bounds: tuple[int, int] = INT16.codes) -> Tensor:
+    return value.clamp(*bounds).to(INT16.torch_dtype).contiguous()
+
+
+def draw_once(draw: Any, low: int, high: int) -> dict[str, int]:
+    """A factor of a sample, and now and then one at an end."""
+    from hypothesis import strategies as st
+
+    shifts = st.one_of(st.integers(low, high), st.sampled_from([LEAST_SHIFT, MOST_SHIFT]))
+    return {"output_multiplier": draw(st.integers(2**30, 2**31 - 1)), "output_shift": draw(shifts)}

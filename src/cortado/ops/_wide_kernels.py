@@ -45,7 +45,7 @@ def _parameters(call: Call) -> tuple[Numbers, Numbers, Numbers]:
 def _is_packed(fields: dict[str, Any], core: Core) -> bool:
     """Whether a core's own kernels take a layer: elsewhere sums are of 64 bits, and so is the portable kernel."""
     fit = fields["sum_shift"] == 0 and packing.fits(fields["multiplier"].data, fields["shift"].data)
-    return core not in (Core.PORTABLE, Core.SMALL, Core.LONG) and fit and window_fits(fields, np.int16)
+    return core not in (Core.PORTABLE, Core.LONG) and fit and window_fits(fields, np.int16)
 
 
 def _packed(fields: dict[str, Any], stream: Numbers, zeros: int = 0) -> dict[str, Any]:
@@ -77,6 +77,7 @@ def _codes(call: Call) -> Codes:
 
 CONV_TILE_DSP = ("conv_tile_s16__dsp.S", "cortado_scratch.c")
 CONV_TILE_MVE = ("conv_tile_s16__mve.S",)
+CONV_TILE_SMALL = ("conv2d_s16__scalar.c", "conv_tile_s16__scalar.S")
 
 
 def pixels_kernel(call: Call, core: Core) -> Kernel:
@@ -96,6 +97,13 @@ def _pixels_variant(call: Call, fields: dict[str, Any], core: Core, pixels: int)
     if core is Core.MVE:
         fields = _packed(fields, packing.pack_conv_tile_mve(weights, *parameters))
         return Variant("conv1x1_s16__mve", ("conv1x1_s16__mve.c", *CONV_TILE_MVE), fields, tile=2)
+    if core is Core.SMALL and pixels == 1:
+        fields = _packed(fields, packing.pack_linear_small(weights, *parameters))
+        return Variant("linear_s16__scalar", CONV_TILE_SMALL, fields)
+    if core is Core.SMALL:
+        fields = _packed(fields, packing.pack_conv_tile_small(weights, *parameters))
+        scratch = packing.scratch_conv_small(weights.shape[1])
+        return Variant("conv1x1_s16__scalar", CONV_TILE_SMALL, fields, scratch, tile=4)
     fields = _packed(fields, packing.pack_conv_tile_dsp(weights, *parameters))
     scratch = packing.scratch_conv1x1_dsp(weights.shape[1], pixels)
     return Variant("conv1x1_s16__dsp", ("conv1x1_s16__dsp.c", *CONV_TILE_DSP), fields, scratch, tile=2)
@@ -125,6 +133,9 @@ def _window_variant(call: Call, fields: dict[str, Any], core: Core, sizes: _Size
         fields = _packed(fields, packing.pack_conv_tile_mve(weights, *parameters, groups), fields["in_c"])
         mve = ("conv2d_s16__mve.c", *CONV_TILE_MVE, "cortado_scratch.c")
         return Variant("conv2d_s16__mve", mve, fields, packing.scratch_conv2d_mve(math.prod(sizes), fields["out_w"]))
+    if core is Core.SMALL:
+        fields = _packed(fields, packing.pack_conv_tile_small(weights, *parameters, groups), fields["in_c"])
+        return Variant("conv2d_s16__scalar", CONV_TILE_SMALL, fields, packing.scratch_conv_small(math.prod(sizes)))
     fields = _packed(fields, packing.pack_conv_tile_dsp(weights, *parameters, groups), fields["in_c"])
     scratch = packing.scratch_conv2d_dsp(*sizes)
     return Variant("conv2d_s16__dsp", ("conv2d_s16__dsp.c", *CONV_TILE_DSP), fields, scratch)
@@ -156,5 +167,10 @@ def _depthwise_variant(call: Call, fields: dict[str, Any], core: Core) -> Varian
         fields = _packed(fields, packing.pack_depthwise_mve(weights, *parameters), channels)
         mve = ("depthwise_s16__mve.c", "depthwise_pixel_s16__mve.S", "cortado_scratch.c")
         return Variant("depthwise_s16__mve", mve, fields, scratch)
+    if core is Core.SMALL:
+        fields = _packed(fields, packing.pack_depthwise_small(weights, *parameters), channels)
+        small = ("depthwise_s16__scalar.c", *CONV_TILE_SMALL[1:])
+        return Variant("depthwise_s16__scalar", small, fields, scratch)
     fields = _packed(fields, packing.pack_depthwise_dsp(weights, *parameters), channels)
-    return Variant("depthwise_s16__dsp", ("depthwise_s16__dsp.c", "cortado_scratch.c"), fields, scratch)
+    dsp = ("depthwise_s16__dsp.c", "depthwise_nine_s16__dsp.S", "cortado_scratch.c")
+    return Variant("depthwise_s16__dsp", dsp, fields, scratch)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cortado.ops.packing import Int8, Int32, as_bytes, joined, pad_to
+from cortado.base.target import Core
+from cortado.ops.packing import Int8, Int32, as_bytes, factor_words, joined, pack_conv_tile, pad_to
 
 
 def fits(multiplier: Int32, shift: Int32) -> bool:
@@ -55,7 +56,7 @@ def pack_depthwise_dsp(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
     for four in _overlapping(weights.shape[1], 4):
         parts += [
             as_bytes(bias[four]).ravel(),
-            weights[:, four][:, [0, 2, 1, 3]].ravel(),
+            weights[:, four].astype("<i2").reshape(-1, 1).view(np.int8).ravel(),
             as_bytes(words[four]).ravel(),
         ]
     return np.concatenate(parts)
@@ -69,3 +70,34 @@ def pack_depthwise_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int
         factors = np.concatenate([multiplier[eight][order], shift[eight][order]])
         parts += [as_bytes(bias[eight][order]).ravel(), weights[:, eight].ravel(), as_bytes(factors).ravel()]
     return np.concatenate(parts)
+
+
+# ---- small cores -----------------------------------------------------------------------------------------------------
+
+
+def pack_conv_tile_small(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, groups: int = 1) -> Int8:
+    """The stream of conv_tile_s16__scalar.S: that of int8 codes, with the bias in front of the weights."""
+    stream = pack_conv_tile(weights, bias, multiplier, shift, Core.SMALL, groups).reshape(len(weights), -1)
+    return np.concatenate([stream[:, -12:-8], stream[:, :-12], stream[:, -8:]], axis=1).ravel()
+
+
+def pack_linear_small(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of cortado_linear_s16__scalar: six channels each, of which the first and the fourth lie in turns."""
+    six = pad_to(weights, 0, 6).reshape(-1, 2, 3, weights.shape[1])
+    rows = pad_to(six.transpose(0, 2, 3, 1).reshape(len(six), -1), 1, 4)
+    words = pad_to(np.stack([bias, multiplier, shift], axis=1), 0, 6).reshape(len(six), -1)
+    return np.concatenate([rows, as_bytes(words).reshape(len(six), -1)], axis=1).ravel()
+
+
+def pack_depthwise_small(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of depthwise_s16__scalar.c: [taps, channels] weights, at least four channels."""
+    words = factor_words(bias, multiplier, shift, Core.SMALL)[:, 1:]
+    parts = []
+    for four in _overlapping(weights.shape[1], 4):
+        parts += [as_bytes(bias[four]).ravel(), weights[:, four].ravel(), as_bytes(words[four]).ravel()]
+    return np.concatenate(parts)
+
+
+def scratch_conv_small(products: int) -> int:
+    """Bytes of scratch for conv1x1 and conv2d `__scalar`: four windows, a word for each product."""
+    return 16 * (products + 3 & ~3)

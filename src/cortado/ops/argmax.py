@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT32
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Plain, Quantization, Result
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Plain, Quantization, Result
 from cortado.ir.work import loops
 from cortado.ops.pick import POSITIONS, VALUES, written
 
@@ -33,7 +33,7 @@ def reference(*, input: Tensor, largest: bool) -> tuple[Tensor, Tensor]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation()}, Plain())
+    return Quantization({"self": Activation(None)}, Plain())
 
 
 def last(lowering: Lowering, node: Node, dim: int) -> Node:
@@ -64,7 +64,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     channels = call.shape("input")[-1]
     arguments = (Row(0), positions, Operand.N, channels, int(call["largest"]), values)
     work = loops("calls spans spans*channels", channels=channels)
-    return Kernel(call=CCall("cortado_argmax_s8", arguments), sources=("argmax_s8.c",), work=work)
+    name = f"argmax_s{call.element_of('input').bits}"
+    return Kernel(call=CCall(f"cortado_{name}", arguments), sources=(f"{name}.c",), work=work)
 
 
 def samples() -> Any:
@@ -75,7 +76,8 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), draw(sampling.CHANNELS))
-        return {"input": sampling.codes(draw(sampling.SEEDS), sizes), "largest": draw(st.booleans())}
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        return {"input": sampling.values(draw, sizes, element=kind), "largest": draw(st.booleans())}
 
     return draw_case()
 
@@ -89,7 +91,7 @@ ARGMAX = Operator(
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
-    also=(Result(VALUES, output_shape),),
+    also=(Result(VALUES, output_shape, ElementOf(("input",))),),
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

@@ -1,7 +1,8 @@
 """out = clamp(zero_point + requant(c)), c = sum(a * b) / sqrt(sum(a^2) * sum(b^2)) with 24 fractional bits, per row.
 
 a and b are codes without their zero points: their scales cancel. The sums are exact; those of squares are at least
-`input_least` and `other_least`, eps^2 in steps of the operands and never 0.
+`input_least` and `other_least`, eps^2 in steps of the operands and never 0. Of int16 codes the root of each sum has 31
+bits, and the divisor is the upper half of their product.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT32
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8, divide_round_away, requant
 from cortado.base.target import Core
@@ -18,9 +19,9 @@ from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import loops
-from cortado.ops import _measures
+from cortado.ops import _measures, _wide
 from cortado.ops._float import add_view
 
 aten = torch.ops.aten
@@ -68,17 +69,34 @@ def reference(
     output_shift: int,
 ) -> Tensor:
     a, b = input.to(torch.int64) - input_zero_point, other.to(torch.int64) - other_zero_point
-    squares = a.square().sum(1, keepdim=True).clamp(min=input_least) * b.square().sum(1, keepdim=True).clamp(
-        min=other_least
-    )
-    wide, left = _measures.normalized(squares)
-    size = _measures.root(wide)
-    cosine = divide_round_away((a * b).sum(1, keepdim=True) << ((left >> 1) + FRACTION_BITS), size)
+    first = a.square().sum(1, keepdim=True).clamp(min=input_least)
+    second = b.square().sum(1, keepdim=True).clamp(min=other_least)
+    dot = (a * b).sum(1, keepdim=True)
+    if input.dtype == torch.int16:
+        return _wide.to_codes(_wide.rounded(_of_wide(dot, first, second), output_multiplier, output_shift))
+    wide, left = _measures.normalized(first * second)
+    cosine = divide_round_away(dot << ((left >> 1) + FRACTION_BITS), _measures.root(wide))
     return clamp_int8(requant(cosine, output_multiplier, output_shift) + output_zero_point).contiguous()
+
+
+def _of_wide(dot: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The cosine with 24 fractional bits."""
+    sizes, lefts = zip(*(_measures.normalized(squares) for squares in (first, second)), strict=True)
+    size = (_measures.root(sizes[0]) * _measures.root(sizes[1])) >> 31
+    left = (lefts[0] >> 1) + (lefts[1] >> 1) + FRACTION_BITS - 31
+    far = torch.where(left < 0, dot.abs() >> (-left).clamp(min=0), dot.abs() << left.clamp(min=0))
+    return divide_round_away(far, size) * dot.sign()
 
 
 def match(bound: Bound) -> Quantization | Reject:
     return _measures.match_pair(bound, LARGEST_ROW)
+
+
+def _factor(lowering: Lowering) -> dict[str, int]:
+    factor = 2.0**-FRACTION_BITS / lowering.out.scale
+    if not _wide.is_wide(lowering.out.element):
+        return _measures.factor(lowering, factor)
+    return dict(zip(("output_multiplier", "output_shift"), _wide.once(factor), strict=True))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -94,7 +112,7 @@ def lower(lowering: Lowering) -> Node:
         other_zero_point=lowering.q("other").zero_point,
         **least,
         output_zero_point=lowering.out.zero_point,
-        **_measures.factor(lowering, 2.0**-FRACTION_BITS / lowering.out.scale),
+        **_factor(lowering),
     )
 
 
@@ -102,9 +120,10 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
+    name = f"cosine_similarity_s{call.element.bits}"
     return Kernel(
-        call=CCall("cortado_cosine_similarity_s8", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
-        sources=("cosine_similarity_s8.c",),
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Row(1), Operand.OUT, Operand.N)),
+        sources=(f"{name}.c",),
         struct="cortado_cosine_similarity_t",
         fields={
             "length": call.shape("input")[1],
@@ -127,11 +146,12 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        least = st.sampled_from([1, 1, 1000, INT32.high])
+        least, kind = st.sampled_from([1, 1, 1000, INT32.high]), draw(st.sampled_from([INT8, INT8, INT16]))
+        given = {**_measures.draw_pair(draw, kind), "input_least": draw(least), "other_least": draw(least)}
+        if kind is INT16:
+            return {**given, "output_zero_point": 0, **_wide.draw_once(draw, -12, -4)}
         return {
-            **_measures.draw_pair(draw),
-            "input_least": draw(least),
-            "other_least": draw(least),
+            **given,
             "output_zero_point": draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
             "output_shift": draw(st.integers(-20, -10)),
@@ -151,6 +171,7 @@ COSINE_SIMILARITY = Operator(
     shape=_measures.output_shape,
     kernel=kernel,
     rows=lambda call: _measures.rows(2),
+    element=ElementOf(("input",)),
     tensors=("input", "other"),
     places=frozenset({Place.C}),
     constraints=(
@@ -160,5 +181,5 @@ COSINE_SIMILARITY = Operator(
     samples=samples,
 )
 
-COSINE_PATTERN = Pattern(aten=(ROW_COSINE,), match=match, lower=lower)
+COSINE_PATTERN = Pattern(aten=(ROW_COSINE,), match=match, lower=lower, elements=_wide.REALS)
 COSINE_REWRITE = Rewrite(aten=(aten.cosine_similarity.default,), rewrite=to_rows)

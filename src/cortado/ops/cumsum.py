@@ -1,7 +1,7 @@
 """out[i] = clamp(requant(s[i] << left_shift) + output_zero_point), s[i] the sum of x[j] - input_zero_point for j <= i.
 
 Along the last dimension. The sums are exact: rounding does not run on from one element to the next. The shift gives
-small sums the bits that requant rounds twice with.
+small sums the bits that requant rounds twice with; int16 codes are rounded once, without it.
 """
 
 from collections.abc import Sequence
@@ -10,15 +10,17 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import loops
+from cortado.ops import _wide
 
 aten = torch.ops.aten
 SUM_BITS = 30
@@ -34,6 +36,8 @@ def reference(
     output_shift: int,
 ) -> Tensor:
     total = (input.to(torch.int64) - input_zero_point).cumsum(-1) << left_shift
+    if _wide.is_wide(element_of(input.dtype)):
+        return _wide.to_codes(_wide.rounded(total, output_multiplier, output_shift))
     return clamp_int8(requant(total, output_multiplier, output_shift) + output_zero_point).contiguous()
 
 
@@ -54,7 +58,14 @@ def match(bound: Bound) -> Quantization | Reject:
     length = sizes[bound["dim"]]
     if length > LARGEST_ROW:
         return Reject(f"a running sum of {length} values; expected at most {LARGEST_ROW}, so that it fits 32 bits")
-    return Quantization({"self": Activation()})
+    kind = Activation(wanted_element(bound.node))
+    return Quantization({"self": kind}, kind)
+
+
+def _factor(ratio: float, room: int) -> tuple[int, int]:
+    """Where the output is much finer than its input all but the smallest sums saturate: then they may do so earlier."""
+    fixed = Fixed.of(min(ratio, INT8.steps) / 2**room)
+    return fixed.multiplier, fixed.shift
 
 
 def lower(lowering: Lowering) -> Node:
@@ -62,17 +73,16 @@ def lower(lowering: Lowering) -> Node:
     sizes = shape(source)
     dim = lowering.bound["dim"] % len(sizes)
     order = [*(axis for axis in range(len(sizes)) if axis != dim), dim]
-    room = _room(sizes[dim])
-    # Where the output is much finer than its input all but the smallest sums saturate: then they may do so earlier.
-    fixed = Fixed.of(min(q.scale / out.scale, INT8.steps) / 2**room)
+    room = 0 if _wide.is_wide(q.element) else _room(sizes[dim])
+    multiplier, shift = _factor(q.scale / out.scale, room) if room else _wide.once(q.scale / out.scale)
     result = lowering.call(
         CUMSUM,
         input=_moved(lowering, source, order),
         input_zero_point=q.zero_point,
         left_shift=room,
         output_zero_point=out.zero_point,
-        output_multiplier=fixed.multiplier,
-        output_shift=fixed.shift,
+        output_multiplier=multiplier,
+        output_shift=shift,
     )
     return _moved(lowering, result, [order.index(axis) for axis in range(len(sizes))])
 
@@ -86,8 +96,8 @@ def _moved(lowering: Lowering, node: Node, order: Sequence[int]) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
-        call=CCall("cortado_cumsum_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=("cumsum_s8.c",),
+        call=CCall(f"cortado_cumsum_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        sources=(f"cumsum_s{call.element.bits}.c",),
         struct="cortado_cumsum_t",
         fields={
             "length": call.shape("input")[-1],
@@ -110,6 +120,9 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 1000]))
         sizes = (*draw(st.lists(st.integers(1, 4), max_size=3)), draw(lengths))
+        if draw(st.sampled_from([False, False, True])):
+            numbers = {"input_zero_point": 0, "left_shift": 0, "output_zero_point": 0, **_wide.draw_once(draw, -14, 4)}
+            return {"input": sampling.values(draw, sizes, element=INT16), **numbers}
         return {
             "input": sampling.codes(draw(sampling.SEEDS), sizes),
             "input_zero_point": draw(sampling.ZERO_POINTS),
@@ -133,6 +146,7 @@ CUMSUM = Operator(
     shape=lambda call: call.shape("input"),
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
+    element=ElementOf(("input",)),
     places=frozenset({Place.C}),
     constraints=(
         "another dimension than the last is transposed there; C bundle only: the runtime has no integer operator for it"
@@ -140,4 +154,4 @@ CUMSUM = Operator(
     samples=samples,
 )
 
-CUMSUM_PATTERN = Pattern(aten=(aten.cumsum.default,), match=match, lower=lower)
+CUMSUM_PATTERN = Pattern(aten=(aten.cumsum.default,), match=match, lower=lower, elements=_wide.REALS)

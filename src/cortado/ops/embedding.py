@@ -10,14 +10,27 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT, dtype, is_whole
+from cortado.ir.facts import USER_INPUT, dtype, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, bind, is_call, shape
 from cortado.ir.kernel import Array, Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite, SharedWith
+from cortado.ir.op import (
+    Activation,
+    Call,
+    ElementOf,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Quantization,
+    Rewrite,
+    SharedWith,
+)
+from cortado.ops import _wide
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant
 from cortado.ops._work import runs_of
 from cortado.ops.reductions import reduce
@@ -123,7 +136,7 @@ def check(bound: Bound) -> Reject | None:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check(bound) or Quantization({"weight": Activation()}, SharedWith("weight"))
+    return check(bound) or Quantization({"weight": Activation(wanted_element(bound.node))}, SharedWith("weight"))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -135,18 +148,19 @@ def lower(lowering: Lowering) -> Node:
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    count, width = call.shape("weight")
+    (count, width), wide = call.shape("weight"), call.element.bytes > 1
+    name = f"embedding_s{call.element.bits}"
     return Kernel(
-        call=CCall("cortado_embedding_s8", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=("embedding_s8.c",),
-        struct="cortado_embedding_t",
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
+        sources=(f"{name}.c",),
+        struct=f"cortado_{name}_t" if wide else "cortado_embedding_t",
         fields={
             "ids": math.prod(call.shape("indices")),
             "count": count,
             "width": width,
             "table": Array(call.array("weight")),
         },
-        work=runs_of("calls", width, width),
+        work=runs_of("calls", width * call.element.bytes, width * call.element.bytes),
     )
 
 
@@ -169,7 +183,8 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         count, sizes = draw(st.integers(1, 40)), tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
-        table = sampling.codes(draw(sampling.SEEDS), (count, draw(sampling.CHANNELS)))
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        table = sampling.values(draw, (count, draw(sampling.CHANNELS)), element=kind)
         return {"weight": table, "indices": draw_ids(draw, sizes, count)}
 
     return draw_case()
@@ -182,12 +197,13 @@ EMBEDDING = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    element=ElementOf(("weight",)),
     tensors=("indices",),
     places=frozenset({Place.C}),
     constraints=CONSTRAINTS,
     samples=samples,
 )
 
-EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower)
+EMBEDDING_PATTERN = Pattern(aten=(aten.embedding.default,), match=match, lower=lower, elements=_wide.REALS)
 SELECTED_REWRITE = Rewrite(aten=(aten.index_select.default,), rewrite=selected)
 ONE_HOT_REWRITE = Rewrite(aten=(aten.one_hot.default,), rewrite=one_hot)

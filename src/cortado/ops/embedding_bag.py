@@ -2,7 +2,7 @@
 
 Ids that equal padding_idx are left out. The factor holds the scales, and for a mean one over the number of ids that
 were not: there is one for each number there can be, so that nothing is divided at run time. A bag of padding alone is
-zero. Ids outside of the table count as its first or last row, as in an embedding.
+zero. Ids outside of the table count as its first or last row, as in an embedding. int16 codes are rounded once.
 """
 
 from typing import Any
@@ -11,16 +11,18 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Array, Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import loops
+from cortado.ops import _wide
 from cortado.ops._convolution import check_sums
 from cortado.ops._float import add_constant, add_view, constant_data, is_constant, parts_of, replace_result
 from cortado.ops.embedding import CONSTRAINTS, check, draw_ids, within
@@ -29,6 +31,7 @@ from cortado.ops.widen import as_words
 aten = torch.ops.aten
 
 NO_PADDING = -1
+LARGEST_WIDE_BAG = 2**15
 _SUM, _MEAN, _MAX = 0, 1, 2  # torch's modes
 
 
@@ -47,6 +50,8 @@ def reference(
     sums = (rows * kept[..., None]).sum(1)
     count = kept.sum(1) if len(multipliers) > 1 else torch.zeros(len(indices), dtype=torch.int64)
     factors, moves = (table.to(torch.int64)[count][:, None] for table in (multipliers, shifts))
+    if weight.dtype == torch.int16:
+        return _wide.to_codes(_wide.rounded(sums, factors, moves))
     return clamp_int8(requant(sums, factors, moves) + output_zero_point).contiguous()
 
 
@@ -126,7 +131,12 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check(bound) or Quantization({"weight": Activation()})
+    kind, ids = Activation(wanted_element(bound.node)), shape(bound["indices"])[1]
+    if kind.element == INT16 and ids > LARGEST_WIDE_BAG:
+        return Reject(
+            f"adds up {ids} rows of int16 codes; expected at most {LARGEST_WIDE_BAG}, so that they fit 32 bits"
+        )
+    return check(bound) or Quantization({"weight": kind}, kind)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -135,10 +145,13 @@ def lower(lowering: Lowering) -> Node:
     counts = range(size + 1) if bound["mean"] and padding != NO_PADDING else [size]
     table, out = lowering.q("weight"), lowering.out
     divisors = [max(count, 1) if bound["mean"] else 1 for count in counts]
-    fixed = [Fixed.of(table.scale / (divisor * out.scale)) for divisor in divisors]
-    most = INT8.steps * size
-    largest = max(factor.shift for factor in fixed)
-    check_sums(bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([largest]))
+    ratios = [table.scale / (divisor * out.scale) for divisor in divisors]
+    if _wide.is_wide(table.element):
+        fixed = [Fixed(*_wide.once(ratio)) for ratio in ratios]
+    else:
+        fixed = [Fixed.of(ratio) for ratio in ratios]
+        most, largest = INT8.steps * size, max(factor.shift for factor in fixed)
+        check_sums(bound.node, torch.tensor([-most]), torch.tensor([most]), torch.tensor([largest]))
     return lowering.call(
         EMBEDDING_BAG,
         weight=lowering.node("weight"),
@@ -158,19 +171,20 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     (bags, ids), (count, width) = call.shape("indices"), call.shape("weight")
-    padding = call["padding_idx"]
+    padding, wide = call["padding_idx"], call.element.bytes > 1
+    name = f"embedding_bag_s{call.element.bits}"
+    zeros = {"table_zero": call["weight_zero_point"], "out_zero": call["output_zero_point"]}
     return Kernel(
-        call=CCall("cortado_embedding_bag_s8", (Operand.LAYER, Row(0), Operand.OUT)),
-        sources=("embedding_bag_s8.c",),
-        struct="cortado_embedding_bag_t",
+        call=CCall(f"cortado_{name}", (Operand.LAYER, Row(0), Operand.OUT)),
+        sources=(f"{name}.c",),
+        struct=f"cortado_{name}_t" if wide else "cortado_embedding_bag_t",
         fields={
             "bags": bags,
             "ids": ids,
             "count": count,
             "width": width,
             "padding": int(np.iinfo(np.int32).min) if padding == NO_PADDING else padding,
-            "table_zero": call["weight_zero_point"],
-            "out_zero": call["output_zero_point"],
+            **({} if wide else zeros),
             "factors": call.shape("multipliers")[0],
             "table": Array(call.array("weight")),
             "multiplier": Array(call.array("multipliers")),
@@ -196,12 +210,13 @@ def samples() -> Any:
         given = draw_ids(draw, (bags, ids), count)
         if padding == NO_PADDING:  # the kernel's word for none is an id that nobody has
             given = given.clamp(min=-(2**31) + 1)
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
         return {
-            "weight": sampling.codes(draw(sampling.SEEDS), (count, draw(sampling.CHANNELS))),
+            "weight": sampling.values(draw, (count, draw(sampling.CHANNELS)), element=kind),
             "indices": given,
             "padding_idx": padding,
-            "weight_zero_point": draw(sampling.ZERO_POINTS),
-            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "weight_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
+            "output_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
             "multipliers": multipliers,
             "shifts": shifts,
         }
@@ -219,6 +234,7 @@ EMBEDDING_BAG = Operator(
     reference=reference,
     shape=output_shape,
     kernel=kernel,
+    element=ElementOf(("weight",)),
     tensors=("indices",),
     places=frozenset({Place.C}),
     constraints=CONSTRAINTS,
@@ -226,6 +242,6 @@ EMBEDDING_BAG = Operator(
 )
 
 _TARGETS = (aten.embedding_bag.padding_idx, aten.embedding_bag.default)
-BAGS_PATTERN = Pattern(aten=(BAGS,), match=match, lower=lower)
+BAGS_PATTERN = Pattern(aten=(BAGS,), match=match, lower=lower, elements=_wide.REALS)
 REFUSED_PATTERN = Pattern(aten=_TARGETS, match=refuse, lower=lower)
 BAGS_REWRITE = Rewrite(aten=_TARGETS, rewrite=to_bags)

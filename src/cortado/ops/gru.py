@@ -16,9 +16,10 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+from cortado.ops._wide import REALS
 from cortado.ops.recurrent_forms import GRU_LAYER
 
 GATES = 3  # reset, update, new
@@ -92,7 +93,8 @@ def samples() -> Any:
         factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
         layer = recurrent.draw_layer(draw, GATES, states=1)
         bits = draw(st.sampled_from([0, 0, 1, 4, recurrent.MOST_CELL_BITS]))
-        return {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
+        drawn = {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
+        return recurrent.of_any_element(draw, drawn)
 
     return draw_case()
 
@@ -105,10 +107,11 @@ GRU = Operator(
     shape=recurrent.output_shape,
     kernel=kernel,
     macs=recurrent.macs,
+    element=ElementOf(("input",)),
     tensors=("input", "start"),
     places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
     samples=samples,
 )
 
-GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower)
+GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, elements=REALS, keeps_bits=True)

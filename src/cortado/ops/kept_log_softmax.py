@@ -15,11 +15,12 @@ from cortado.base.element import INT8
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization
-from cortado.ops import log_softmax
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ops import _wide, log_softmax, wide_log_softmax, wide_softmax
 from cortado.ops.masked_softmax import draw_rows, kept_work, mask_codes, roles
 
 _LIBRARY = Functions()
@@ -47,18 +48,24 @@ def reference(*, input: Tensor, kept: Tensor, **numbers: int) -> Tensor:
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization(roles(bound, "kept"))
+    return Quantization(roles(bound, "kept"), Activation(wanted_element(bound.node)))
 
 
 def lower(lowering: Lowering) -> Node:
     source = lowering.node("input")
     sizes = shape(source)
-    kept = mask_codes(lowering, "kept", sizes)
+    kept, q = mask_codes(lowering, "kept", sizes), lowering.q("input")
+    rows = lowering.view(source, (math.prod(sizes[:-1]), sizes[-1]))
+    mask = lowering.view(kept, (math.prod(shape(kept)) // sizes[-1], sizes[-1]))
+    if _wide.is_wide(q.element):
+        numbers = {**wide_softmax.factor(q.scale), **wide_log_softmax.factor(lowering.out.scale)}
+        wide = lowering.call(wide_log_softmax.WIDE_LOG_SOFTMAX, input=rows, kept=[mask], **numbers)
+        return lowering.view(wide, sizes)
     result = lowering.call(
         KEPT_LOG_SOFTMAX,
-        input=lowering.view(source, (math.prod(sizes[:-1]), sizes[-1])),
-        kept=lowering.view(kept, (math.prod(shape(kept)) // sizes[-1], sizes[-1])),
-        **log_softmax.arguments_for(lowering, lowering.q("input"), max(sizes[-1], 2)),
+        input=rows,
+        kept=mask,
+        **log_softmax.arguments_for(lowering, q, max(sizes[-1], 2)),
     )
     return lowering.view(result, sizes)
 
@@ -117,4 +124,4 @@ KEPT_LOG_SOFTMAX = Operator(
     samples=samples,
 )
 
-KEPT_LOG_SOFTMAX_PATTERN = Pattern(aten=(LOG_SOFTMAX_KEPT,), match=match, lower=lower)
+KEPT_LOG_SOFTMAX_PATTERN = Pattern(aten=(LOG_SOFTMAX_KEPT,), match=match, lower=lower, elements=_wide.REALS)

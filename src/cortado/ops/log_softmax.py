@@ -8,7 +8,6 @@ the same code there.
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import Node
 
@@ -17,32 +16,16 @@ from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
-from cortado.ops import softmax
+from cortado.ops import _wide, softmax, wide_log_softmax, wide_softmax
 
 aten = torch.ops.aten
-LOG_BITS = 20  # fractional bits of the base-2 logarithm
-UNIT_BITS = 31 - softmax.SUM_BITS  # a sum of 1.0 is 2^19
 LARGEST = 2**29  # of each of the two terms that are added
 FRACTION_BITS = 22  # at most: more would not be seen in 8 bits
 FEWEST_FRACTION_BITS = 8
-
-
-def log2(total: Tensor) -> Tensor:
-    """Base-2 logarithm, 20 fractional bits truncated, of a number of 19 fractional bits that is at least 1."""
-    headroom = softmax.leading_zeros(total)
-    mantissa = (total << headroom.clamp(min=0)) >> -headroom.clamp(max=0)  # [1, 2) with 31 fractional bits
-    result = 31 - headroom - UNIT_BITS
-    # A square needs 64 unsigned bits: numpy has them.
-    square = mantissa.numpy().astype(np.uint64)
-    for _ in range(LOG_BITS):
-        square = (square * square) >> np.uint64(31)
-        carry = square >> np.uint64(32)
-        square = square >> carry
-        result = (result << 1) | torch.from_numpy(carry.astype(np.int64))
-    return result
 
 
 def reference(
@@ -58,13 +41,14 @@ def reference(
     output_zero_point: int,
 ) -> Tensor:
     below, _, total = softmax.sum_of_exponentials(input, input_multiplier, input_shift, diff_min)
-    fixed = below * slope + requant(log2(total), log_multiplier, log_shift)
+    fixed = below * slope + requant(softmax.log2(total), log_multiplier, log_shift)
     rounded = (fixed + (1 << (fraction_bits - 1))) >> fraction_bits
     return clamp_int8(output_zero_point - rounded).contiguous()
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return softmax.match_over(bound, Quantization({"self": Activation()}))
+    kind = Activation(wanted_element(bound.node))
+    return softmax.match_over(bound, Quantization({"self": kind}, kind))
 
 
 def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, int] | None:
@@ -76,7 +60,7 @@ def output_factors(in_scale: float, out_scale: float, length: int) -> dict[str, 
     bits = min(FRACTION_BITS, math.floor(math.log2(LARGEST / largest)))
     if bits < FEWEST_FRACTION_BITS:
         return None
-    log_factor = Fixed.of(per_bit * 2.0 ** (bits - LOG_BITS))
+    log_factor = Fixed.of(per_bit * 2.0 ** (bits - softmax.LOG_BITS))
     return {
         "slope": round(per_step * 2**bits),
         "log_multiplier": log_factor.multiplier,
@@ -98,8 +82,11 @@ def arguments_for(lowering: Lowering, qparams: QParams, length: int) -> dict[str
 
 
 def lower(lowering: Lowering) -> Node:
-    length = shape(lowering.node("self"))[lowering.bound["dim"]]
-    return softmax.over_last(lowering, LOG_SOFTMAX, **arguments_for(lowering, lowering.q("self"), length))
+    q, length = lowering.q("self"), shape(lowering.node("self"))[lowering.bound["dim"]]
+    if _wide.is_wide(q.element):
+        numbers = {**wide_softmax.factor(q.scale), **wide_log_softmax.factor(lowering.out.scale)}
+        return softmax.over_last(lowering, wide_log_softmax.WIDE_LOG_SOFTMAX, kept=[], **numbers)
+    return softmax.over_last(lowering, LOG_SOFTMAX, **arguments_for(lowering, q, length))
 
 
 def fields(call: Call) -> dict[str, int | Array]:
@@ -162,4 +149,6 @@ LOG_SOFTMAX = Operator(
     samples=samples,
 )
 
-LOG_SOFTMAX_PATTERN = Pattern(aten=(aten.log_softmax.int, aten._log_softmax.default), match=match, lower=lower)
+LOG_SOFTMAX_PATTERN = Pattern(
+    aten=(aten.log_softmax.int, aten._log_softmax.default), match=match, lower=lower, elements=_wide.REALS
+)

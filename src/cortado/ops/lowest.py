@@ -14,9 +14,11 @@ from cortado.base.numerics import Tensor
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, shape
 from cortado.ir.op import Lowering, Pattern, Quantization, SharedWith
+from cortado.ops import _wide
 from cortado.ops.activation import all_codes, table
 from cortado.ops.kept_log_softmax import LOG_SOFTMAX_KEPT
 from cortado.ops.masked_softmax import SOFTMAX_KEPT, is_constant_mask, roles
+from cortado.ops.requantize import requantized
 from cortado.ops.truth import truth_codes
 from cortado.ops.where import WHERE
 
@@ -42,18 +44,21 @@ def match(bound: Bound) -> Quantization:
 
 
 def lower(lowering: Lowering) -> Node:
-    source = lowering.node("input")
-    above = table(lowering, source, all_codes().clamp(min=INT8.low + 1).to(torch.int8))
+    source, q = lowering.node("input"), lowering.q("input")
+    if _wide.is_wide(q.element):
+        above = requantized(lowering, source, q, q, (q.element.low + 1, q.element.high))
+    else:
+        above = table(lowering, source, all_codes().clamp(min=INT8.low + 1).to(torch.int8))
     if is_constant_mask(lowering.bound["kept"]):
         data = lowering.data("kept")
         assert data is not None
         kept = lowering.constant("kept", data.expand(shape(source)).to(torch.int8))
     else:
         kept = lowering.view(truth_codes(lowering, "kept"), shape(source))
-    return lowering.call(WHERE, mask=kept, self=[above], other=[], number=INT8.low)
+    return lowering.call(WHERE, mask=kept, self=[above], other=[], number=q.element.low)
 
 
 MASKED = (SOFTMAX_KEPT, LOG_SOFTMAX_KEPT, LOWEST_ELSEWHERE)
 """The calls of the float graph that read a mask, as truth values or as the real numbers 0 and 1."""
 
-LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=match, lower=lower)
+LOWEST_PATTERN = Pattern(aten=(LOWEST_ELSEWHERE,), match=match, lower=lower, elements=_wide.REALS)

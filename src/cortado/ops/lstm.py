@@ -22,15 +22,16 @@ from cortado.ir.c_call import Absent, Argument, Operand, Row, Written
 from cortado.ir.facts import qparams
 from cortado.ir.graph import taken_from
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Result
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place, Result
 from cortado.ops import _recurrent as recurrent
+from cortado.ops import _wide_recurrent as wide
 from cortado.ops._recurrent import SIGMOID_UNIT, TANH_UNIT, saturate, sigmoid, tanh
+from cortado.ops._wide import REALS, is_wide, once
 from cortado.ops.recurrent_forms import LSTM_CELLS, LSTM_LAYER
 
 GATES = 4  # input, forget, new, output
 HIDDEN_STEP = 2.0**-30  # of o * tanh(c)
 STATES, CELLS = "out", "cells"  # its results
-UNOBSERVED = QParams(2.0**-7, 0)  # of states that nobody reads: all there are, from -1 to 1
 
 
 def _tanh_of_cells(cells: Tensor, bits: int) -> Tensor:
@@ -58,8 +59,10 @@ def reference(**arguments: Any) -> tuple[Tensor, Tensor]:
 
     states = recurrent.run(arguments["input"], arguments, hidden, cell)
     given = torch.stack(seen[-1:] if arguments["last_cells"] else seen[::-1] if arguments["reverse"] else seen, 1)
-    codes = requant(given, arguments["given_multiplier"], arguments["given_shift"]) + arguments["given_zero_point"]
-    return states, clamp_int8(codes).contiguous()
+    factor = arguments["given_multiplier"], arguments["given_shift"]
+    if wide.is_wide(arguments):
+        return states, wide.codes(given, *factor)
+    return states, clamp_int8(requant(given, *factor) + arguments["given_zero_point"]).contiguous()
 
 
 def cells_shape(call: Call) -> tuple[int, ...]:
@@ -72,14 +75,14 @@ def cells_shape(call: Call) -> tuple[int, ...]:
 
 def cell_bits(cells: QParams, start: Sequence[QParams]) -> int:
     """The cells' format: twice the range that was seen fits, and all cells that are given."""
-    wanted = math.ceil(math.log2(2 * recurrent.largest(cells)))
+    wanted = math.ceil(math.log2(2 * wide.seen(cells)))
     return min(max(wanted, *map(recurrent.start_bits, start[1:]), 0), recurrent.MOST_CELL_BITS)
 
 
 def lower_cells(lowering: Lowering) -> Node:
     """The cells come first in the float graph: the layer behind them gives the same call's other result."""
     layers = [user for user in lowering.bound.node.users if user.target == LSTM_LAYER]
-    hidden = qparams(layers[0]) if layers else UNOBSERVED
+    hidden = qparams(layers[0]) if layers else wide.unread(lowering)
     assert hidden is not None
     return lowering.part(_call(lowering, hidden, lowering.out), CELLS)
 
@@ -98,7 +101,7 @@ def _call(lowering: Lowering, hidden: QParams, cells: QParams) -> Node:
     start = recurrent.start_q(lowering)
     bits = cell_bits(cells, start)
     step = 2.0 ** (bits - 15)
-    given = Fixed.of(step / cells.scale)
+    given = Fixed(*once(step / cells.scale)) if is_wide(cells.element) else Fixed.of(step / cells.scale)
     return lowering.call(
         LSTM,
         input=lowering.node("input"),
@@ -156,7 +159,7 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 3, -8, -5)
-        return {
+        drawn = {
             **recurrent.draw_layer(draw, GATES, states=2),
             "out_multiplier": int(multipliers[0]),
             "out_shift": int(shifts[0]) - 15,
@@ -169,6 +172,7 @@ def samples() -> Any:
             "given_shift": int(shifts[2]),
             "given_zero_point": draw(sampling.ZERO_POINTS),
         }
+        return recurrent.of_any_element(draw, drawn)
 
     return draw_case()
 
@@ -182,7 +186,8 @@ LSTM = Operator(
     ),
     reference=reference,
     shape=recurrent.output_shape,
-    also=(Result(CELLS, cells_shape),),
+    element=ElementOf(("input",)),
+    also=(Result(CELLS, cells_shape, ElementOf(("input",))),),
     kernel=kernel,
     macs=recurrent.macs,
     tensors=("input", "start"),
@@ -191,5 +196,9 @@ LSTM = Operator(
     samples=samples,
 )
 
-LSTM_PATTERN = Pattern(aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer)
-CELLS_PATTERN = Pattern(aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells)
+LSTM_PATTERN = Pattern(
+    aten=(LSTM_LAYER,), match=recurrent.match_with_cells, lower=lower_layer, elements=REALS, keeps_bits=True
+)
+CELLS_PATTERN = Pattern(
+    aten=(LSTM_CELLS,), match=recurrent.match_cells, lower=lower_cells, elements=REALS, keeps_bits=True
+)

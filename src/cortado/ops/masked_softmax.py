@@ -20,19 +20,19 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams, Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Callee, CCall, Operand, Row
-from cortado.ir.facts import dtype
+from cortado.ir.facts import dtype, wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Role
 from cortado.ir.work import Work, loops
-from cortado.ops import softmax
-from cortado.ops.activation import UNIT_INTERVAL, all_codes
+from cortado.ops import _wide, softmax, wide_masked_softmax, wide_softmax
+from cortado.ops.activation import UNIT_INTERVAL, WIDE_UNIT, all_codes
 from cortado.ops.truth import truth_codes
 
 WHOLE = 128  # no code: a row of which nothing is kept is the softmax of all of it
@@ -108,7 +108,8 @@ def reference(
 
 # ---- from the float graph ------------------------------------------------------------------------------------
 
-NEGLIGIBLE = math.log(2 * 256)  # e to the minus this is half a step of the output
+NEGLIGIBLE = {INT8: math.log(2 * 256), INT16: math.log(2 * 32768)}  # e to the minus this is half a step of the output
+FINEST = 2.0**-6  # of float32 beside a mask's number: int16 codes of a row that is hidden whole are not rounded to more
 
 
 def is_constant_mask(mask: Node) -> bool:
@@ -119,11 +120,12 @@ def is_constant_mask(mask: Node) -> bool:
 def roles(bound: Bound, *names: str) -> dict[str, Role]:
     """The scores' and those of the computed ones of these masks."""
     computed = [name for name in names if bound[name] is not None and not is_constant_mask(bound[name])]
-    return dict.fromkeys(("input", *computed), Activation())
+    return {"input": Activation(wanted_element(bound.node)), **dict.fromkeys(computed, Activation())}
 
 
 def match(bound: Bound) -> Quantization:
-    return Quantization(roles(bound, "kept", "weaker"), UNIT_INTERVAL)
+    wide = _wide.is_wide(wanted_element(bound.node))
+    return Quantization(roles(bound, "kept", "weaker"), WIDE_UNIT if wide else UNIT_INTERVAL)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -135,15 +137,19 @@ def lower(lowering: Lowering) -> Node:
     q = lowering.q("input")
     _check_hidden(bound, q)
     full = constant is None or bool(constant.all(-1).any())
+    arguments = {
+        "input": lowering.view(source, (rows, length)),
+        "kept": given["kept"],
+        "mask": None if constant is None else lowering.constant("mask", constant),
+        "zeros": bool(bound["zeros"]),
+    }
+    if _wide.is_wide(q.element):
+        nothing = _wide_nothing(bound, q, length) if full else 0
+        numbers = {"nothing": nothing, **wide_softmax.factor(q.scale * bound["factor"])}
+        return lowering.view(lowering.call(wide_masked_softmax.WIDE_MASKED_SOFTMAX, **arguments, **numbers), sizes)
     row_of_nothing = _nothing(bound, q, length) if full else {"nothing": INT8.low, "rounded": []}
     result = lowering.call(
-        MASKED_SOFTMAX,
-        input=lowering.view(source, (rows, length)),
-        kept=given["kept"],
-        mask=None if constant is None else lowering.constant("mask", constant),
-        zeros=bool(bound["zeros"]),
-        **row_of_nothing,
-        **softmax.input_factor(q.scale * bound["factor"]),
+        MASKED_SOFTMAX, **arguments, **row_of_nothing, **softmax.input_factor(q.scale * bound["factor"])
     )
     return lowering.view(result, sizes)
 
@@ -174,7 +180,7 @@ def _check_hidden(bound: Bound, q: QParams) -> None:
     """What is not kept must not count beside the smallest score that may be all that is kept."""
     least, most = _reach(bound, q)
     hidden = bound["fill"] + (most if bound["added"] else 0.0)
-    if hidden > least - NEGLIGIBLE:
+    if hidden > least - NEGLIGIBLE[q.element]:
         what = f"adds {bound['fill']:g} to" if bound["added"] else f"puts {bound['fill']:g} among"
         raise CortadoError(
             f"{describe(bound.node)}: the mask {what} scores from {least:.4g} to {most:.4g}, so what is masked would "
@@ -183,7 +189,7 @@ def _check_hidden(bound: Bound, q: QParams) -> None:
 
 
 def _reach(bound: Bound, q: QParams) -> tuple[float, float]:
-    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in (INT8.low, INT8.high))
+    least, most = ((code - q.zero_point) * q.scale * bound["factor"] for code in q.element.codes)
     return least, most
 
 
@@ -201,6 +207,22 @@ def _nothing(bound: Bound, q: QParams, length: int) -> dict[str, Any]:
         return {"nothing": equal, "rounded": []}
     codes = np.clip(np.rint(seen / step) + q.zero_point, INT8.low, INT8.high).astype(int).tolist()
     return {"nothing": WHOLE, "rounded": [] if codes == all_codes().tolist() else codes}
+
+
+def _wide_nothing(bound: Bound, q: QParams, length: int) -> int:
+    """The same of int16 codes: a code, or that the row is the softmax of all its scores as they are."""
+    fill = float(bound["fill"])
+    if (bound["zeros"] and bound["weaker"] is None) or math.isinf(fill):
+        return 0
+    apart, step = float(np.spacing(np.float32(abs(fill)))), max(map(abs, _reach(bound, q)))
+    if not bound["added"] or apart > 2 * step:
+        return min(round(1 / (length * WIDE_UNIT.scale)), INT16.high)
+    if apart > FINEST:
+        raise CortadoError(
+            f"{describe(bound.node)}: the mask adds {fill:g} to scores up to {step:.4g}, which float32 then rounds to "
+            f"{apart:g}, where it hides a whole row; int16 codes are not rounded so: use -inf, or a number above -1e5"
+        )
+    return wide_masked_softmax.WHOLE
 
 
 def shortest(mask: Tensor) -> Tensor:
@@ -330,4 +352,4 @@ MASKED_SOFTMAX = Operator(
     samples=samples,
 )
 
-MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower)
+MASKED_SOFTMAX_PATTERN = Pattern(aten=(SOFTMAX_KEPT,), match=match, lower=lower, elements=_wide.REALS)

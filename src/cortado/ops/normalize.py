@@ -4,7 +4,8 @@ The statistics of a group of n codes are exact: its mean is sum / n, n^2 times i
 input's scale cancels but for eps, which becomes the integer `epsilon` beside the variance. The variance is written as
 mantissa * 4^x with a mantissa of 32 bits, so that deviations d = (n * q - sum) << (exponent - x) use the same bits
 whether the spread of a group is one step of the input or all 255; f = high(scale[c] * 2^45 / sqrt(mantissa)). RMS
-normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31.
+normalization takes the mean as 0. high(a * b) is (a * b + 2^30) >> 31. Where exponent - x is negative f is divided by
+2^(x - exponent), of int16 codes d is.
 """
 
 import math
@@ -16,20 +17,23 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT32
+from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError, Reject
-from cortado.base.numerics import Tensor, clamp_int8
+from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import USER_INPUT
+from cortado.ir.facts import USER_INPUT, wanted_element
 from cortado.ir.graph import Bound, describe, shape
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization
 from cortado.ir.work import Calls, Quantities, Work
+from cortado.ops import _measures, _wide
 
 aten = torch.ops.aten
 
 LARGEST_GROUP = 2**22  # n^2 * 255^2 then fits 62 bits, and n * 255 fits 30
+LARGEST_WIDE_GROUP = 2**16  # of int16 codes: n^2 * 2^30 then fits 63 bits, and sums fit 32
+SQUARE_BITS = {INT8: 16, INT16: 30}  # n^2 times the variance of n codes is at most n^2 * 2^this
 VARIANCE_BITS = 62
 DEVIATION_BITS = 30
 FRACTION_BITS = 30  # at most
@@ -99,15 +103,18 @@ def reference(
     power = (_bits(variance) - 31) >> 1
     root = inverse_root(_shifted(variance, -2 * power) >> 1)
     left = torch.where(variance > 0, (exponent - power).clamp(max=30), 0)
-    root = torch.where(variance > 0, root >> (-left).clamp(min=0), 0)
-    deviations = (count * codes - middle) << left.clamp(min=0)
+    down = (-left).clamp(0, VARIANCE_BITS)
+    wide = input.dtype == torch.int16
+    root = torch.where(variance > 0, root >> (0 * down if wide else down), 0)
+    deviations = ((count * codes - middle) << left.clamp(min=0)) >> (down if wide else 0 * down)
     factors, offsets = (
         values.to(torch.int64).expand(groups * members).reshape(groups, members, 1) for values in (scale, offset)
     )
     result = (_high(deviations, _high(factors, root)) + offsets) >> fraction_bits
     if dim != first:
         result = result.reshape(samples, -1, pixels).transpose(1, 2)
-    return clamp_int8(result.reshape(input.shape), activation_min, activation_max).contiguous()
+    bounded = result.reshape(input.shape).clamp(activation_min, activation_max)
+    return bounded.to(input.dtype).contiguous()
 
 
 # ---- from aten -----------------------------------------------------------------------------------------------
@@ -132,10 +139,11 @@ def match(bound: Bound) -> Quantization | Reject:
             return Reject(f"needs a constant {name}, got '{operand.name}', which changes with the input")
     if bound.get("use_input_stats") is False:
         return Reject("normalizes with recorded statistics; use batch normalization for that")
-    size = group_size(bound)
-    if not 0 < size <= LARGEST_GROUP:
-        return Reject(f"normalizes groups of {size} values; expected 1 to {LARGEST_GROUP}")
-    return Quantization({"input": Activation()})
+    size, kind = group_size(bound), wanted_element(bound.node)
+    most = LARGEST_WIDE_GROUP if _wide.is_wide(kind) else LARGEST_GROUP
+    if not 0 < size <= most:
+        return Reject(f"normalizes groups of {size} values; expected 1 to {most}")
+    return Quantization({"input": Activation(kind)}, Activation(kind))
 
 
 @dataclass(frozen=True)
@@ -146,17 +154,18 @@ class AffineSteps:
     bias: Tensor
 
 
-def constants(count: int, epsilon: float, steps: AffineSteps) -> dict[str, Any] | None:
+def constants(count: int, epsilon: float, steps: AffineSteps, kind: Element = INT8) -> dict[str, Any] | None:
     """The kernel's numbers for groups of `count`; `epsilon` is n^2 * eps in steps of the input squared.
 
     The variance gets as many bits as there are; a deviation d = n * (q - mean) is at most sqrt(n) standard deviations,
-    and at most 255 * n. None where a step of the output is too small to be computed in 32 bits.
+    and at most 255 * n, of int16 codes 65535 * n. None where a step of the output is too small to be computed in 32
+    bits.
     """
-    shift = (VARIANCE_BITS - math.frexp(count**2 * 2.0**16 + epsilon)[1]) // 2 * 2
+    shift = (VARIANCE_BITS - math.frexp(count**2 * 2.0 ** SQUARE_BITS[kind] + epsilon)[1]) // 2 * 2
     fixed = round(math.ldexp(epsilon, shift))
     least = max(fixed, 1 << max(shift, 0))
     by_spread = DEVIATION_BITS - 16 + shift // 2 - ((count - 1).bit_length() + 1) // 2
-    by_range = DEVIATION_BITS - (INT8.steps * count).bit_length() + ((least.bit_length() - 31) >> 1)
+    by_range = DEVIATION_BITS - (kind.steps * count).bit_length() + ((least.bit_length() - 31) >> 1)
     exponent = max(by_spread, by_range)
     # out = high(d * f) * 2^-fraction_bits, where f holds weight * 2^power.
     beside = 17 + shift // 2 - exponent  # power - fraction_bits
@@ -191,7 +200,7 @@ def normalized(lowering: Lowering, source: Node, *, first: int, dim: int, groups
     bound, q = lowering.bound, lowering.q("input")
     count, eps = group_size(bound), bound["eps"]
     eps = torch.finfo(torch.float32).eps if eps is None else float(eps)
-    found = constants(count, count**2 * eps / q.scale**2, steps_of(lowering))
+    found = constants(count, count**2 * eps / q.scale**2, steps_of(lowering), q.element)
     if found is None:
         raise CortadoError(
             f"{describe(bound.node)}: an output scale of {lowering.out.scale:g} is too small for its weight and bias; "
@@ -263,8 +272,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     samples = Operand.N if rows(call) else math.prod(sizes[:first])
     factors = {name: call.array(name) for name in ("scale", "offset")}
     return Kernel(
-        call=CCall("cortado_normalize_s8", (Operand.LAYER, Row(0), Operand.OUT, samples)),
-        sources=("normalize_s8.c",),
+        call=CCall(f"cortado_normalize_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, samples)),
+        sources=(f"normalize_s{call.element.bits}.c",),
         struct="cortado_normalize_t",
         fields={
             "groups": call["groups"],
@@ -316,7 +325,7 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        seed = draw(sampling.SEEDS)
+        seed, kind = draw(sampling.SEEDS), draw(st.sampled_from([INT8, INT8, INT16]))
         trailing = draw(st.booleans())
         leading = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3 if trailing else 1))
         pixels = [] if trailing else draw(st.lists(st.integers(1, 9), max_size=3))
@@ -330,19 +339,17 @@ def samples() -> Any:
         weight, bias = torch.randn(2, length, generator=rng, dtype=torch.float64)
         # The output's step as calibration would find it: of normalized values, or of those that eps makes small.
         step = 2.0 ** draw(st.floats(0, 9)) * math.sqrt(1 + eps / 2**12)
-        given = constants(
-            count, count**2 * eps, AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 40.0, 500.0])))
-        )
+        steps = AffineSteps(weight * step, bias * draw(st.sampled_from([0.0, 40.0, 500.0])))
+        given = constants(count, count**2 * eps, steps, kind)
         assert given is not None
-        low, high = draw(sampling.activation_bounds())
-        codes = sampling.codes(seed, sizes, *draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)])))
+        low, high = draw(sampling.activation_bounds(kind))
         return {
-            "input": codes,
+            "input": sampling.codes(seed, sizes, *_measures.draw_ends(draw, kind), kind.torch_dtype),
             "dim": len(sizes) - 1 if behind else len(leading),
             "first": len(leading),
             "groups": groups,
             "centered": centered,
-            "input_zero_point": draw(sampling.ZERO_POINTS),
+            "input_zero_point": draw(sampling.ZERO_POINTS) if kind.affine else 0,
             **given,
             "activation_min": low,
             "activation_max": high,
@@ -366,10 +373,11 @@ NORMALIZE = Operator(
     kernel=kernel,
     rows=rows,
     relayout=relayout,
+    element=ElementOf(("input",)),
     places=frozenset({Place.C}),
     constraints=(
-        f"constant weight and bias, groups of at most {LARGEST_GROUP} values; C bundle only: the runtime has no "
-        "integer operator for it, and pieces in int8 would lose groups of small variance"
+        f"constant weight and bias, groups of at most {LARGEST_GROUP} values, of int16 {LARGEST_WIDE_GROUP}; C bundle "
+        "only: the runtime has no integer operator for it, and pieces in int8 would lose groups of small variance"
     ),
     samples=samples,
 )
@@ -379,14 +387,20 @@ LAYER_NORM_PATTERN = Pattern(
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=True),
     fuses_clamp=True,
+    elements=_wide.REALS,
 )
 RMS_NORM_PATTERN = Pattern(
     aten=(aten.rms_norm.default,),
     match=match,
     lower=lambda lowering: lower_trailing(lowering, centered=False),
     fuses_clamp=True,
+    elements=_wide.REALS,
     in_float=rms_norm_in_float,
 )
 CHANNELS_PATTERN = Pattern(
-    aten=(aten.group_norm.default, aten.instance_norm.default), match=match, lower=lower_channels, fuses_clamp=True
+    aten=(aten.group_norm.default, aten.instance_norm.default),
+    match=match,
+    lower=lower_channels,
+    fuses_clamp=True,
+    elements=_wide.REALS,
 )

@@ -50,7 +50,7 @@ def reference(*, input: Tensor, positions: Tensor) -> Tensor:
 def match(bound: Bound) -> Quantization | Reject:
     if is_whole(bound["self"]):
         return Quantization({}, Plain())
-    return Quantization({"self": Activation()}, SharedWith("self"))
+    return Quantization({"self": Activation(None)}, SharedWith("self"))
 
 
 def lower(lowering: Lowering) -> Node:

@@ -1,7 +1,7 @@
 """out = clamp(requant(clamp(x, low, high)) + zero_point): integers of more than 8 bits as real numbers.
 
 `.to(torch.float32)` of them is where real numbers begin. `low` and `high` are a little beyond what the codes stand for,
-so that nothing overflows on the way.
+so that nothing overflows on the way. int16 codes are rounded once, out = clamp(x * multiplier * 2^(shift - 31)).
 """
 
 import math
@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT8, INT32
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
-from cortado.ir.facts import dtype, is_whole
+from cortado.ir.facts import dtype, is_whole, wanted_element
 from cortado.ir.graph import Bound
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization
+from cortado.ops import _wide
 from cortado.ops._work import ELEMENTS
 from cortado.ops.activation import refuse
 from cortado.ops.widen import as_words
@@ -49,11 +50,15 @@ def match(bound: Bound) -> Quantization | Reject:
     source = bound["self"]
     if dtype(bound.node) != torch.float32 or not is_whole(source) or dtype(source) == torch.bool:
         return refuse(bound)
-    return Quantization({})
+    return Quantization({}, Activation(wanted_element(bound.node)))
 
 
 def lower(lowering: Lowering) -> Node:
-    return lowering.call(QUANTIZE_INT, input=as_words(lowering, lowering.node("self")), **arguments(lowering.out))
+    words = as_words(lowering, lowering.node("self"))
+    if _wide.is_wide(lowering.out.element):
+        multiplier, shift = _wide.once(1.0 / lowering.out.scale)
+        return lowering.call(WIDE_QUANTIZE_INT, input=words, output_multiplier=multiplier, output_shift=shift)
+    return lowering.call(QUANTIZE_INT, input=words, **arguments(lowering.out))
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -92,6 +97,50 @@ QUANTIZE_INT = Operator(
     places=frozenset({Place.C}),
     constraints="C bundle only: a .pte takes real numbers",
     samples=samples,
+)
+
+
+def wide_reference(*, input: Tensor, output_multiplier: int, output_shift: int) -> Tensor:
+    return _wide.to_codes(_wide.rounded(input, output_multiplier, output_shift))
+
+
+def wide_kernel(call: Call, core: Core) -> Kernel:
+    numbers = call["output_multiplier"], call["output_shift"]
+    return Kernel(
+        call=CCall("cortado_quantize_s32_s16", (Row(0), Operand.OUT, Operand.N, *numbers)),
+        sources=("quantize_s32_s16.c",),
+        work=ELEMENTS,
+    )
+
+
+def wide_samples() -> Any:
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        sizes, most = (
+            tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))),
+            draw(st.sampled_from([99, 2**31])),
+        )
+        given = sampling.codes(draw(sampling.SEEDS), sizes, -most, most - 1, torch.int32)
+        return {"input": given, **_wide.draw_once(draw, -20, 15)}
+
+    return draw_case()
+
+
+WIDE_QUANTIZE_INT = Operator(
+    name="cortado::wide_quantize_int",
+    summary="integers of 16 or 32 bits as real numbers of 16 bits",
+    arguments="Tensor input, int output_multiplier, int output_shift",
+    reference=wide_reference,
+    shape=lambda call: call.shape("input"),
+    kernel=wide_kernel,
+    element=INT16,
+    places=frozenset({Place.C}),
+    constraints="C bundle only: a .pte takes real numbers",
+    samples=wide_samples,
 )
 
 QUANTIZE_INT_PATTERN = Pattern(aten=(aten.to.dtype,), match=match, lower=lower)

@@ -14,9 +14,11 @@ from torch.fx import Node
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place
+from cortado.ir.op import Call, ElementOf, Lowering, Operator, Pattern, Place
 from cortado.ops import _recurrent as recurrent
 from cortado.ops._recurrent import TANH_UNIT, saturate, tanh
+from cortado.ops._wide import REALS, to_codes
+from cortado.ops._wide_recurrent import is_wide
 from cortado.ops.recurrent_forms import RNN_LAYER
 
 TANH_STEP = 2.0**-15
@@ -28,6 +30,8 @@ def reference(**arguments: Any) -> Tensor:
         if not arguments["relu"]:
             return recurrent.output_codes(tanh(saturate(x + h)), arguments)
         rounded = ((x + h).clamp(min=0) + (1 << (RELU_BITS - 1))) >> RELU_BITS
+        if is_wide(arguments):
+            return to_codes(rounded)
         return clamp_int8(rounded + arguments["out_zero_point"])
 
     state = recurrent.started(arguments["start"], arguments, arguments["weight_h"].shape[1])
@@ -67,7 +71,8 @@ def samples() -> Any:
     def draw_case(draw: Any) -> dict[str, Any]:
         multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
         factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
-        return {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw(st.booleans())}
+        drawn = {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw(st.booleans())}
+        return recurrent.of_any_element(draw, drawn)
 
     return draw_case()
 
@@ -80,10 +85,13 @@ RNN = Operator(
     shape=recurrent.output_shape,
     kernel=kernel,
     macs=recurrent.macs,
+    element=ElementOf(("input",)),
     tensors=("input", "start"),
     places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
     samples=samples,
 )
 
-RNN_PATTERN = Pattern(aten=(RNN_LAYER,), match=recurrent.match, lower=lower, reads_itself=True)
+RNN_PATTERN = Pattern(
+    aten=(RNN_LAYER,), match=recurrent.match, lower=lower, reads_itself=True, elements=REALS, keeps_bits=True
+)

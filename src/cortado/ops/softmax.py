@@ -29,6 +29,8 @@ from cortado.ops.activation import UNIT_INTERVAL, WIDE_UNIT
 aten = torch.ops.aten
 INTEGER_BITS = 5  # of the exponentials' argument
 SUM_BITS = 12
+LOG_BITS = 20  # fractional bits of the base-2 logarithm of a sum
+UNIT_BITS = 31 - SUM_BITS  # a sum of 1.0 is 2^19
 BEYOND = 256  # no two codes are this far apart
 LARGEST_SUM = 2**28  # from here on every output is the code of 0: half a step of 1/256 is 1/512 of the largest
 LARGEST_PTE_ROW = 1023  # of ExecuTorch's kernel: the sum stays below 2^29, and no shift goes beyond 32
@@ -99,6 +101,21 @@ def sum_of_exponentials(
 def leading_zeros(value: Tensor) -> Tensor:
     """Of a positive number as 32 bits: exact, float64 holds it."""
     return 32 - torch.frexp(value.to(torch.float64)).exponent.to(torch.int64)
+
+
+def log2(total: Tensor, unit_bits: int = UNIT_BITS) -> Tensor:
+    """Base-2 logarithm, 20 fractional bits truncated, of a number of so many fractional bits that is at least 1."""
+    headroom = leading_zeros(total)
+    mantissa = (total << headroom.clamp(min=0)) >> -headroom.clamp(max=0)  # [1, 2) with 31 fractional bits
+    result = 31 - headroom - unit_bits
+    # A square needs 64 unsigned bits: numpy has them.
+    square = mantissa.numpy().astype(np.uint64)
+    for _ in range(LOG_BITS):
+        square = (square * square) >> np.uint64(31)
+        carry = square >> np.uint64(32)
+        square = square >> carry
+        result = (result << 1) | torch.from_numpy(carry.astype(np.int64))
+    return result
 
 
 def _saturate(value: Tensor) -> Tensor:

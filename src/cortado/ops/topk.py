@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import INT32
+from cortado.base.element import INT8, INT16, INT32
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
@@ -19,7 +19,19 @@ from cortado.ir.facts import VALUE
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Plain, Quantization, Result, Rewrite
+from cortado.ir.op import (
+    Activation,
+    Call,
+    ElementOf,
+    Lowering,
+    Operator,
+    Pattern,
+    Place,
+    Plain,
+    Quantization,
+    Result,
+    Rewrite,
+)
 from cortado.ir.work import loops
 from cortado.ops._float import add_permute, replace_result
 from cortado.ops.pick import PICKED, POSITIONS, VALUES, written
@@ -125,7 +137,7 @@ def refuse(bound: Bound) -> Reject:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return Quantization({"self": Activation()}, Plain())
+    return Quantization({"self": Activation(None)}, Plain())
 
 
 def lower(lowering: Lowering) -> Node:
@@ -142,7 +154,8 @@ def kernel(call: Call, core: Core) -> Kernel:
     positions, values = written(call)
     arguments = (Row(0), positions, Operand.N, channels, call["k"], largest, values)
     work = loops("calls spans spans*count spans*count*channels", channels=channels, count=call["k"])
-    return Kernel(call=CCall("cortado_topk_s8", arguments), sources=("topk_s8.c",), work=work)
+    name = f"topk_s{call.element_of('input').bits}"
+    return Kernel(call=CCall(f"cortado_{name}", arguments), sources=(f"{name}.c",), work=work)
 
 
 def samples() -> Any:
@@ -155,7 +168,7 @@ def samples() -> Any:
         channels = draw(sampling.CHANNELS)
         sizes = (*draw(st.lists(st.integers(1, 5), max_size=3)), channels)
         return {
-            "input": sampling.codes(draw(sampling.SEEDS), sizes),
+            "input": sampling.values(draw, sizes, element=draw(st.sampled_from([INT8, INT8, INT16]))),
             "k": draw(st.integers(1, channels)),
             "largest": draw(st.booleans()),
         }
@@ -172,7 +185,7 @@ TOPK = Operator(
     kernel=kernel,
     rows=lambda call: Rows((ONE_ROW,), pixelwise=True),
     element=INT32,
-    also=(Result(VALUES, output_shape),),
+    also=(Result(VALUES, output_shape, ElementOf(("input",))),),
     places=frozenset({Place.C}),
     constraints="of equal codes the first; C bundle only: ExecuTorch has no int8 kernel",
     samples=samples,

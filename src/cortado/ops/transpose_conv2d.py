@@ -21,16 +21,18 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import Callee, CCall, Member, Offset, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, add_call, shape
 from cortado.ir.kernel import Array, Called, Kernel, NestedDescriptor, RowRule, Rows
-from cortado.ir.op import Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import Work, loops
-from cortado.ops import _columns, conv2d
-from cortado.ops._convolution import WEIGHTED, check_constants, cmsis_layer, finish, requantization
+from cortado.ops import _columns, _wide, conv2d
+from cortado.ops._convolution import ELEMENTS, check_constants, cmsis_layer, finish, requantization, weighted
 from cortado.ops._float import add_constant, add_view, constant_data, height_one, is_constant, pair
 from cortado.ops._transposed import (
     Phases,
@@ -75,6 +77,9 @@ def reference(
     ends = [pad + size - full for pad, size, full in zip(padding, sizes, every.shape[2:], strict=True)]
     every = torch.nn.functional.pad(every, (-padding[1], ends[1], -padding[0], ends[0]))
     acc = every.permute(TO_NHWC).to(torch.int64)
+    if _wide.is_wide(element_of(input.dtype)):
+        factors = requantize_multipliers, requantize_shifts
+        return _wide.finish(acc, weight, bias, factors, (activation_min, activation_max))
     return finish(acc, bias, requantize_multipliers, requantize_shifts, output_offset, activation_min, activation_max)
 
 
@@ -123,7 +128,8 @@ def to_conv_transpose2d(bound: Bound) -> Node | None:
 def match(bound: Bound) -> Quantization | Reject:
     if len(shape(bound["input"])) != 4 or bound["groups"] != 1:
         return Reject(f"needs constant weights, got the result of {bound['weight'].name}")
-    return check_constants(bound) or Quantization(WEIGHTED, weight_axis=1)
+    kind = Activation(wanted_element(bound.node))
+    return check_constants(bound) or Quantization(weighted(bound), kind, weight_axis=1)
 
 
 def lower(lowering: Lowering) -> Node:
@@ -181,7 +187,7 @@ def _whole_kernel(call: Call) -> Kernel:
     groups = group_count(weights)
     (sh, sw), (ph, pw), (dh, dw) = call["stride"], call["padding"], call["dilation"]
     n, in_h, in_w, in_c = call.shape("input")
-    fields = {
+    fields: dict[str, Any] = {
         "images": n,
         "in_h": in_h,
         "in_w": in_w,
@@ -207,6 +213,15 @@ def _whole_kernel(call: Call) -> Kernel:
         "multiplier": Array(call.array("requantize_multipliers")),
         "shift": Array(call.array("requantize_shifts")),
     }
+    if _wide.is_wide(call.element):
+        kept = {name: value for name, value in fields.items() if name not in ("in_offset", "out_offset")}
+        return Kernel(
+            call=CCall("cortado_transpose_conv2d_s16", (Operand.LAYER, Row(0), Operand.OUT)),
+            sources=("transpose_conv2d_s16.c",),
+            struct="cortado_transpose_conv2d_s16_t",
+            fields={**kept, "sum_shift": _wide.sum_shift(call["weight"], call["bias"])},
+            work=_whole_work(call, (ky, kx), groups),
+        )
     return Kernel(
         call=CCall("cortado_transpose_conv2d_all_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.SCRATCH)),
         sources=("transpose_conv2d_all_s8.c", "transpose_conv2d_s8.c", "cortado_scratch.c"),
@@ -261,7 +276,7 @@ def as_convolutions(call: Call) -> bool:
 
 
 def rows(call: Call) -> Rows | None:
-    if not as_convolutions(call):
+    if _wide.is_wide(call.element) or not as_convolutions(call):
         return None
     down, _ = axes(call)
     return Rows((RowRule(down.last - down.first + 1, 1, -down.first, repeat=call["stride"][0]),))
@@ -322,7 +337,7 @@ def _joined(tops: tuple[int, ...], parts: Sequence[Kernel], lean: Kernel | None 
 
 
 def kernel(call: Call, core: Core) -> Kernel:
-    if not as_convolutions(call):
+    if _wide.is_wide(call.element) or not as_convolutions(call):
         return _whole_kernel(call)
     groups, phases = group_count(call.array("weight")), axes(call)
     if groups > 1 and _columns.pays(call, phases, groups, core):
@@ -350,24 +365,25 @@ def samples() -> Any:
             out_size(n, k, s, 0, e, d) for n, k, s, e, d in zip(sizes, kernel, stride, extra, dilation, strict=True)
         ]
         padding = [draw(st.integers(0, min(k, (size - 1) // 2))) for k, size in zip(kernel, full, strict=True)]
-        groups = draw(st.sampled_from([1, 1, 2, 3]))
+        groups, kind = draw(st.sampled_from([1, 1, 2, 3])), draw(st.sampled_from([INT8, INT8, INT16]))
         in_c, out_c = (groups * draw(st.integers(1, 6)) for _ in range(2))
         seed = draw(sampling.SEEDS)
         weight = sampling.codes(seed, (out_c, *kernel, in_c), *sampling.WEIGHTS)
         weight = weight * dense(torch.ones(in_c, out_c // groups, 1, 1, dtype=torch.int8), groups).permute(1, 2, 3, 0)
-        multipliers, shifts = sampling.fixed_points(seed + 1, out_c)
-        low, high = draw(sampling.activation_bounds())
+        multipliers, shifts = sampling.fixed_points(seed + 1, out_c, *((-14, 1) if kind is INT8 else (-20, -1)))
+        low, high = draw(sampling.activation_bounds(kind))
         bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
+        images, zero_points = draw(st.sampled_from([1, 1, 2])), sampling.ZERO_POINTS if kind.affine else st.just(0)
         return {
-            "input": sampling.codes(seed + 3, (draw(st.sampled_from([1, 1, 2])), *sizes, in_c)),
+            "input": sampling.codes(seed + 3, (images, *sizes, in_c), *kind.codes, kind.torch_dtype),
             "weight": weight.contiguous(),
             "bias": bias if draw(st.booleans()) else None,
             "stride": stride,
             "padding": padding,
             "output_padding": extra,
             "dilation": dilation,
-            "input_offset": -draw(sampling.ZERO_POINTS),
-            "output_offset": draw(sampling.ZERO_POINTS),
+            "input_offset": -draw(zero_points),
+            "output_offset": draw(zero_points),
             "requantize_multipliers": multipliers,
             "requantize_shifts": shifts,
             "activation_min": low,
@@ -390,6 +406,7 @@ TRANSPOSE_CONV2D = Operator(
     kernel=kernel,
     rows=rows,
     macs=macs,
+    element=ElementOf(("input",)),
     pte_limit=pte_limit,
     pte_scratch=pte_scratch,
     constraints=(
@@ -413,7 +430,7 @@ TRANSPOSE_CONV2D_C = replace(
 )
 
 CONV_TRANSPOSE2D_PATTERN = Pattern(
-    aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True, images=True
+    aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True, images=True, elements=ELEMENTS
 )
 CONV_TRANSPOSE_REWRITE = Rewrite(
     aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input), rewrite=to_conv_transpose2d

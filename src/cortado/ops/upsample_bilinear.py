@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch.fx import Node
 
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Array, Field, Kernel, RowRule, Rows
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, SharedWith
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, SharedWith
 from cortado.ir.work import Work, loops
 
 aten = torch.ops.aten
@@ -29,7 +30,7 @@ def reference(*, input: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     x = _between(input.to(torch.int64), rows, 1)
     x = _between(x, columns, 2)
     half = 1 << (2 * FRACTION_BITS - 1)
-    return ((x + half) >> (2 * FRACTION_BITS)).to(torch.int8).contiguous()
+    return ((x + half) >> (2 * FRACTION_BITS)).to(input.dtype).contiguous()
 
 
 def _between(x: Tensor, positions: Tensor, dim: int) -> Tensor:
@@ -54,7 +55,7 @@ def _source(bound: Bound) -> str:
 
 def match(bound: Bound) -> Quantization | Reject:
     source = _source(bound)
-    return Quantization({source: Activation()}, SharedWith(source))
+    return Quantization({source: Activation(None)}, SharedWith(source))
 
 
 _FACTORS = {1: ("scales",), 2: ("scales_h", "scales_w")}  # of a signal, of an image
@@ -116,11 +117,11 @@ def kernel(call: Call, core: Core) -> Kernel:
         "rows": Array(call.array("rows")),
         "columns": Array(call.array("columns")),
     }
-    whole = CCall("cortado_upsample_bilinear_all_s8", (Operand.LAYER, Row(0), Operand.OUT))
-    by_row = CCall("cortado_upsample_bilinear_s8", (Operand.LAYER, Operand.ROWS, Operand.OUT, Operand.Y))
+    name = f"upsample_bilinear{'_all' if factor is None else ''}_s{call.element.bits}"
+    operands = (Row(0), Operand.OUT) if factor is None else (Operand.ROWS, Operand.OUT, Operand.Y)
     return Kernel(
-        call=whole if factor is None else by_row,
-        sources=("upsample_bilinear_all_s8.c" if factor is None else "upsample_bilinear_s8.c",),
+        call=CCall(f"cortado_{name}", (Operand.LAYER, *operands)),
+        sources=("upsample_bilinear_s16.c" if call.element.bytes > 1 else f"{name}.c",),
         struct="cortado_bilinear_t",
         fields=fields,
         work=_work(call) if factor is None else loops("calls spans outputs"),
@@ -148,7 +149,8 @@ def samples() -> Any:
             ramp = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
             line = aten.upsample_linear1d.default(ramp, [max(1, int(size * factor))], align, None)
             places.append(torch.round(line.reshape(-1) * ONE).to(torch.int32))
-        return {"input": sampling.codes(draw(sampling.SEEDS), image), "rows": places[0], "columns": places[1]}
+        codes = sampling.values(draw, image, element=draw(st.sampled_from([INT8, INT8, INT16])))
+        return {"input": codes, "rows": places[0], "columns": places[1]}
 
     return draw_case()
 
@@ -162,6 +164,7 @@ UPSAMPLE_BILINEAR = Operator(
     kernel=kernel,
     rows=rows,
     macs=lambda call: 4 * int(np.prod(call.out_shape)),
+    element=ElementOf(("input",)),
     places=frozenset({Place.C}),
     constraints="ExecuTorch has no integer kernel for it",
     by_channel=True,

@@ -11,22 +11,24 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from cortado.base.element import INT8
+from cortado.base.element import INT8, INT16
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor, clamp_int8
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import wanted_element
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, add_call, shape
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Activation, Call, Lowering, Operator, Pattern, Place, Quantization, Rewrite
+from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, Rewrite
 from cortado.ir.work import loops
-from cortado.ops import _measures
+from cortado.ops import _measures, _wide
 from cortado.ops._float import add_view, parts_of, replace_result
 from cortado.ops.reductions import dims_of, reduce
 
 aten = torch.ops.aten
 LARGEST_ROW = 2**22  # n^2 * 2^14 then has 58 bits
+LARGEST_WIDE_ROW = 2**16  # n^2 * 2^30 then has 62 bits
 
 # ---- in the float graph --------------------------------------------------------------------------------------
 
@@ -88,11 +90,14 @@ def reference(
     total, squares = codes.sum(1, keepdim=True), codes.square().sum(1, keepdim=True)
     wide, left = _measures.normalized(codes.shape[1] * squares - total.square())
     mantissa, right = (_measures.root(wide), 31 + (left >> 1)) if root else (wide >> 31, left)
-    return clamp_int8(_measures.rescaled(mantissa, output_multiplier, right - output_shift) + output_zero_point)
+    size = _measures.rescaled(mantissa, output_multiplier, right - output_shift)
+    return _wide.to_codes(size) if input.dtype == torch.int16 else clamp_int8(size + output_zero_point)
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return _measures.check_length(bound, LARGEST_ROW) or Quantization({"input": Activation()})
+    kind = wanted_element(bound.node)
+    refused = _measures.check_length(bound, LARGEST_WIDE_ROW if _wide.is_wide(kind) else LARGEST_ROW)
+    return refused or Quantization({"input": Activation(kind)}, Activation(kind))
 
 
 def lower(lowering: Lowering) -> Node:
@@ -113,8 +118,8 @@ def lower(lowering: Lowering) -> Node:
 
 def kernel(call: Call, core: Core) -> Kernel:
     return Kernel(
-        call=CCall("cortado_variance_s8", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
-        sources=("variance_s8.c",),
+        call=CCall(f"cortado_variance_s{call.element.bits}", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        sources=(f"variance_s{call.element.bits}.c",),
         struct="cortado_variance_t",
         fields={
             "length": call.shape("input")[1],
@@ -136,15 +141,14 @@ def samples() -> Any:
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
         sizes = (draw(st.integers(1, 9)), draw(st.one_of(sampling.CHANNELS, st.sampled_from([100, 1024]))))
-        codes = sampling.codes(
-            draw(sampling.SEEDS), sizes, *draw(st.sampled_from([INT8.codes, (-3, 3), (5, 6), (INT8.low, INT8.low)]))
-        )
+        kind = draw(st.sampled_from([INT8, INT8, INT16]))
+        codes = _measures.draw_codes(draw, sizes, kind)
         root = draw(st.booleans())
         usual = -math.log2(sizes[1]) * (1 if root else 2)
         return {
             "input": codes,
             "root": root,
-            "output_zero_point": draw(sampling.ZERO_POINTS),
+            "output_zero_point": 0 if kind is INT16 else draw(sampling.ZERO_POINTS),
             "output_multiplier": draw(st.integers(2**30, 2**31 - 1)),
             "output_shift": round(usual) + draw(st.integers(-12, 6)),
         }
@@ -160,15 +164,16 @@ VARIANCE = Operator(
     shape=_measures.output_shape,
     kernel=kernel,
     rows=lambda call: _measures.rows(1),
+    element=ElementOf(("input",)),
     places=frozenset({Place.C}),
     constraints=(
-        f"rows of at most {LARGEST_ROW} values; C bundle only: the runtime has no integer operator for it, and squares "
-        "in int8 would lose small variances"
+        f"rows of at most {LARGEST_ROW} values, of int16 {LARGEST_WIDE_ROW}; C bundle only: the runtime has no integer "
+        "operator for it, and squares in int8 would lose small variances"
     ),
     samples=samples,
 )
 
-VARIANCE_PATTERN = Pattern(aten=(ROW_VARIANCE,), match=match, lower=lower)
+VARIANCE_PATTERN = Pattern(aten=(ROW_VARIANCE,), match=match, lower=lower, elements=_wide.REALS)
 VARIANCE_REWRITE = Rewrite(
     aten=(
         aten.var.default,

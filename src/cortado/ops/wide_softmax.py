@@ -29,7 +29,7 @@ def bits_of(length: int) -> int:
     return min(MOST_BITS, 31 - math.ceil(math.log2(length)))
 
 
-def _powers(below: Tensor, multiplier: int, shift: int, bits: int) -> Tensor:
+def powers(below: Tensor, multiplier: int, shift: int, bits: int) -> Tensor:
     y = requant(below, multiplier, shift)
     table = torch.from_numpy(POWERS.astype(np.int64))
     at = (y & 0xFFFF) >> 9
@@ -38,12 +38,24 @@ def _powers(below: Tensor, multiplier: int, shift: int, bits: int) -> Tensor:
     return torch.where(right < 32, value >> right.clamp(max=32), 0)
 
 
-def reference(*, input: Tensor, input_multiplier: int, input_shift: int) -> Tensor:
-    x = input.to(torch.int64)
+def below_largest(x: Tensor, keeps: Tensor) -> Tensor:
+    """How far each value is below the largest of those that are kept; 0 of the others."""
+    largest = torch.where(keeps, x, INT16.low).amax(-1, keepdim=True)
+    return torch.where(keeps, largest - x, 0)
+
+
+def over_kept(input: Tensor, keeps: Tensor, input_multiplier: int, input_shift: int) -> Tensor:
+    """Softmax over what is kept of each row, 0 elsewhere."""
     bits = bits_of(input.shape[-1])
-    powers = _powers(x.amax(-1, keepdim=True) - x, input_multiplier, input_shift, bits)
-    inverse = torch.div(torch.tensor(1 << 46), powers.sum(-1, keepdim=True), rounding_mode="floor")
-    return ((powers * inverse + (1 << 30)) >> 31).clamp(max=INT16.high).to(torch.int16).contiguous()
+    below = below_largest(input.to(torch.int64), keeps)
+    found = torch.where(keeps, powers(below, input_multiplier, input_shift, bits), 0)
+    total = found.sum(-1, keepdim=True).clamp(min=1)  # of a row of which nothing is kept
+    inverse = torch.div(torch.tensor(1 << 46), total, rounding_mode="floor")
+    return ((found * inverse + (1 << 30)) >> 31).clamp(max=INT16.high).to(torch.int16).contiguous()
+
+
+def reference(*, input: Tensor, input_multiplier: int, input_shift: int) -> Tensor:
+    return over_kept(input, torch.ones_like(input, dtype=torch.bool), input_multiplier, input_shift)
 
 
 def factor(scale: float) -> dict[str, int]:

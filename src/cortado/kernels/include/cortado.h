@@ -365,6 +365,32 @@ int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);
 
+/* The same of 16-bit codes without zero points, and weights [gates][units][in_c], [gates][units][units] of 8 bits. A sum
+ * that may leave 32 bits is divided by 2^sum_shift first; every requant is one rounding, ties up, and a path is clamped
+ * to 31 bits. */
+typedef struct {
+    int32_t in_c, units, steps, sequences, reverse, last_only;
+    int32_t out_multiplier, out_shift;
+    int32_t start_multiplier, start_shift;
+    int32_t h16; /* 1: a GRU, whose start is that of h16 */
+    int32_t cell_multiplier, cell_shift, cell_bits, gives_cells;
+    int32_t given_multiplier, given_shift;
+    int32_t relu;
+    int32_t sum_shift_x, sum_shift_h;
+    const int8_t *weights_x, *weights_h;
+    const int32_t *bias_x, *multiplier_x, *shift_x;
+    const int32_t *bias_h, *multiplier_h, *shift_h;
+} cortado_recurrent_s16_t;
+
+void cortado_lstm_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start,
+                      const int16_t *start_cells, int16_t *out, int16_t *cells, void *scratch);
+void cortado_gru_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
+                     void *scratch);
+void cortado_rnn_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
+                     void *scratch);
+
+int32_t cortado_recurrent_s16_scratch(const cortado_recurrent_s16_t *L);
+
 /* ---- 16-bit codes with 8-bit weights ------------------------------------------------------------------------ */
 
 /* Any window, grouped or depthwise; zero points are 0. sum = bias + sum of x * w; where it may leave 32 bits, it is
@@ -399,11 +425,18 @@ void cortado_conv2d_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_t *
                              void *scratch);
 void cortado_conv2d_s16__mve(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
                              void *scratch);
+void cortado_conv2d_s16__scalar(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                                void *scratch);
 void cortado_conv1x1_s16(const cortado_layer_s16_t *L, const int16_t *in, int16_t *out, int32_t pixels, void *scratch);
 void cortado_conv1x1_s16__dsp(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                               void *scratch);
 void cortado_conv1x1_s16__mve(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
                               void *scratch);
+void cortado_conv1x1_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
+                                 void *scratch);
+/* Of single pixels. */
+void cortado_linear_s16__scalar(const cortado_layer_s16_packed_t *L, const int16_t *in, int16_t *out, int32_t pixels,
+                                void *scratch);
 /* For kernel_w <= 512. */
 void cortado_depthwise_s16(const cortado_layer_s16_t *L, const int8_t *const rows[], int16_t *out, void *scratch);
 /* One output channel for each input channel, of which there are at least 4, with vector instructions 8. */
@@ -411,12 +444,33 @@ void cortado_depthwise_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_
                                 void *scratch);
 void cortado_depthwise_s16__mve(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
                                 void *scratch);
+void cortado_depthwise_s16__scalar(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
+                                   void *scratch);
 
 int32_t cortado_conv2d_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv2d_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv1x1_s16__dsp_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
 int32_t cortado_depthwise_s16__dsp_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_depthwise_s16__mve_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_conv2d_s16__scalar_scratch(const cortado_layer_s16_packed_t *L);
+int32_t cortado_conv1x1_s16__scalar_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
+int32_t cortado_depthwise_s16__scalar_scratch(const cortado_layer_s16_packed_t *L);
+
+/* Transposed convolution of whole images: input pixel (i, j) reaches the outputs (i * stride + ky * dilation - pad, ...).
+ * weights [out_c][kernel_h][kernel_w][in_c / groups]. */
+typedef struct {
+    int32_t images, in_h, in_w, in_c;
+    int32_t out_h, out_w, out_c;
+    int32_t kernel_h, kernel_w, stride_h, stride_w;
+    int32_t pad_top, pad_left, dilation_h, dilation_w;
+    int32_t groups, sum_shift;
+    int32_t act_min, act_max;
+    const int8_t *weights;
+    const int32_t *bias; /* or NULL */
+    const int32_t *multiplier, *shift;
+} cortado_transpose_conv2d_s16_t;
+
+void cortado_transpose_conv2d_s16(const cortado_transpose_conv2d_s16_t *L, const int16_t *in, int16_t *out);
 
 /* Two matrices: out[i][j] = requant(sum over k of lhs[i][k] * rhs[j][k], divided by 2^sum_shift). */
 typedef struct {
@@ -435,6 +489,35 @@ typedef struct {
 } cortado_softmax_s16_t;
 
 void cortado_softmax_s16(const cortado_softmax_s16_t *L, const int16_t *in, int16_t *out, int32_t pixels);
+/* The same over those of a row's `length` values whose bit in `mask` is 0, or whose byte in `kept` is not 0; the others
+ * give 0. Row r has the mask of row r % kept_rows; bits begin with a byte of their own, lowest first. Of a row that is
+ * masked whole, that is left which `weaker` (NULL, or row r % weaker_rows of it) keeps: equal parts or, if `nothing` is
+ * 32768, their softmax. If that is nothing either all give 0 (with `zeros` and `weaker`), or the code `nothing`, or if
+ * that is 32768 the row is the softmax of all its values. May be in place of `in`. */
+typedef struct {
+    int32_t rows, length, kept_rows, weaker_rows, zeros, nothing;
+    int32_t multiplier, shift, bits;
+    const uint8_t *mask;
+    const int32_t *powers;
+} cortado_masked_softmax_s16_t;
+
+void cortado_masked_softmax_s16(const cortado_masked_softmax_s16_t *L, const int16_t *in, int16_t *out, int32_t rows);
+void cortado_kept_softmax_s16(const cortado_masked_softmax_s16_t *L, const int16_t *in, const int8_t *kept,
+                              const int8_t *weaker, int16_t *out);
+
+/* Logarithm of softmax: out = clamp(-((y * 2^4 + log2(sum of 2^-y) * 2^20) * out_multiplier / 2^out_right)), ties up,
+ * with y as softmax has it and the logarithm truncated; out_multiplier has 24 bits. Over all of a row, or over what
+ * `kept` keeps of it (row r % kept_rows); the others give -32768. May be in place of `in`. */
+typedef struct {
+    int32_t rows, length, kept_rows;
+    int32_t multiplier, shift, bits;
+    int32_t out_multiplier, out_right;
+    const int32_t *powers;
+} cortado_log_softmax_s16_t;
+
+void cortado_log_softmax_s16(const cortado_log_softmax_s16_t *L, const int16_t *in, int16_t *out, int32_t rows);
+void cortado_kept_log_softmax_s16(const cortado_log_softmax_s16_t *L, const int16_t *in, const int8_t *kept,
+                                  int16_t *out);
 
 /* ---- Pooling ----------------------------------------------------------------------------------------------- */
 
@@ -678,6 +761,9 @@ typedef struct {
 } cortado_normalize_t;
 
 void cortado_normalize_s8(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
+/* Of 16 bits, with in_zero 0: groups of at most 2^16; what would be shifted to the left by less than 0 bits is shifted to
+ * the right. */
+void cortado_normalize_s16(const cortado_normalize_t *L, const int16_t *in, int16_t *out, int32_t samples);
 
 /* One number for each row of `length` values. In all of them a 62-bit sum is shifted left by an even number of bits
  * until it has 61 or 62, and root is the integer square root of that: sqrt(sum) = root / 2^(left / 2).
@@ -690,6 +776,7 @@ typedef struct {
 } cortado_variance_t;
 
 void cortado_variance_s8(const cortado_variance_t *L, const int8_t *in, int8_t *out, int32_t rows);
+void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_t *out, int32_t rows); /* at most 2^16 */
 
 /* Spectra in bands of frames of 16-bit samples. A row is a block of `block` samples; a frame's first sample is number
  * `skip` of its first row. Of the frame's spectrum X, with a window of 1 as 2^24 and the samples shifted left by s bits
@@ -740,6 +827,10 @@ typedef struct {
 
 void cortado_cosine_similarity_s8(const cortado_cosine_similarity_t *L, const int8_t *a, const int8_t *b, int8_t *out,
                                   int32_t rows);
+/* Of 16 bits: the root of each sum of squares has 31 bits, the divisor is the upper half of their product, and the
+ * quotient is rescaled with one rounding, ties up. */
+void cortado_cosine_similarity_s16(const cortado_cosine_similarity_t *L, const int16_t *a, const int16_t *b,
+                                   int16_t *out, int32_t rows);
 
 /* x = (a - a_zero) * a_multiplier, y = (b - b_zero) * b_multiplier, over rows of `length` values, at most 2^16;
  * out = clamp(out_zero + sqrt(squares) * out_multiplier * 2^(out_shift - 31)), where squares is
@@ -763,6 +854,8 @@ typedef struct {
 } cortado_cumsum_t;
 
 void cortado_cumsum_s8(const cortado_cumsum_t *L, const int8_t *in, int8_t *out, int32_t rows);
+/* Of 16 bits: out[i] = clamp(sum * out_multiplier * 2^(out_shift - 31)), rounded once, ties up. */
+void cortado_cumsum_s16(const cortado_cumsum_t *L, const int16_t *in, int16_t *out, int32_t rows);
 
 /* out[i] = table[in[i] + 128]: every unary function of one int8 tensor. Output may lie exactly over the input. */
 void cortado_table_s8(const int8_t table[256], const int8_t *in, int8_t *out, int32_t n);
@@ -892,6 +985,8 @@ typedef struct {
 /* One output row from the rows above, at and below y >> shift_h. */
 void cortado_upsample_bilinear_s8(const cortado_bilinear_t *L, const int8_t *const rows[], int8_t *out, int32_t y);
 void cortado_upsample_bilinear_all_s8(const cortado_bilinear_t *L, const int8_t *in, int8_t *out);
+void cortado_upsample_bilinear_s16(const cortado_bilinear_t *L, const int8_t *const rows[], int16_t *out, int32_t y);
+void cortado_upsample_bilinear_all_s16(const cortado_bilinear_t *L, const int16_t *in, int16_t *out);
 
 /* ---- Integers -------------------------------------------------------------------------------------------- */
 
@@ -909,6 +1004,13 @@ typedef struct {
 } cortado_embedding_t;
 
 void cortado_embedding_s8(const cortado_embedding_t *L, const int32_t *ids, int8_t *out);
+/* The same of 16 bits. */
+typedef struct {
+    int32_t ids, count, width;
+    const int16_t *table;
+} cortado_embedding_s16_t;
+
+void cortado_embedding_s16(const cortado_embedding_s16_t *L, const int32_t *ids, int16_t *out);
 
 /* The sum, or mean, of the rows of `ids` ids for each bag: out = clamp(requant(sum of (table[id] - table_zero), k) +
  * out_zero), ids that equal `padding` left out. k is the number of ids that were not, where there is a factor for each
@@ -920,6 +1022,15 @@ typedef struct {
 } cortado_embedding_bag_t;
 
 void cortado_embedding_bag_s8(const cortado_embedding_bag_t *L, const int32_t *ids, int8_t *out);
+/* Of 16 bits: the sum times multiplier[k] * 2^(shift[k] - 31), rounded once, ties up. */
+typedef struct {
+    int32_t bags, ids, count, width, padding;
+    int32_t factors;
+    const int16_t *table;
+    const int32_t *multiplier, *shift;
+} cortado_embedding_bag_s16_t;
+
+void cortado_embedding_bag_s16(const cortado_embedding_bag_s16_t *L, const int32_t *ids, int16_t *out);
 
 /* out = clamp(requant(clamp(x, low, high)) + zero_point, -128, 127). */
 typedef struct {
@@ -927,15 +1038,21 @@ typedef struct {
 } cortado_quantize_int_t;
 
 void cortado_quantize_s32_s8(const cortado_quantize_int_t *L, const int32_t *in, int8_t *out, int32_t n);
+/* out = clamp(in * multiplier * 2^(shift - 31)), ties up. */
+void cortado_quantize_s32_s16(const int32_t *in, int16_t *out, int32_t n, int32_t multiplier, int32_t shift);
 
 /* For each pixel the first of its channels that holds the largest code, or the smallest, and this code. Here and below
  * either of the two results may be NULL. */
 void cortado_argmax_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest,
                        int8_t *values);
+void cortado_argmax_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t largest,
+                        int16_t *values);
 /* For each pixel the `count` channels that hold the largest codes, or the smallest, the best first, and these codes; of
  * equal codes the first channel is the better. */
 void cortado_topk_s8(const int8_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
                      int8_t *values);
+void cortado_topk_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
+                      int16_t *values);
 /* out = a and b, calculated modulo 2^32. An operand whose step is 0 is one number for all, otherwise its step is 1.
  * Quotients are rounded down and remainders have the divisor's sign; both are 0 where the divisor is. */
 #define CORTADO_SUM 0

@@ -16,7 +16,7 @@ typedef struct {
     const int16_t *const *taps;
     const int8_t *stream;
     int32_t count;    /* of the taps */
-    int32_t channels; /* at least 8 */
+    int32_t channels; /* at least 8, without vector instructions 4 */
     int32_t low, high;
 } cortado_wide_pixel_t;
 
@@ -30,6 +30,9 @@ CORTADO_AT(cortado_wide_pixel_t, high, 20);
 /* Any window; one of nine taps over a multiple of eight channels. */
 void cortado_depthwise_pixel_s16__mve(const cortado_wide_pixel_t *P, int16_t *out);
 void cortado_depthwise_nine_s16__mve(const cortado_wide_pixel_t *P, int16_t *out);
+/* Any window on small cores; one of nine taps with DSP instructions. */
+void cortado_depthwise_pixel_s16__scalar(const cortado_wide_pixel_t *P, int16_t *out);
+void cortado_depthwise_nine_s16__dsp(const cortado_wide_pixel_t *P, int16_t *out);
 
 /* Points the taps of one row at the window that starts at column `left`. */
 static inline const int16_t **cortado_wide_point_row(const cortado_layer_s16_packed_t *L, const int16_t *row,
@@ -61,6 +64,13 @@ static inline int cortado_wide_point(const cortado_layer_s16_packed_t *L, const 
         }
         if (rows[ky] == NULL) {
             to += L->kernel_w;
+            continue;
+        }
+        if (L->kernel_w == 3) {
+            to[0] += step;
+            to[1] += step;
+            to[2] += step;
+            to += 3;
             continue;
         }
         for (int32_t kx = L->kernel_w; kx > 0; kx--) {

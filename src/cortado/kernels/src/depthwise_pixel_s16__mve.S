@@ -16,7 +16,7 @@
  *
  *   any window:  r0 taps   r1 stream   r2 their number   r3 channels left   r4 bytes from a tap's pixel to the channels
  *                r5 out   r6, r7 next tap and its pixel
- *   nine taps:   r0 to r6, r8, r9 their channels   r7 stream   r10 out   r11 channels left
+ *   nine taps:   r0, r2 to r6, r8 to r10 their channels   r1 out   r7 stream   lr turns left
  *   q0, q1 codes and weights   q2, q3 products   q4, q5 sums   q6, q7 low and high
  */
 #include "cortado_asm.h"
@@ -58,36 +58,36 @@
     vmin.s16 q0, q0, q7
     .endm
 
+#define NINE_BYTES 168 /* of the stream, for eight channels */
+
     function cortado_depthwise_nine_s16__mve
-    push    {r4-r11, lr}
+    push    {r4-r10, lr}
     vpush   {d8-d15}
-    mov     r10, r1
-    ldrd    r8, r9, [r0, #16]
-    vdup.16 q6, r8
-    vdup.16 q7, r9
-    ldrd    r12, r7, [r0]
-    ldr     r11, [r0, #12]
-    ldm     r12, {r0-r6, r8, r9}
+    ldm     r0, {r2-r7}
+    vdup.16 q6, r6
+    vdup.16 q7, r7
+    sub     r7, r3, #NINE_BYTES
+    lsrs    r5, r5, #3
+    dls     lr, r5
+    ldm     r2, {r0, r2-r6, r8-r10}
     /* One turn: eight channels. */
 .Lnine_channels:
-    vldrw.32 q4, [r7]
+    vldrw.32 q4, [r7, #NINE_BYTES]!
     vldrw.32 q5, [r7, #16]
     add_tap r0, 0
-    add_tap r1, 1
-    add_tap r2, 2
-    add_tap r3, 3
-    add_tap r4, 4
-    add_tap r5, 5
-    add_tap r6, 6
-    add_tap r8, 7
-    add_tap r9, 8
+    add_tap r2, 1
+    add_tap r3, 2
+    add_tap r4, 3
+    add_tap r5, 4
+    add_tap r6, 5
+    add_tap r8, 6
+    add_tap r9, 7
+    add_tap r10, 8
     to_codes r7, 104
-    add     r7, r7, #168
-    subs    r11, r11, #8
-    vstrh.16 q0, [r10], #16
-    bgt     .Lnine_channels
+    vstrh.16 q0, [r1], #16
+    le      lr, .Lnine_channels
     vpop    {d8-d15}
-    pop     {r4-r11, pc}
+    pop     {r4-r10, pc}
     .size   cortado_depthwise_nine_s16__mve, . - cortado_depthwise_nine_s16__mve
 
     function cortado_depthwise_pixel_s16__mve

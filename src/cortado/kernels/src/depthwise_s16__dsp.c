@@ -4,9 +4,11 @@
  *
  * Tile: 1 pixel x 4 channels. Scratch: a pointer per tap.
  *
+ * Weights are 16 bits wide: beside nine products a channel they are few, and each is used once for a pixel.
+ *
  * The stream, for each four channels; the last four may repeat some of those before:
  *
- *   | biases 4 x 4 | weights of channels 0, 2, 1, 3 |  for each tap
+ *   | biases 4 x 4 | weights of channels 0, 1, 2, 3, each 2 |  for each tap
  *   | 2 * multiplier, modulo 2^32 4 | right shift 4, at least 1 |  of each channel, as conv_tile_s16__dsp.S has them
  */
 #include "depthwise_pixel_s16.h"
@@ -25,14 +27,11 @@ static inline const int32_t *add_taps(sums_t *sum, const int16_t *const *taps, i
     int32_t a = *stream++, b = *stream++, c = *stream++, d = *stream++;
     for (; count > 0; count--) {
         const int8_t *const x = (const int8_t *)(const void *)(*taps++ + channel);
-        const int32_t low = cortado_load4(x), high = cortado_load4(x + 4), four = *stream++;
-        int32_t w;
-        __asm__("sxtb16 %0, %1" : "=r"(w) : "r"(four));
-        __asm__("smlabb %0, %1, %2, %0" : "+r"(a) : "r"(low), "r"(w));
-        __asm__("smlatt %0, %1, %2, %0" : "+r"(b) : "r"(low), "r"(w));
-        __asm__("sxtb16 %0, %1, ror #8" : "=r"(w) : "r"(four));
-        __asm__("smlabb %0, %1, %2, %0" : "+r"(c) : "r"(high), "r"(w));
-        __asm__("smlatt %0, %1, %2, %0" : "+r"(d) : "r"(high), "r"(w));
+        const int32_t low = cortado_load4(x), high = cortado_load4(x + 4), ab = *stream++, cd = *stream++;
+        __asm__("smlabb %0, %1, %2, %0" : "+r"(a) : "r"(low), "r"(ab));
+        __asm__("smlatt %0, %1, %2, %0" : "+r"(b) : "r"(low), "r"(ab));
+        __asm__("smlabb %0, %1, %2, %0" : "+r"(c) : "r"(high), "r"(cd));
+        __asm__("smlatt %0, %1, %2, %0" : "+r"(d) : "r"(high), "r"(cd));
     }
     sum->a = a;
     sum->b = b;
@@ -70,24 +69,41 @@ static inline int32_t codes(int32_t a, int32_t b, int32_t low, int32_t high)
     return a;
 }
 
+/* All channels of a pixel under any window. */
+static void one_pixel(const cortado_wide_pixel_t *P, int16_t *out)
+{
+    const int32_t *stream = (const int32_t *)(const void *)P->stream;
+    const int32_t low = (int32_t)((uint32_t)P->low << 16 | (uint16_t)P->low);
+    const int32_t high = (int32_t)((uint32_t)P->high << 16 | (uint16_t)P->high);
+    for (int32_t channel = 0; channel < P->channels; channel = cortado_next4(channel, P->channels)) {
+        sums_t sum;
+        stream = add_taps(&sum, P->taps, P->count, channel, stream);
+        int8_t *const to = (int8_t *)(void *)(out + channel);
+        cortado_store4(to, codes(scaled(sum.a, stream), scaled(sum.b, stream + 2), low, high));
+        cortado_store4(to + 4, codes(scaled(sum.c, stream + 4), scaled(sum.d, stream + 6), low, high));
+        stream += 8;
+    }
+}
+
 void cortado_depthwise_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_t *const rows[], int16_t *out,
                                 void *scratch)
 {
     const int16_t **const taps = scratch;
-    const int32_t count = L->kernel_h * L->kernel_w, channels = L->in_c;
-    const int32_t low = (int32_t)((uint32_t)L->act_min << 16 | (uint16_t)L->act_min);
-    const int32_t high = (int32_t)((uint32_t)L->act_max << 16 | (uint16_t)L->act_max);
+    const cortado_wide_pixel_t pixel = {
+        (const int16_t *const *)taps, L->weights, L->kernel_h * L->kernel_w, L->in_c, L->act_min, L->act_max,
+    };
+#if defined(CORTADO_ALIGNED_ONLY)
+    const int nine = 0; /* its loads are words at any halfword */
+#else
+    const int nine = pixel.count == 9;
+#endif
     int inside = 0;
-    for (int32_t x = 0, left = -L->pad_left; x < L->out_w; x++, left += L->stride_w, out += channels) {
-        const int32_t *stream = (const int32_t *)(const void *)L->weights;
+    for (int32_t x = 0, left = -L->pad_left; x < L->out_w; x++, left += L->stride_w, out += L->in_c) {
         inside = cortado_wide_point(L, rows, left, inside, taps);
-        for (int32_t channel = 0; channel < channels; channel = cortado_next4(channel, channels)) {
-            sums_t sum;
-            stream = add_taps(&sum, (const int16_t *const *)taps, count, channel, stream);
-            int8_t *const to = (int8_t *)(void *)(out + channel);
-            cortado_store4(to, codes(scaled(sum.a, stream), scaled(sum.b, stream + 2), low, high));
-            cortado_store4(to + 4, codes(scaled(sum.c, stream + 4), scaled(sum.d, stream + 6), low, high));
-            stream += 8;
+        if (nine) {
+            cortado_depthwise_nine_s16__dsp(&pixel, out);
+        } else {
+            one_pixel(&pixel, out);
         }
     }
 }

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * LSTM, GRU and RNN layers of 16-bit codes and 8-bit weights over all their steps: see cortado.h.
+ *
+ * Tile: 1 step x 1 unit x 2 rows of weights. Scratch: the cells or h16, and two rows of codes that take turns.
+ */
+#include "cortado_recurrent.h"
+#include "cortado_round.h"
+#include "cortado_wide.h"
+
+/* One of the two sums of a gate. */
+typedef struct {
+    const int16_t *codes;
+    const int8_t *weights;
+    const int32_t *bias, *multiplier, *shift;
+    int32_t length, sum_shift;
+} path_t;
+
+typedef struct {
+    path_t x, h;
+    int32_t units;
+} paths_t;
+
+/* What gates are made of: 31 bits of it, so that two can be added. */
+static int32_t gate(const path_t *p, int64_t sum, int32_t row)
+{
+    if (p->sum_shift > 0) {
+        sum = (sum + ((int64_t)1 << (p->sum_shift - 1))) >> p->sum_shift;
+    }
+    const int64_t v = cortado_rounded((int32_t)sum, p->multiplier[row], p->shift[row]);
+    return (int32_t)(v > (1 << 30) - 1 ? (1 << 30) - 1 : v < -(1 << 30) ? -(1 << 30) : v);
+}
+
+/* Of two rows. */
+static void path(const path_t *p, int32_t row, int32_t other, int32_t gates[2])
+{
+    cortado_wide_pair_t sum = {p->bias[row], p->bias[other]};
+    cortado_wide_add(&sum, p->codes, p->weights + row * p->length, p->weights + other * p->length, p->length);
+    gates[0] = gate(p, sum.a, row);
+    gates[1] = gate(p, sum.b, other);
+}
+
+static paths_t paths_of(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before)
+{
+    const paths_t paths = {
+        {x, L->weights_x, L->bias_x, L->multiplier_x, L->shift_x, L->in_c, L->sum_shift_x},
+        {before, L->weights_h, L->bias_h, L->multiplier_h, L->shift_h, L->units, L->sum_shift_h},
+        L->units,
+    };
+    return paths;
+}
+
+/* The sums of both paths, of two gates of a unit. */
+static void sums_of(const paths_t *p, int32_t unit, int32_t first, int32_t second, int32_t sums[2])
+{
+    int32_t x[2], h[2];
+    path(&p->x, unit + first * p->units, unit + second * p->units, x);
+    path(&p->h, unit + first * p->units, unit + second * p->units, h);
+    sums[0] = cortado_sat16(x[0] + h[0]);
+    sums[1] = cortado_sat16(x[1] + h[1]);
+}
+
+static int16_t hidden(const cortado_recurrent_s16_t *L, int32_t v)
+{
+    return cortado_code_s16(cortado_rounded(v, L->out_multiplier, L->out_shift));
+}
+
+static int16_t started(const cortado_recurrent_s16_t *L, int32_t code)
+{
+    return cortado_code_s16(cortado_rounded(code, L->start_multiplier, L->start_shift));
+}
+
+/* One step: from the input's row and the state before to the state after. */
+typedef void (*step_t)(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
+                       int16_t *state, int16_t *cells);
+
+static void lstm_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
+                      int16_t *state, int16_t *cells)
+{
+    const paths_t paths = paths_of(L, x, before);
+    const int32_t bits = L->cell_bits;
+    for (int32_t u = 0; u < L->units; u++) {
+        int32_t first[2], second[2]; /* input and forget, new and output */
+        sums_of(&paths, u, 0, 1, first);
+        sums_of(&paths, u, 2, 3, second);
+        int32_t product = cortado_sigmoid(first[0]) * cortado_tanh(second[0]);
+        product = bits > 0 ? (product + (1 << (bits - 1))) >> bits : product;
+        const int32_t c = cortado_sat16((cortado_sigmoid(first[1]) * state[u] + product + (1 << 14)) >> 15);
+        /* The cell with 12 fractional bits. */
+        const int32_t narrow =
+            bits >= 3 ? cortado_sat16(cortado_shl(c, bits - 3)) : (c + (1 << (2 - bits))) >> (3 - bits);
+        state[u] = (int16_t)c;
+        after[u] = hidden(L, cortado_sigmoid(second[1]) * cortado_tanh(narrow));
+        if (cells != NULL) {
+            cells[u] = cortado_code_s16(cortado_rounded(c, L->given_multiplier, L->given_shift));
+        }
+    }
+}
+
+static void gru_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
+                     int16_t *state, int16_t *cells)
+{
+    const paths_t paths = paths_of(L, x, before);
+    const int32_t bits = L->cell_bits;
+    (void)cells;
+    for (int32_t u = 0; u < L->units; u++) {
+        const int32_t row = u + 2 * L->units;
+        int32_t gates[2], nx[2], nh[2];
+        sums_of(&paths, u, 0, 1, gates);
+        path(&paths.x, row, row, nx);
+        path(&paths.h, row, row, nh);
+        const int32_t r = cortado_sigmoid(gates[0]), z = cortado_sigmoid(gates[1]);
+        int32_t n = cortado_tanh(cortado_sat16(nx[0] + ((r * cortado_sat16(nh[0]) + (1 << 13)) >> 14)));
+        n = bits > 0 ? (n + (1 << (bits - 1))) >> bits : n;
+        state[u] = (int16_t)((n * 32768 + z * (state[u] - n) + (1 << 14)) >> 15);
+        after[u] = hidden(L, state[u]);
+    }
+}
+
+static void rnn_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
+                     int16_t *state, int16_t *cells)
+{
+    const paths_t paths = paths_of(L, x, before);
+    (void)state;
+    (void)cells;
+    for (int32_t u = 0; u < L->units; u++) {
+        int32_t px[2], ph[2];
+        path(&paths.x, u, u, px);
+        path(&paths.h, u, u, ph);
+        const int32_t sum = px[0] + ph[0];
+        if (L->relu != 0) {
+            after[u] = cortado_code_s16(((int64_t)cortado_max(sum, 0) + 128) >> 8);
+        } else {
+            after[u] = hidden(L, cortado_tanh(cortado_sat16(sum)));
+        }
+    }
+}
+
+static void copy_codes(int16_t *to, const int16_t *from, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        to[i] = from[i];
+        CORTADO_STAY_A_LOOP;
+    }
+}
+
+/* All steps of one sequence. out and cells: all that this sequence gives, or NULL. */
+static void sequence(const cortado_recurrent_s16_t *L, const int16_t *in, int16_t *out, int16_t *cells, int16_t *state,
+                     step_t step)
+{
+    const int32_t units = L->units;
+    int16_t *before = state + units, *after = before + units;
+    for (int32_t t = 0; t < L->steps; t++) {
+        const int32_t at = L->reverse ? L->steps - 1 - t : t, ends = t == L->steps - 1;
+        const int32_t gives_cells = cells != NULL && (L->gives_cells || ends);
+        step(L, in + at * L->in_c, before, after, state, gives_cells ? cells + (L->gives_cells ? at * units : 0) : NULL);
+        if (out != NULL && (!L->last_only || ends)) {
+            copy_codes(out + (L->last_only ? 0 : at * units), after, units);
+        }
+        int16_t *const last = before;
+        before = after;
+        after = last;
+    }
+}
+
+static void sequences(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start,
+                      const int16_t *start_cells, int16_t *out, int16_t *cells, int16_t *state, step_t step)
+{
+    for (int32_t s = 0; s < L->sequences; s++) {
+        for (int32_t i = 0; i < L->units; i++) {
+            const int16_t given = start != NULL ? started(L, *start++) : 0;
+            state[i] = (int16_t)(L->h16 ? given : 0);
+            state[i + L->units] = L->h16 ? hidden(L, given) : given;
+            if (start_cells != NULL) {
+                state[i] = cortado_code_s16(cortado_rounded(*start_cells++, L->cell_multiplier, L->cell_shift));
+            }
+        }
+        sequence(L, in, out, cells, state, step);
+        in += L->steps * L->in_c;
+        if (out != NULL) {
+            out += (L->last_only ? 1 : L->steps) * L->units;
+        }
+        if (cells != NULL) {
+            cells += (L->gives_cells ? L->steps : 1) * L->units;
+        }
+    }
+}
+
+void cortado_lstm_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start,
+                      const int16_t *start_cells, int16_t *out, int16_t *cells, void *scratch)
+{
+    sequences(L, in, start, start_cells, out, cells, scratch, lstm_step);
+}
+
+void cortado_gru_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
+                     void *scratch)
+{
+    sequences(L, in, start, NULL, out, NULL, scratch, gru_step);
+}
+
+void cortado_rnn_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const int16_t *start, int16_t *out,
+                     void *scratch)
+{
+    sequences(L, in, start, NULL, out, NULL, scratch, rnn_step);
+}
+
+int32_t cortado_recurrent_s16_scratch(const cortado_recurrent_s16_t *L)
+{
+    return 3 * L->units * (int32_t)sizeof(int16_t);
+}

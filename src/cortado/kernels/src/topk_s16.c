@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which channels of each pixel hold its largest 16-bit codes, or its smallest, and these codes.
+ *
+ * Tile: 1 channel of the result. Scratch: none.
+ */
+#include "cortado.h"
+
+/* The best channel behind `last` in the order of the result; -1 before the first. */
+static int32_t next_best(const int16_t *in, int32_t channels, int32_t flip, int32_t last)
+{
+    int32_t best = -1;
+    for (int32_t c = 0; c < channels; c++) {
+        const int32_t v = in[c] ^ flip;
+        const int32_t behind = last < 0 || v < (in[last] ^ flip) || (v == (in[last] ^ flip) && c > last);
+        if (behind && (best < 0 || v > (in[best] ^ flip))) {
+            best = c;
+        }
+    }
+    return best;
+}
+
+void cortado_topk_s16(const int16_t *in, int32_t *out, int32_t pixels, int32_t channels, int32_t count, int32_t largest,
+                     int16_t *values)
+{
+    const int32_t flip = largest != 0 ? 0 : -1; /* ~v is smaller for larger v */
+    for (; pixels > 0; pixels--, in += channels) {
+        int32_t last = -1;
+        for (int32_t i = 0; i < count; i++) {
+            last = next_best(in, channels, flip, last);
+            if (out != NULL) {
+                *out++ = last;
+            }
+            if (values != NULL) {
+                *values++ = in[last];
+            }
+        }
+    }
+}

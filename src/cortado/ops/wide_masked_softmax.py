@@ -1,0 +1,133 @@
+"""Softmax of int16 codes over those values of the last dimension that a mask keeps; 0 elsewhere.
+
+The arithmetic is wide_softmax's, the masks are masked_softmax's: a constant one (a bit for each value), or computed
+ones (0 and 1 as codes). A row of which nothing is kept has the code `nothing` everywhere or, if that is WHOLE, is the
+softmax of all its scores; a second mask may leave some of it, as there.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from cortado.base.element import INT16
+from cortado.base.numerics import Fixed, Tensor
+from cortado.base.target import Core
+from cortado.ir.c_call import Absent, CCall, Operand, Row
+from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
+from cortado.ir.op import Call, Operator, Place
+from cortado.ir.work import loops
+from cortado.ops import wide_softmax
+
+WHOLE = INT16.high + 1  # no code: a row of which nothing is kept is the softmax of all of it
+
+
+def reference(
+    *,
+    input: Tensor,
+    kept: list[Tensor],
+    mask: Tensor | None,
+    nothing: int,
+    zeros: bool,
+    input_multiplier: int,
+    input_shift: int,
+) -> Tensor:
+    keeps, *weaker = ((one != 0).repeat(len(input) // len(one), 1) for one in (kept if mask is None else [~mask]))
+
+    def over(codes: Tensor, these: Tensor) -> Tensor:
+        return wide_softmax.over_kept(codes, these, input_multiplier, input_shift)
+
+    everything = torch.ones_like(keeps)
+    rest = over(input, everything) if nothing == WHOLE else torch.full_like(input, nothing)
+    for left in weaker:
+        found = over(input if nothing == WHOLE else torch.zeros_like(input), left)
+        rest = torch.where(left.any(-1, keepdim=True), found, torch.zeros_like(rest) if zeros else rest)
+    return torch.where(keeps.any(-1, keepdim=True), over(input, keeps), rest).contiguous()
+
+
+def kernel(call: Call, core: Core) -> Kernel:
+    count, length = call.shape("input")
+    common = {
+        "rows": count,
+        "length": length,
+        "zeros": int(call["zeros"]),
+        "nothing": call["nothing"],
+        "multiplier": call["input_multiplier"],
+        "shift": call["input_shift"],
+        "bits": wide_softmax.bits_of(length),
+        "powers": Array(wide_softmax.POWERS),
+    }
+    if call["kept"]:
+        kept_rows, *weaker_rows = (sizes[0] for sizes in call.shapes("kept"))
+        masks = (Row(1), Row(2) if weaker_rows else Absent())
+        return Kernel(
+            call=CCall("cortado_kept_softmax_s16", (Operand.LAYER, Row(0), *masks, Operand.OUT)),
+            sources=("masked_softmax_s16.c",),
+            struct="cortado_masked_softmax_s16_t",
+            fields={**common, "kept_rows": kept_rows, "weaker_rows": sum(weaker_rows), "mask": None},
+            work=loops("calls rows outputs outputs*marked", mask=1, rows=count),
+        )
+    mask = call.array("mask")
+    bits = Array(np.packbits(mask.astype(np.uint8), axis=1, bitorder="little").reshape(-1))
+    return Kernel(
+        call=CCall("cortado_masked_softmax_s16", (Operand.LAYER, Row(0), Operand.OUT, Operand.N)),
+        sources=("masked_softmax_s16.c",),
+        struct="cortado_masked_softmax_s16_t",
+        fields={**common, "kept_rows": mask.shape[0], "weaker_rows": 0, "mask": bits},
+        work=loops("calls spans spans*length spans*kept", length=length, kept=(mask == 0).sum(1).mean()),
+    )
+
+
+def draw_rows(draw: Any) -> tuple[dict[str, Any], Tensor]:
+    """Rows of codes, and a mask of any density that starts over behind some row."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    lengths = st.one_of(sampling.CHANNELS, st.sampled_from([100, 257, 1500]))
+    rows, scale = draw(st.integers(1, 9)), Fixed.of(2.0 ** draw(st.floats(-16, 13.9)))
+    codes = sampling.values(draw, (rows, draw(lengths)), element=INT16)
+    period = draw(st.sampled_from([count for count in range(1, rows + 1) if rows % count == 0]))
+    rng = sampling.generator(draw(sampling.SEEDS))
+    mask = torch.rand(period, codes.shape[1], generator=rng) < draw(st.sampled_from([0.0, 0.1, 0.5, 0.95, 1.0]))
+    return {"input": codes, "input_multiplier": scale.multiplier, "input_shift": scale.shift}, mask
+
+
+def samples() -> Any:
+    """Constant and computed masks of any density, of some rows nothing left."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        drawn, mask = draw_rows(draw)
+        computed, seed = draw(st.sampled_from([0, 1, 2])), draw(sampling.SEEDS)
+        first = (~mask).to(torch.int8)
+        return {
+            **drawn,
+            "kept": [first, first | sampling.codes(seed, tuple(mask.shape), 0, 1)][:computed],
+            "mask": None if computed else mask,
+            "nothing": draw(st.one_of(st.integers(0, INT16.high), st.just(WHOLE))),
+            "zeros": draw(st.booleans()),
+        }
+
+    return draw_case()
+
+
+WIDE_MASKED_SOFTMAX = Operator(
+    name="cortado::wide_masked_softmax",
+    summary="softmax of int16 codes over what a mask keeps, constant or computed",
+    arguments=(
+        "Tensor input, Tensor[] kept, Tensor? mask, int nothing, bool zeros, int input_multiplier, int input_shift"
+    ),
+    reference=reference,
+    shape=lambda call: call.shape("input"),
+    kernel=kernel,
+    rows=lambda call: None if call["kept"] else Rows((ONE_ROW,), pixelwise=True),
+    element=INT16,
+    tensors=("input", "kept"),
+    places=frozenset({Place.C}),
+    constraints="as masked_softmax; C bundle only: ExecuTorch's operators take int8",
+    samples=samples,
+)
