@@ -33,6 +33,7 @@ from cortado.artifact.report import (
     StreamReport,
     TensorReport,
 )
+from cortado.artifact.weights_report import WeightsReport
 from cortado.base.chips import Chip
 from cortado.base.clock import rounded
 from cortado.base.errors import CortadoError
@@ -85,6 +86,7 @@ def build_report(
     choice: Choice | None = None,
     delay: int = 0,
     reasons: Mapping[str, str] | None = None,
+    weights: tuple[WeightsReport, ...] = (),
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle."""
     inputs, outputs = _ports(graph) if c is None else (c.planned.program.inputs, c.planned.program.outputs)
@@ -106,6 +108,7 @@ def build_report(
         image=None if c is None or c.image is None or not options.image else _image(c.image),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=layers,
+        weights=weights,
         longest_call=longest_call(layers),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
@@ -217,6 +220,8 @@ def _options(options: Options) -> OptionsReport:
         state=options.state,
         int16=options.int16,
         keep_float=options.keep_float,
+        weights=options.weights,
+        weight_group=options.weight_group,
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 

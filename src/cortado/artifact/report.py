@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from cortado.artifact.weights_report import WeightsReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
 from cortado.base.errors import CortadoError
@@ -20,6 +21,7 @@ from cortado.options import (
     Optimize,
     PteKind,
     StreamPadding,
+    Weights,
 )
 
 SCHEMA_VERSION = 1
@@ -94,6 +96,8 @@ class OptionsReport:
     int16: tuple[str, ...] = key("--int16: modules whose real tensors are int16", default=())
     keep_float: tuple[str, ...] = key("--keep-float: modules that are in float in the .pte on purpose", default=())
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
+    weights: Weights = key("what the weights of layers are stored as", default=Weights.INT8, seldom=True)
+    weight_group: Size | None = key("int4 weights of one factor; null: a channel's", default=None, seldom=True)
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 
 
@@ -454,6 +458,7 @@ class Report:
     layers: tuple[LayerReport, ...] = key("the kernels in the order in which they run")
     inputs: tuple[TensorReport, ...] = key("what the model reads")
     outputs: tuple[TensorReport, ...] = key("what it gives")
+    weights: tuple[WeightsReport, ...] = key("layers with weights, where int4 was asked for", default=(), seldom=True)
     state: tuple[StateReport, ...] = key("what lasts from call to call: the first bytes of the arena", default=())
     longest_call: LongestCallReport | None = key(
         "the longest kernel call; null where the cycles of a kernel are not known", default=None
