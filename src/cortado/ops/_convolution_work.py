@@ -106,6 +106,9 @@ _VECTOR_WIDE_WINDOWS = {
 }
 _WIDE_WINDOWS = (*nested({**_WIDE_PIXELS, "calls": "kernel_h groups"}), *_LAID_OUT)
 
+# 4-bit weights of linear layers on small cores: four channels at a time, of a copy of the pixel.
+_NARROW_LINEAR = {"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*odd16 out_c", **_CUT}
+
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
 _POINTED = {
@@ -147,6 +150,14 @@ TERMS = {
     "conv1x1_s16__mve": nested(_VECTOR_WIDE),
     "conv2d_s16__dsp": _WIDE_WINDOWS,
     "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
+    **{f"conv1x1_{kind}_s8__scalar": _PIXEL_TILES for kind in ("narrow", "runs")},
+    **{f"linear_{kind}_s8__scalar": nested(_NARROW_LINEAR) for kind in ("narrow", "runs")},
+    **{f"conv2d_{kind}_s8__scalar": _SCALAR_WINDOWS for kind in ("narrow", "runs")},
+    **{f"conv1x1_{kind}_s8__dsp": _by_group(_LANE_PIXELS) for kind in ("narrow", "runs")},
+    "linear_narrow_s8__dsp": _by_group(_LANE_PIXELS),
+    **{f"conv2d_{kind}_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT) for kind in ("narrow", "runs")},
+    **{f"conv1x1_{kind}_s8__mve": nested(_VECTOR_PIXELS) for kind in ("narrow", "runs")},
+    **{f"conv2d_{kind}_s8__mve": nested(_VECTOR_WINDOWS) for kind in ("narrow", "runs")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {

@@ -13,11 +13,10 @@ import torch
 from cortado.base.element import weight_limit
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Tensor
+from cortado.ops._narrow_packing import LEAST, RUN
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 LARGEST = weight_limit(4)
-RUN = 32
-LEAST = 3  # factors of runs take 4 bits: 3 to 18, whose 7 times is the largest int8 code but one
 FACTORS = range(LEAST, LEAST + 16)
 
 

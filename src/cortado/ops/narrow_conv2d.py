@@ -18,6 +18,7 @@ from cortado.ir.op import Operator, PteWriter
 from cortado.ops import _narrow, conv2d
 from cortado.ops._convolution import macs, weighted_case
 from cortado.ops._narrow_kernels import kernel
+from cortado.ops._narrow_packing import RUN
 
 
 def reference(*, run: int, **arguments: Any) -> Tensor:
@@ -43,7 +44,7 @@ def samples() -> Any:
         in_c, out_c = draw(st.one_of(sampling.CHANNELS, deep)), draw(sampling.CHANNELS)
         sizes = (out_c, *kernel, in_c)
         case = weighted_case(draw, kernel, (in_c, out_c), sizes, draw(st.booleans()), kinds=(INT8,))
-        run, seed = draw(st.sampled_from([0, _narrow.RUN])), draw(sampling.SEEDS)
+        run, seed = draw(st.sampled_from([0, RUN])), draw(sampling.SEEDS)
         return {**case, "weight": _drawn(seed, sizes, run), "run": run}
 
     return draw_case()

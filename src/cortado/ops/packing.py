@@ -168,7 +168,7 @@ def pack_conv_tile(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, 
     Products are padded with zeros to a multiple of 4, channels to what the kernel takes together.
     """
     together = 2 if core is Core.LONG else 1
-    words = _factor_words(bias, multiplier, shift, core)
+    words = factor_words(bias, multiplier, shift, core)
     tables = pad_to(words.reshape(groups, -1, 3), 1, together).reshape(-1, together, 3)
     flat = pad_to(pad_to(weights.reshape(groups, len(weights) // groups, -1), 2, 4), 1, together)
     products = flat.reshape(-1, together, flat.shape[2]).transpose(0, 2, 1).reshape(len(tables), -1)
@@ -282,7 +282,7 @@ def pack_group_stream(weights: Int8, tables: NDArray[np.generic], core: Core) ->
     return joined(pad_to(flat.reshape(groups, -1), 1, 4), as_bytes(tables).reshape(groups, -1))
 
 
-def _factor_words(bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> NDArray[np.generic]:
+def factor_words(bias: Int32, multiplier: Int32, shift: Int32, core: Core) -> NDArray[np.generic]:
     """The words of cortado_asm.h of each channel."""
     words = [bias.astype(np.uint32), _multiplier_words(multiplier, core), _shift_words(shift, core)]
     return np.stack(words, axis=1)
@@ -298,7 +298,7 @@ def pack_gates(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32, core
     """The stream of gates `__scalar` and `__dsp`, or of the portable one."""
     if core is Core.PORTABLE:
         return pack_group_stream(weights, np.stack([bias, multiplier, shift], axis=1), core)
-    return pack_group_stream(weights, _factor_words(bias, multiplier, shift, core), core)
+    return pack_group_stream(weights, factor_words(bias, multiplier, shift, core), core)
 
 
 def pack_gates_mve(weights: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
@@ -312,7 +312,7 @@ def pack_linear_group(weights: Int8, bias: Int32, multiplier: Int32, shift: Int3
     """The stream of linear `__scalar` and `__dsp`: right shifts only, less 1. On small cores the words of conv_tile,
     behind products that are a multiple of 4 bytes."""
     if core is Core.SMALL:
-        return pack_group_stream(weights, _factor_words(bias, multiplier, shift, core), core)
+        return pack_group_stream(weights, factor_words(bias, multiplier, shift, core), core)
     return pack_group_stream(weights, np.stack([bias, multiplier, -1 - shift], axis=1), core)
 
 

@@ -35,4 +35,51 @@ void cortado_conv2d_narrow_s8(const cortado_narrow_t *L, const int8_t *const row
 /* 1x1, stride 1, no padding: over `pixels` consecutive pixels. Also every linear layer. */
 void cortado_conv1x1_narrow_s8(const cortado_narrow_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
 
+/* Those of cores, with streams of their own; all shifts are to the right. _runs: with factors. __scalar: of small cores.
+ * __dsp without factors: at most 4,096 products, of linear layers any number. */
+void cortado_conv2d_narrow_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                      void *scratch);
+void cortado_conv1x1_narrow_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                       void *scratch);
+void cortado_conv2d_narrow_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                   void *scratch);
+void cortado_conv1x1_narrow_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                    void *scratch);
+void cortado_conv2d_narrow_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                   void *scratch);
+void cortado_conv1x1_narrow_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                    void *scratch);
+void cortado_conv2d_runs_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                    void *scratch);
+void cortado_conv1x1_runs_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                     void *scratch);
+void cortado_conv2d_runs_s8__dsp(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                 void *scratch);
+void cortado_conv1x1_runs_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                  void *scratch);
+void cortado_conv2d_runs_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
+                                 void *scratch);
+void cortado_conv1x1_runs_s8__mve(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                  void *scratch);
+/* Best for one pixel. */
+void cortado_linear_narrow_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                      void *scratch);
+void cortado_linear_runs_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                    void *scratch);
+void cortado_linear_narrow_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                   void *scratch);
+
+int32_t cortado_conv2d_narrow_s8__scalar_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_narrow_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_narrow_s8__mve_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv1x1_narrow_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_conv1x1_narrow_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_linear_narrow_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_conv2d_runs_s8__scalar_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_runs_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv2d_runs_s8__mve_scratch(const cortado_conv2d_packed_t *L);
+int32_t cortado_conv1x1_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_conv1x1_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_linear_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+
 #endif /* CORTADO_NARROW_H */
