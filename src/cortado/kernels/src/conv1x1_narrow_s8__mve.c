@@ -14,13 +14,15 @@ void cortado_conv1x1_narrow_s8__mve(const cortado_conv1x1_packed_t *L, const int
     const cortado_conv_tile_mve_t layer =
         cortado_conv_tile_mve(L->weights, L->in_c, L->out_c, L->out_offset, L->act_min, L->act_max);
     (void)scratch;
-    for (; pixels >= 2; pixels -= 2) {
+    for (; pixels >= 2 && layer.blocks > 0; pixels -= 2) {
         cortado_conv_narrow2_s8__mve(&layer, in, in + L->in_c, out, out + L->out_c);
         in += 2 * L->in_c;
         out += 2 * L->out_c;
     }
-    if (pixels != 0) {
+    for (; pixels > 0; pixels--) {
         cortado_conv_narrow1_s8__mve(&layer, in, out);
+        in += L->in_c;
+        out += L->out_c;
     }
 }
 

@@ -48,16 +48,18 @@ static inline void all(const cortado_conv2d_packed_t *L, const int8_t *const row
     const cortado_conv_tile_mve_t layer =
         cortado_conv_tile_mve(L->weights, size, L->out_c, L->out_offset, L->act_min, L->act_max);
     int32_t left = -L->pad_left;
-    for (int32_t x = L->out_w; x > 0; x -= 2) {
+    for (int32_t x = L->out_w; x > 0;) {
+        const int32_t n = x > 1 && layer.blocks > 0 ? 2 : 1;
         gather(L, rows, left, scratch);
-        if (x == 1) {
+        if (n == 2) {
+            gather(L, rows, left + L->stride_w, scratch + size);
+            two(&layer, scratch, scratch + size, out, out + L->out_c);
+        } else {
             one(&layer, scratch, out);
-            break;
         }
-        gather(L, rows, left + L->stride_w, scratch + size);
-        two(&layer, scratch, scratch + size, out, out + L->out_c);
-        left += 2 * L->stride_w;
-        out += 2 * L->out_c;
+        left += n * L->stride_w;
+        out += n * L->out_c;
+        x -= n;
     }
 }
 

@@ -25,12 +25,13 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-/* From T, r0: the stream in r5, channels in r9, offset in r11, low and high in q6 and q7; fills the frame. */
+#define BLOCK_BYTES 56 /* of code, of two pixels */
+
+/* From T, r0: the stream in r5, blocks in r7, channels in r9, offset in r11, low and high in q6 and q7. */
     .macro load_layer
     ldrd    r5, r7, [r0, #TILE_MVE_STREAM]
     ldr     r1, [r0, #TILE_MVE_REST]
-    subs    r7, r7, #1
-    strd    r7, r1, [sp, #LOOPS]
+    str     r1, [sp, #REST]
     ldrd    r9, r11, [r0, #TILE_MVE_CHANNELS]
     ldrd    r1, r3, [r0, #TILE_MVE_LOW]
     sub     r2, r1, r11
@@ -39,37 +40,12 @@
     vdup.32 q7, r3
     .endm
 
-/* The whole of both functions but their beginning. */
-    .macro all_channels pixels
-    /* One turn: four channels. */
-.Lchannels_\@:
-    ldrd    r1, r3, [sp, #X]
-    ldr     r7, [sp, #LOOPS]
-    asrs    r7, r7, #1
-    bmi     .Lno_block_\@
-    block   vmladav, \pixels
-    bcc     .Leven_\@
-    block   vmladava, \pixels
-.Leven_\@:
-    cbz     r7, .Lblocks_done_\@
-    .if \pixels == 1
-    dls     lr, r7
-    .endif
-    /* One turn: two blocks of sixteen products of each channel. */
-.Lblocks_\@:
-    block   vmladava, \pixels
-    block   vmladava, \pixels
-    .if \pixels == 2
-    subs    r7, r7, #1
-    bne     .Lblocks_\@
-    .else
-    le      lr, .Lblocks_\@
-    .endif
-.Lblocks_done_\@:
+/* From the last block on. */
+    .macro finish pixels
     ldr     r7, [sp, #REST]
-    cbz     r7, .Lfinish_\@
+    cbz     r7, .Lsums_\@
     part    vmladava, \pixels
-.Lfinish_\@:
+.Lsums_\@:
     apart   \pixels
     vldrb.8 q2, [r5], #16
     vadd.i32 q0, q0, q2
@@ -77,12 +53,6 @@
     vadd.i32 q1, q1, q2
     .endif
     outputs \pixels
-    bgt     .Lchannels_\@
-    leave
-.Lno_block_\@:
-    ldr     r7, [sp, #REST]
-    part    vmladav, \pixels
-    b       .Lfinish_\@
     .endm
 
     function cortado_conv_narrow1_s8__mve
@@ -90,7 +60,36 @@
     str     r1, [sp, #X]
     str     r2, [sp, #OUT]
     load_layer
-    all_channels 1
+    subs    r7, r7, #1
+    str     r7, [sp, #LOOPS]
+    /* One turn: four channels. */
+.Lone_channels:
+    ldr     r1, [sp, #X]
+    ldr     r7, [sp, #LOOPS]
+    asrs    r7, r7, #1
+    bmi     .Lone_part
+    block   vmladav, 1
+    bcc     .Lone_even
+    block   vmladava, 1
+.Lone_even:
+    cbz     r7, .Lone_finish
+    dls     lr, r7
+    /* One turn: two blocks of sixteen products of each channel. */
+.Lone_blocks:
+    block   vmladava, 1
+    block   vmladava, 1
+    le      lr, .Lone_blocks
+.Lone_finish:
+    finish  1
+    bgt     .Lone_channels
+    leave
+    /* No block at all. */
+.Lone_part:
+    mov     r0, #0
+    mov     r2, #0
+    mov     r4, #0
+    mov     r6, #0
+    b       .Lone_finish
     .size   cortado_conv_narrow1_s8__mve, . - cortado_conv_narrow1_s8__mve
 
     function cortado_conv_narrow2_s8__mve
@@ -99,7 +98,33 @@
     strd    r1, r2, [sp, #X]
     strd    r3, r12, [sp, #OUT]
     load_layer
-    all_channels 2
+    /* Of the blocks behind the first, an odd one is the second of a turn. */
+    adr     r0, .Ltwo_blocks
+    tst     r7, #1
+    it      eq
+    addeq   r0, r0, #BLOCK_BYTES
+    lsrs    r7, r7, #1
+    itt     eq
+    addeq   r0, r0, #2 * BLOCK_BYTES
+    addeq   r0, r0, #4
+    orr     r0, r0, #1
+    strd    r7, r0, [sp, #TURNS]
+    /* One turn: four channels. */
+.Ltwo_channels:
+    ldrd    r1, r3, [sp, #X]
+    ldr     r7, [sp, #TURNS]
+    block   vmladav, 2
+    ldr     pc, [sp, #ENTRY]
+    .p2align 2
+    /* One turn: two blocks of sixteen products of each channel. */
+.Ltwo_blocks:
+    block   vmladava, 2
+    block   vmladava, 2
+    subs    r7, r7, #1
+    bne.n   .Ltwo_blocks
+    finish  2
+    bgt     .Ltwo_channels
+    leave
     .size   cortado_conv_narrow2_s8__mve, . - cortado_conv_narrow2_s8__mve
 #endif
 #if defined(__linux__) && defined(__ELF__)

@@ -13,6 +13,7 @@
 #include "cortado_narrow.h"
 
 void cortado_conv_narrow1_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out);
+/* At least sixteen products. */
 void cortado_conv_narrow2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1, int8_t *out0,
                                   int8_t *out1);
 /* With a factor for each run. */
@@ -32,7 +33,9 @@ void cortado_conv_runs2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *
 #define TIES 24 /* 0: a negative output is the lowest there is, whichever way it is rounded */
 #define OFFSET 28
 #define LOW 32  /* low, high */
-#define FRAME 40
+#define TURNS 40 /* of two pixels: of the loop of two blocks, and where the first one begins */
+#define ENTRY 44
+#define FRAME 48
 
 /* Both bytes of weights, whose halves are channels a and b, then c and d, with the pixels in q0 and q1. \op is vmladav
  * (the first time) or vmladava. SUM of byte * x is 16 * b + a, SUM of (byte << 4) * x is 16 * a. */
