@@ -13,10 +13,12 @@ from torch.export import ExportedProgram
 
 from cortado.artifact.budget import check_flash, check_ram, in_regions
 from cortado.artifact.build_report import InC, build_report
+from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weights
+from cortado.artifact.weights_report import WeightsReport
 from cortado.base.clock import IMPORT_EXECUTORCH, Clock
 from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger, Refused
 from cortado.base.findings import Finding
-from cortado.base.names import c_identifier, check_name
+from cortado.base.names import check_name
 from cortado.base.progress import with_counts
 from cortado.base.target import ANY, ONE_OF_EACH, Core, CortexM, CortexMTargetConfig, from_target_string
 from cortado.compiled import Compiled as Compiled
@@ -39,18 +41,17 @@ from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NHWC, source_line
 from cortado.ir.patched import alone, late_code
 from cortado.ir.portable import float_operators
-from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding
+from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding, Weights
 from cortado.passes import PIPELINE, TRIED, CortexMPassManager
 from cortado.passes.base import CortexMPass
 from cortado.passes.dead_channels import removed_channels
 from cortado.plan.decided import check_decision, decided
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
-from cortado.plan.planned import Planned
 from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
-from cortado.run import measure, runner
+from cortado.run import measure
 from cortado.scoring.accuracy import check_outputs
 from cortado.scoring.blame import Culprit, culprits
 
@@ -90,6 +91,7 @@ class Model:
                 import_executorch(target)
         with clock.phase("lower"), late_code():
             programs = _without_c(self._lower(target, options, intermediates), options)
+            programs, weights = self._narrowed(programs, target, options)
             graph = None if programs.c is None else lowered_graph(programs.c)
             float_calls = [] if programs.pte is None else float_operators(programs.pte)
             apart = programs.pte is not None and (graph is None or bool(float_calls))
@@ -123,6 +125,7 @@ class Model:
             choice=self.quantized.choice,
             delay=self.delay or 0,
             reasons=self.quantized.reasons,
+            weights=weights,
         )
         _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
@@ -141,6 +144,19 @@ class Model:
             options=options,
             report=report,
         )
+
+    def _narrowed(
+        self, programs: "_Programs", target: CortexMTargetConfig, options: Options
+    ) -> tuple["_Programs", tuple[WeightsReport, ...]]:
+        """With int4 weights where they are asked for."""
+        if programs.c is None or options.weights is Weights.INT8:
+            return programs, ()
+        samples = [run.inputs for run in self._runs(options)]
+        asked = WeightsRequest(self.name, target, options, samples, self.quantized.how.bias_correction)
+        found = narrow_weights(programs.c, asked)
+        if programs.pte is None or programs.pte is programs.c:
+            return programs, found
+        return replace(programs, pte=None, pte_missing=("of a stream int4 weights are in the C bundle only",)), found
 
     def _blamed(self, output: int) -> list[Culprit]:
         """The tensors that an output loses most to."""
@@ -276,32 +292,11 @@ class Model:
         with clock.phase("emit C"):
             bundle = emit_c(planned, options.place, selftest=options.selftest, version=options.model_version)
         with clock.phase("measure code"):
-            needed = measure.measured(bundle.files, [bundle], [_info(planned)])
+            needed = measure.measured(bundle.files, [bundle], [bundle_info(planned)])
             bundle = with_stack(bundle, planned, needed.stack_bytes)
         check_flash(self.name, bundle.weights_bytes - sum(bundle.section_bytes.values()), needed.code_bytes, options)
         image = emit_image(planned) if options.image or options.pte is PteKind.DELEGATE else None
         return InC(planned, bundle, needed, single, others, image)
-
-
-def _info(planned: Planned) -> runner.BundleInfo:
-    """What compiling it needs to know of a bundle."""
-    program = planned.program
-    row_bytes = 0 if program.pushed is None else program.pushed.row_bytes
-    state, aligned_only = bool(program.state), bool(planned.aligned_only)
-    name = c_identifier(program.name)
-    decides = program.decision is not None
-    line_bytes = 0 if program.camera is None else program.camera.line_bytes
-    return runner.BundleInfo(
-        name,
-        program.target,
-        (),
-        (),
-        row_bytes,
-        state,
-        aligned_only=aligned_only,
-        decides=decides,
-        line_bytes=line_bytes,
-    )
 
 
 def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
@@ -309,7 +304,7 @@ def _with_selftest(c: InC, values: Mapping[str, Tensor]) -> InC:
     known = {name: value.numpy() for name, value in values.items() if isinstance(value, Tensor)}
     files = {**c.bundle.files, **selftest_files(c.planned, known, c.bundle.build)}
     bundle = replace(c.bundle, files=files)
-    stack = measure.selftest_stack_bytes(bundle, _info(c.planned))
+    stack = measure.selftest_stack_bytes(bundle, bundle_info(c.planned))
     needed = replace(c.needed, selftest_stack_bytes=stack)
     return replace(c, bundle=with_selftest_stack(bundle, c.planned, stack), needed=needed)
 

@@ -44,6 +44,14 @@ class Activations(Enum):
     INT16 = "int16"
 
 
+class Weights(Enum):
+    """What the weights of convolutions and linear layers are stored as in the C bundle."""
+
+    INT8 = "int8"
+    INT4 = "int4"  # two in a byte, wherever a layer can have them
+    AUTO = "auto"  # int4 where the outputs lose least by it, as far as the flash budget asks for it
+
+
 class LinearWeights(Enum):
     """How linear layers are quantized: a scale per output channel, or one for all, as CMSIS-NN's own layers have it."""
 
@@ -100,6 +108,7 @@ class PteKind(Enum):
     DELEGATE = "delegate"  # Cortado's backend, with the whole network as an image
 
 
+WEIGHT_GROUP = 32
 _NUMBER = "(0|[1-9][0-9]{0,3}|[1-5][0-9]{4})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
@@ -118,6 +127,8 @@ class Options:
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
     int16: tuple[str, ...] = ()  # modules whose real tensors are int16: "encoder.*"
+    weights: Weights = Weights.INT8  # of convolutions and linear layers; others are for the C bundle
+    weight_group: int | None = None  # int4 weights that have a factor of their own: 32; None: those of a channel
     activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
     calibration_method: CalibrationMethod = CalibrationMethod.AUTO
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
@@ -175,6 +186,7 @@ class Options:
             "input_layout": InputLayout,
             "linear": LinearWeights,
             "activations": Activations,
+            "weights": Weights,
             "state": Activations,
             "calibration_method": CalibrationMethod,
             "stream_padding": StreamPadding,
@@ -213,6 +225,7 @@ class Options:
         _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
+        self._check_weights()
         self._check_delegate()
 
     def __repr__(self) -> str:
@@ -285,6 +298,34 @@ class Options:
                 f"--memory and {'--input-rows' if self.input_rows else '--stream'}: rows that come one by one are "
                 "counted and kept in an arena in one piece. Leave --memory out: what such a network holds is its rings "
                 "of rows, all of them hot; place its arena in the fastest memory (CORTADO_ARENA)"
+            )
+
+    def _check_weights(self) -> None:
+        """Refuses what int4 weights can't be together with."""
+        if self.weight_group not in (None, WEIGHT_GROUP) or isinstance(self.weight_group, bool):
+            raise CortadoError(
+                f"weight_group={self.weight_group!r} (--weight-group): expected {WEIGHT_GROUP}, or None for one factor "
+                "in each output channel"
+            )
+        if self.weights is Weights.INT8:
+            if self.weight_group is not None:
+                raise CortadoError("--weight-group and --weights int8: groups are for int4 weights. Leave one out")
+            return
+        option = f"--weights {self.weights.value}"
+        others = {
+            "--activations int16": self.activations is Activations.INT16,
+            "--linear per-tensor": self.linear is LinearWeights.PER_TENSOR,
+            "--artifacts pte": self.artifacts is Artifacts.PTE,
+            "--keep-float" if self.keep_float else "--allow-float": self.allow_float,
+        }
+        for other in [name for name, given in others.items() if given]:
+            raise CortadoError(
+                f"{option} and {other}: int4 weights have a scale per channel, meet int8 tensors and are for the C "
+                "bundle. Leave one of the two out"
+            )
+        if self.weights is Weights.AUTO and self.flash_limit is None:
+            raise CortadoError(
+                "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
             )
 
     def _check_delegate(self) -> None:

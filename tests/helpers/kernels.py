@@ -19,6 +19,7 @@ from cortado.base.data import KERNELS
 from cortado.run import toolchain
 
 HEADER = KERNELS / "include/cortado.h"
+HEADERS = (HEADER, KERNELS / "include/cortado_narrow.h")
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 SANITIZE = "CORTADO_TEST_SANITIZE"  # set: build with the address and undefined-behaviour sanitizers
 
@@ -57,7 +58,7 @@ class Field:
 @functools.cache
 def descriptors() -> dict[str, list[Field]]:
     """The members of every descriptor, read from the public header."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", "".join(header.read_text() for header in HEADERS), flags=re.S)
     found: dict[str, list[Field]] = {}
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, flags=re.S):
         members = found.setdefault(name, [])

@@ -38,6 +38,7 @@ from cortado.artifact.report import (
     TensorReport,
 )
 from cortado.artifact.spectrograms import spectrogram_reports
+from cortado.artifact.weights_report import WeightsReport
 from cortado.base.chips import Chip
 from cortado.base.clock import rounded
 from cortado.base.errors import CortadoError
@@ -92,6 +93,7 @@ def build_report(
     choice: Choice | None = None,
     delay: int = 0,
     reasons: Mapping[str, str] | None = None,
+    weights: tuple[WeightsReport, ...] = (),
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle. `first` has the
     reference's values for the example."""
@@ -118,6 +120,7 @@ def build_report(
         spectrograms=spectrogram_reports(graph, first or {}),
         macs=None if c is None else sum(step.macs for step in c.planned.program.steps),
         layers=layers,
+        weights=weights,
         longest_call=longest_call(layers),
         inputs=tuple(_tensor(tensor) for tensor in inputs),
         outputs=tuple(_tensor(tensor) for tensor in outputs),
@@ -235,6 +238,8 @@ def _options(options: Options) -> OptionsReport:
         state=options.state,
         int16=options.int16,
         keep_float=options.keep_float,
+        weights=options.weights,
+        weight_group=options.weight_group,
         place=tuple(f"{place.pattern}={place.section}" for place in options.place),
     )
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cortado.artifact.camera_report import CameraReport
 from cortado.artifact.decision_report import DecisionReport
+from cortado.artifact.weights_report import WeightsReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
 from cortado.base.element import element_of
@@ -23,6 +24,7 @@ from cortado.options import (
     Optimize,
     PteKind,
     StreamPadding,
+    Weights,
 )
 from cortado.plan.decision import ClassScores, DecisionRule
 
@@ -99,6 +101,8 @@ class OptionsReport:
     int16: tuple[str, ...] = key("--int16: modules whose real tensors are int16", default=())
     keep_float: tuple[str, ...] = key("--keep-float: modules that are in float in the .pte on purpose", default=())
     state: Activations = key("what buffers that are computed from themselves are kept as", default=Activations.INT8)
+    weights: Weights = key("what the weights of layers are stored as", default=Weights.INT8, seldom=True)
+    weight_group: Size | None = key("int4 weights of one factor; null: a channel's", default=None, seldom=True)
     place: tuple[str, ...] = key("--place: which layers' constants are in which section", default=())
 
 
@@ -477,6 +481,7 @@ class Report:
     removed_channels: Count = key("channels of layers that can't change an output, and were left out", default=0)
     inputs: tuple[TensorReport, ...] = key("what the model reads")
     outputs: tuple[TensorReport, ...] = key("what it gives")
+    weights: tuple[WeightsReport, ...] = key("layers with weights, where int4 was asked for", default=(), seldom=True)
     state: tuple[StateReport, ...] = key("what lasts from call to call: the first bytes of the arena", default=())
     longest_call: LongestCallReport | None = key(
         "the longest kernel call; null where the cycles of a kernel are not known", default=None

@@ -26,9 +26,10 @@ _LONGEST_FOUND = 60  # characters of a value that a message shows
 # ---- how a class says what its file holds -------------------------------------------------------------------------
 
 
-def key(meaning: str, *, default: Any = MISSING) -> Any:
-    """A key of the file and its meaning in one line; `default` is for files that were written before there was one."""
-    return field(default=default, metadata={"meaning": meaning})
+def key(meaning: str, *, default: Any = MISSING, seldom: bool = False) -> Any:
+    """A key of the file and its meaning in one line; `default` is for files that were written before there was one, and
+    `seldom` leaves the key out of files where it has that."""
+    return field(default=default, metadata={"meaning": meaning, "seldom": seldom})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key,))
@@ -79,12 +80,16 @@ def to_json(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value):
-        return {item.name: to_json(getattr(value, item.name)) for item in fields(value)}
+        return {item.name: to_json(getattr(value, item.name)) for item in fields(value) if not _left_out(item, value)}
     if isinstance(value, Mapping):
         return {to_json(name): to_json(item) for name, item in value.items()}
     if isinstance(value, tuple):
         return [to_json(item) for item in value]
     raise TypeError(f"no JSON for a {type(value).__name__}")
+
+
+def _left_out(item: Any, value: Any) -> bool:
+    return bool(item.metadata.get("seldom")) and getattr(value, item.name) == item.default
 
 
 def from_json(cls: type[T], data: Any, where: str = "") -> T:

@@ -13,11 +13,12 @@ import torch
 from torch.export import ExportedProgram
 
 from cortado.api import Given, Model, as_read, lowered, prepare
+from cortado.artifact.narrowed import WeightsRequest, narrow_weights
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
-from cortado.options import DEFAULTS, CalibrationMethod, Options
+from cortado.options import DEFAULTS, CalibrationMethod, Options, Weights
 from cortado.plan import checks
 from cortado.plan.decided import sketched
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
@@ -75,10 +76,14 @@ def prepared(
 
 def sketch(model: Model, target: CortexMTargetConfig, options: Options = DEFAULTS) -> Sketch:
     """The plan of a model for one target."""
-    graph = lowered_graph(lowered(model.quantized, target, options, stream=options.stream is not None))
+    lower = lowered(model.quantized, target, options, stream=options.stream is not None)
+    example = as_read(model.quantized.example_inputs, options)
+    if options.weights is not Weights.INT8:
+        narrow_weights(lower, WeightsRequest(model.name, target, options, [example], correct=False))
+    graph = lowered_graph(lower)
     feeding = Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
     program = sketched(program_of(model.name, graph, target, options.io, feeding), options.decide, model.labels)
-    return Sketch(graph, schedule(program, options.optimize), as_read(model.quantized.example_inputs, options))
+    return Sketch(graph, schedule(program, options.optimize), example)
 
 
 def board_work(found: Sketch) -> MeasuredWork:

@@ -275,7 +275,12 @@ def without_vectors(core: Core) -> Core:
 
 
 def weighted_case(
-    draw: Any, kernel: tuple[int, int], channels: tuple[int, int], weight_shape: tuple[int, ...], usual: bool = False
+    draw: Any,
+    kernel: tuple[int, int],
+    channels: tuple[int, int],
+    weight_shape: tuple[int, ...],
+    usual: bool = False,
+    kinds: tuple[Element, ...] = ELEMENTS,
 ) -> dict[str, Any]:
     """Arguments of a convolution with that kernel: window, input, weights, requantization. With `usual`, as networks
     have them, for which cores have kernels of their own."""
@@ -288,7 +293,7 @@ def weighted_case(
     sizes = [draw(st.integers(max(1, d * (k - 1) + 1 - 2 * p), d * (k - 1) + 9)) for k, p, d in window.pop("fits")]
     sizes = [1, 1] if usual and kernel == (1, 1) and draw(st.sampled_from([True, True, False])) else sizes  # linear
     batch = draw(st.sampled_from([1, 1, 1, 2]))
-    kind = draw(st.sampled_from([INT8, INT16]))
+    kind = draw(st.sampled_from(kinds))
     largest = -1 if usual else 1 if kind.affine else 0
     multipliers, shifts = sampling.fixed_points(seed, channels[1], high=largest)
     low, high = kind.codes if usual else draw(sampling.activation_bounds(kind))

@@ -111,6 +111,8 @@ _OF_SMALL = "group_c group_c*window/4 group_c/4"
 _SMALL_PIXELS = {"calls": "", "tiles/4*groups": _OF_SMALL, "spans": "in_c/4", **_CUT}
 _SMALL_LINEAR = {"calls": "", "spans": "out_c out_c/3 out_c/3*in_c out_c/3*fours", **_CUT}
 _SMALL_WINDOWS = (*nested({"calls": "kernel_h groups", "tiles/4*groups": _OF_SMALL, "outputs": "", **_CUT}), *_LAID_OUT)
+# 4-bit weights of linear layers on small cores: four channels at a time, of a copy of the pixel.
+_NARROW_LINEAR = {"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*odd16 out_c", **_CUT}
 
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
@@ -156,6 +158,14 @@ TERMS = {
     "conv2d_s16__scalar": _SMALL_WINDOWS,
     "conv2d_s16__dsp": _WIDE_WINDOWS,
     "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
+    **{f"conv1x1_{kind}_s8__scalar": _PIXEL_TILES for kind in ("narrow", "runs")},
+    **{f"linear_{kind}_s8__scalar": nested(_NARROW_LINEAR) for kind in ("narrow", "runs")},
+    **{f"conv2d_{kind}_s8__scalar": _SCALAR_WINDOWS for kind in ("narrow", "runs")},
+    **{f"conv1x1_{kind}_s8__dsp": _by_group(_LANE_PIXELS) for kind in ("narrow", "runs")},
+    "linear_narrow_s8__dsp": _by_group(_LANE_PIXELS),
+    **{f"conv2d_{kind}_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT) for kind in ("narrow", "runs")},
+    **{f"conv1x1_{kind}_s8__mve": nested(_VECTOR_PIXELS) for kind in ("narrow", "runs")},
+    **{f"conv2d_{kind}_s8__mve": nested(_VECTOR_WINDOWS) for kind in ("narrow", "runs")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {

@@ -254,10 +254,15 @@ def run_reference(
     }
     values: dict[str, Any] = {**graph.constants, **before, **given}
     for call in graph.calls:
-        arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
-        made = _made(call, arguments)
-        values.update(zip(call.results, made, strict=True) if call.results else [(call.name, made)])
+        values.update(reference_of(call, values))
     return values
+
+
+def reference_of(call: LoweredCall, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What one call gives, by name."""
+    arguments = {name: _map(item, Ref, lambda r: values[r.name]) for name, item in call.arguments.items()}
+    made = _made(call, arguments)
+    return dict(zip(call.results, made, strict=True) if call.results else [(call.name, made)])
 
 
 def _made(call: LoweredCall, arguments: Mapping[str, Any]) -> Any:

@@ -15,6 +15,8 @@ SETTINGS_FILE = "cortado_settings.h"  # of the user's, where there is one
 _VERSION, _NO_HASH = "cortado_version.h", "00000000"
 # What the files that are written for a network include.
 _INCLUDED = ("cortado_run.h", "cortado_endian.h")
+# What they include beside that where they call one of its functions.
+_SELDOM = ("cortado_narrow.h",)
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
@@ -40,6 +42,14 @@ def _text(path: Path) -> str:
     """A file of the library; the one that says which library it is gets its hash."""
     text = path.read_text()
     return text.replace(_NO_HASH, library_hash()) if path.name == _VERSION else text
+
+
+def more_headers(functions: Iterable[str]) -> str:
+    """The lines of C that include what declares these functions, beside cortado.h."""
+    texts = {name: (KERNELS / "include" / name).read_text() for name in _SELDOM}
+    called = set(functions)
+    found = [name for name, text in texts.items() if not called.isdisjoint(re.findall(r"\b(\w+)\(", text))]
+    return "".join(f'#include "{name}"\n' for name in found)
 
 
 def own_sources(program: Program, selftest: bool) -> list[str]:

@@ -26,6 +26,7 @@ from cortado.emit.c.header import banner, pointer_type
 from cortado.emit.c.identity import info_text, same_build
 from cortado.emit.c.kernels import SHARED_ARENA, Kernels, kernels_check
 from cortado.emit.c.layers import Layers
+from cortado.emit.c.library import more_headers
 from cortado.emit.c.ranges import counted_inputs, ranges_text
 from cortado.emit.c.rows import head_of_bytes, quantize_row_text, rows_text
 from cortado.emit.c.selftest import network_symbol
@@ -60,11 +61,12 @@ class ModelSource(OfPlan):
         return "\n".join(parts)
 
     def _head(self) -> str:
+        called = (kernel.call.function for step in self.program.steps for kernel in step.kernels.values())
         return f"""{banner(self.program, "the network as tables, and what runs them")}
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}
 {self.decision.include}#include "{"cortado_run.h" if self.program.stream is None else "cortado_stream.h"}"
-{'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
+{more_headers(called)}{'#include "cortado_selftest.h"' + chr(10) if self.selftest else ""}#include "{self.name}_data.h"
 
 {same_build(self.name)}
 {_isa_guard(self.program)}{aligned_guard(self.planned)}

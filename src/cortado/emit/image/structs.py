@@ -9,7 +9,7 @@ from functools import cache
 from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 
-_HEADERS = ("cortado.h", "cortado_run.h")
+_HEADERS = ("cortado.h", "cortado_narrow.h", "cortado_run.h")
 _COMMENT = re.compile(r"/\*.*?\*/|^#.*?$", re.S | re.M)
 _STRUCTURE = re.compile(r"typedef struct \{([^{}]*)\} (\w+);")
 _DECLARATION = re.compile(r"(?:const )?(\w+)\s+(.*)", re.S)

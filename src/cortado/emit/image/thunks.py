@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cortado.emit.c.calls import call_text, parameters
+from cortado.emit.c.library import more_headers
 from cortado.emit.image.structs import POINTER, Structure, structures
 from cortado.ir.kernel import Kernel
 
@@ -91,7 +92,7 @@ def table_text(thunks: Iterable[Thunk]) -> str:
  * The kernels that this firmware has for images: what cortado_image_open finds them by.
  */
 #include "cortado_image.h"
-
+{more_headers(one.call.partition("(")[0] for one in known)}
 /* ---- kernels, called with what an image says ---- */
 
 {functions}

@@ -1,0 +1,97 @@
+"""int4 weights of a compile: which layers get them, in the lowered program, and what the report says of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+
+from cortado.artifact.weights_report import WeightsReport
+from cortado.base.names import c_identifier
+from cortado.base.target import CortexMTargetConfig
+from cortado.emit.c.bundle import emit_c
+from cortado.options import Optimize, Options, Weights
+from cortado.plan.lowered import LoweredGraph, lowered_graph
+from cortado.plan.narrowing import NarrowLayer, apply_layers, chosen_layers, observe
+from cortado.plan.planned import Planned
+from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.schedule import schedule
+from cortado.run import measure, runner, toolchain
+
+
+@dataclass(frozen=True)
+class WeightsRequest:
+    """What a compile asks for: its name and target, options, calibration inputs, whether biases are corrected."""
+
+    name: str
+    target: CortexMTargetConfig
+    options: Options
+    samples: Sequence[Sequence[torch.Tensor]]
+    correct: bool
+
+
+def narrow_weights(program: ExportedProgram, asked: WeightsRequest) -> tuple[WeightsReport, ...]:
+    """Gives layers of a lowered program int4 weights, in place."""
+    graph, automatic = lowered_graph(program), asked.options.weights is Weights.AUTO
+    observed = observe(graph, asked.samples, run=asked.options.weight_group or 0, correct=asked.correct)
+    layers = chosen = observed.layers()
+    limit = asked.options.flash_limit
+    if automatic and limit is not None:
+        layers = observed.with_noise(layers)
+        chosen = chosen_layers(graph, layers, _flash(asked), limit)
+    apply_layers(program, chosen)
+    taken = {layer.call for layer in chosen}
+    found = [_narrow(layer, layer.call in taken, automatic) for layer in layers]
+    kept = [
+        WeightsReport(
+            layer=one.call, module=one.module, element="int8", group=0, saved_bytes=0, noise=None, why=one.why
+        )
+        for one in observed.wide
+    ]
+    order = {call.name: position for position, call in enumerate(graph.calls)}
+    return tuple(sorted([*found, *kept], key=lambda one: order[one.layer]))
+
+
+def _narrow(layer: NarrowLayer, taken: bool, automatic: bool) -> WeightsReport:
+    why = "asked for" if not automatic else "it costs the outputs least for a byte" if taken else "the flash fits"
+    return WeightsReport(
+        layer=layer.call,
+        module=layer.module,
+        element="int4" if taken else "int8",
+        group=layer.run if taken else 0,
+        saved_bytes=layer.saved if taken else 0,
+        noise=layer.noise if automatic else None,
+        why=why,
+    )
+
+
+def _flash(asked: WeightsRequest) -> Callable[[LoweredGraph], int]:
+    """Constants and code of a graph's C bundle."""
+    toolchain.require(toolchain.Tool.ARM_GCC)
+    options = asked.options
+    feeding = Feeding(rows=options.input_rows, stream=options.stream)
+
+    def total(graph: LoweredGraph) -> int:
+        network = program_of(asked.name, graph, asked.target, options.io, feeding)
+        planned = schedule(network, Optimize.TIME)
+        bundle = emit_c(planned, options.place)
+        code = measure.measured(bundle.files, [bundle], [bundle_info(planned)]).code_bytes
+        return bundle.weights_bytes - sum(bundle.section_bytes.values()) + (code or 0)
+
+    return total
+
+
+def bundle_info(planned: Planned) -> runner.BundleInfo:
+    """What compiling it needs to know of a bundle."""
+    program = planned.program
+    return runner.BundleInfo(
+        c_identifier(program.name),
+        program.target,
+        (),
+        (),
+        0 if program.pushed is None else program.pushed.row_bytes,
+        bool(program.state),
+        aligned_only=bool(planned.aligned_only),
+        decides=program.decision is not None,
+        line_bytes=0 if program.camera is None else program.camera.line_bytes,
+    )

@@ -1,0 +1,157 @@
+"""What the kernels for 4-bit weights can take, and their weights in the order they read them (as packing.py for
+int8)."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cortado.base.target import Core
+from cortado.ops.packing import Int8, Int32, as_bytes, factor_words, joined, pad_to
+
+RUN = 32  # products of a channel that have one factor
+LEAST = 3  # factors of runs take 4 bits: 3 to 18, whose 7 times is the largest int8 code but one
+MOST_PRODUCTS = 4096  # of a channel without factors, with DSP instructions: its sum fits 24 bits
+UInt8 = NDArray[np.uint8]
+_EIGHTS = 8  # what makes a 4-bit weight positive
+
+
+def pack_pairs(codes: Int8) -> UInt8:
+    """[channels, products] codes, two in a byte, the first in its lower half; of conv2d_narrow_s8.c."""
+    halves = pad_to(codes, 1, 2).astype(np.int64) & 15
+    return (halves[:, 0::2] + 16 * halves[:, 1::2]).astype(np.uint8)
+
+
+def fits(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> bool:
+    """Whether a core's own kernel takes a layer: right shifts only, sums that can be doubled."""
+    most = 128 * np.abs(codes.astype(np.int64)).sum(axis=1) + np.abs(bias.astype(np.int64))
+    return bool(np.all(shift < 0) and np.all(most < 1 << 30))
+
+
+def pack_narrow_dsp(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of conv_narrow_s8__dsp.S and linear_narrow_s8__dsp.S: four channels in every halfword."""
+    words = pad_to(np.stack([2 * bias.astype(np.int64), multiplier, -shift], axis=1), 0, 4).reshape(-1, 4, 3)
+    return joined(_fours(pad_to(pad_to(codes, 1, 4), 0, 4)), as_bytes(words[..., 0]), as_bytes(words[..., 1:]))
+
+
+def _fours(codes: NDArray[np.generic]) -> NDArray[np.generic]:
+    """[channels, products] codes, both by fours: halfwords of four channels, those of products k and k + 2, then those
+    of k + 1 and k + 3."""
+    fours = codes.astype(np.int64).reshape(-1, 4, codes.shape[1])
+    lower = fours[:, 0] + 16 * fours[:, 1] + 256 * fours[:, 2] + 273 * _EIGHTS
+    halfwords = (lower + 4096 * fours[:, 3]).reshape(len(fours), -1, 2, 2)  # [four, k // 4, k // 2 % 2, k % 2]
+    return np.ascontiguousarray(halfwords.transpose(0, 1, 3, 2).astype("<i2")).view(np.int8).reshape(len(fours), -1)
+
+
+def pack_runs_dsp(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of conv_runs_s8__dsp.S."""
+    words = pad_to(np.stack([multiplier, -shift], axis=1).astype(np.int64), 0, 4).reshape(-1, 4, 2)
+    products = _fours(pad_to(pad_to(codes, 1, 8), 0, 4))
+    return joined(_by_fours(bias), _factor_halfwords(factors), products, as_bytes(words))
+
+
+def _factor_halfwords(factors: UInt8) -> NDArray[np.generic]:
+    """[fours, bytes]: the factors of four channels in a halfword, for each run; a multiple of 4 bytes."""
+    even = pad_to(pad_to(factors.astype(np.int64) - LEAST, 1, 2), 0, 4).astype(np.int64)
+    fours = even.reshape(-1, 4, even.shape[1])
+    halfwords = fours[:, 0] + 16 * fours[:, 1] + 256 * fours[:, 2] + 4096 * fours[:, 3]
+    return np.ascontiguousarray((halfwords & 0xFFFF).astype("<u2")).view(np.int8).reshape(len(fours), -1)
+
+
+def _rounded(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _runs(products: int) -> int:
+    return -(-products // RUN)
+
+
+def scratch_conv1x1_dsp(in_c: int, factors: bool) -> int:
+    """Bytes of scratch for conv1x1_narrow `__dsp`, or conv1x1_runs."""
+    return 4 * _rounded(in_c, 8) + 8 * _runs(in_c) if factors else 4 * _rounded(in_c, 4)
+
+
+def scratch_conv2d_dsp(taps: int, depth: int, factors: bool) -> int:
+    """Bytes of scratch for conv2d_narrow `__dsp`, or conv2d_runs."""
+    windows = (5 if depth % 4 else 4) * _rounded(taps * depth, 4)
+    return max(windows, scratch_conv1x1_dsp(taps * depth, factors)) if factors else windows
+
+
+def scratch_conv2d_mve(products: int, out_w: int) -> int:
+    """Bytes of scratch for conv2d_narrow and conv2d_runs `__mve`."""
+    return (2 if out_w > 1 else 1) * products
+
+
+def scratch_conv_small(products: int, factors: bool) -> int:
+    """Bytes of scratch for conv1x1_narrow, conv2d_narrow and the same with runs, `__scalar`."""
+    return 8 * _rounded(products, RUN if factors else 8)
+
+
+def scratch_linear_small(in_c: int, factors: bool) -> int:
+    """Bytes of scratch for linear_narrow `__scalar`, or linear_runs."""
+    return _rounded(in_c, RUN) + 4 * _runs(in_c) if factors else _rounded(in_c, 16)
+
+
+def _by_fours(table: Int32) -> NDArray[np.generic]:
+    """A table of channels as bytes, for each four of them."""
+    return as_bytes(pad_to(table.astype(np.int64), 0, 4).reshape(-1, 4))
+
+
+def _blocks(codes: Int8) -> NDArray[np.generic]:
+    """[fours, blocks, 32]: of sixteen products, bytes 16 * b + a of the first two of four channels, then 16 * d + c."""
+    fours = pad_to(pad_to(codes, 1, 16), 0, 4).astype(np.int64).reshape(-1, 2, 2, -(-codes.shape[1] // 16), 16)
+    pairs = fours[:, :, 0] + 16 * fours[:, :, 1]
+    return pairs.transpose(0, 2, 1, 3).astype(np.int8).reshape(len(fours), -1, 32)
+
+
+def pack_narrow_mve(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of conv_narrow_s8__mve.S."""
+    return joined(_blocks(codes), _by_fours(bias), _by_fours(multiplier), _by_fours(shift))
+
+
+def _factor_bytes(factors: UInt8) -> NDArray[np.generic]:
+    """[fours, 4, pairs of runs]: the factors of two runs of a channel in a byte, the first one's in its lower half."""
+    even = pad_to(pad_to(factors.astype(np.int64) - LEAST, 1, 2), 0, 4).astype(np.int64)
+    halves = even.reshape(-1, 4, even.shape[1] // 2, 2)
+    return (halves[..., 0] + 16 * halves[..., 1]).astype(np.uint8).view(np.int8)
+
+
+def pack_runs_mve(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of conv_runs_s8__mve.S."""
+    blocks, pairs = _blocks(codes), _factor_bytes(factors)
+    parts = [_by_fours(bias)]
+    for pair in range(pairs.shape[2]):
+        parts += [pairs[:, :, pair], blocks[:, 4 * pair : 4 * pair + 4]]
+    return joined(*parts, _by_fours(multiplier), _by_fours(shift))
+
+
+# ---- small cores -----------------------------------------------------------------------------------------------------
+
+
+def pack_narrow_small(codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of conv_narrow_s8__scalar.S: one channel after the other."""
+    products = pad_to(codes, 1, 8 if factors is None else RUN)
+    halves = (products.astype(np.int64) & 15).reshape(len(codes), -1, 8)
+    words = (halves << 4 * np.arange(8)).sum(axis=2)
+    tables = as_bytes(factor_words(bias, multiplier, shift, Core.SMALL))
+    parts = [] if factors is None else [as_bytes(_sevens(factors))]
+    return joined(*parts, as_bytes(words), tables)
+
+
+def _sevens(factors: UInt8) -> NDArray[np.generic]:
+    """[channels, words]: seven factors of a channel in each, and a 1 above the last."""
+    halves = factors.astype(np.int64) - LEAST
+    words = []
+    for first in range(0, halves.shape[1], 7):
+        some = halves[:, first : first + 7]
+        words.append((some << 4 * np.arange(some.shape[1])).sum(axis=1) + (1 << 4 * some.shape[1]))
+    return np.stack(words, axis=1)
+
+
+def pack_linear_small(codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of linear_narrow_s8__scalar.c: four channels each."""
+    products = pad_to(pad_to(codes, 1, 16 if factors is None else RUN), 0, 4).astype(np.int64) + _EIGHTS
+    fours = products.reshape(-1, 4, products.shape[1] // 4, 4)
+    halfwords = (fours << 4 * np.arange(4)).sum(axis=3).transpose(0, 2, 1)  # [four, k // 4, channel]
+    weights = np.ascontiguousarray(halfwords.astype("<u2")).view(np.int8).reshape(len(fours), -1)
+    words = pad_to(np.stack([bias, multiplier, shift], axis=1).astype(np.int64), 0, 4).reshape(-1, 12)
+    parts = [] if factors is None else [_factor_halfwords(factors)]
+    return joined(*parts, weights, as_bytes(words))

@@ -1,0 +1,78 @@
+"""conv2d whose weights have 4 bits: two of them are a byte of the C bundle.
+
+The weights of a call are codes as conv2d's, so what it computes is what conv2d computes. Within a run they are
+factor * q, |q| <= 7: `run` products in the order kernel_h, kernel_w, in_c have one factor, 3 to 18. With `run` 0 all
+factors are 1. One group of channels. What cores have kernels for is in _narrow_kernels.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from cortado.base.element import INT8
+from cortado.base.numerics import Tensor
+from cortado.base.target import CortexMTargetConfig
+from cortado.ir.op import Operator, PteWriter
+from cortado.ops import _narrow, conv2d
+from cortado.ops._convolution import macs, weighted_case
+from cortado.ops._narrow_kernels import kernel
+from cortado.ops._narrow_packing import RUN
+
+
+def reference(*, run: int, **arguments: Any) -> Tensor:
+    """The weights say it all."""
+    return conv2d.reference(**arguments)
+
+
+def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetConfig) -> Node:
+    """The same weights in a byte each."""
+    return conv2d.in_pte({name: value for name, value in arguments.items() if name != "run"}, add, target)
+
+
+def samples() -> Any:
+    """As conv2d's, with one group, runs or none, and layers deep enough for several runs."""
+    from hypothesis import strategies as st
+
+    from cortado.ir import sampling
+
+    @st.composite
+    def draw_case(draw: Any) -> dict[str, Any]:
+        kernel = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (3, 3), (2, 5), (1, 3)]))
+        deep = st.sampled_from([32, 63, 64, 65, 96, 640, 1200]) if kernel == (1, 1) else sampling.CHANNELS
+        in_c, out_c = draw(st.one_of(sampling.CHANNELS, deep)), draw(sampling.CHANNELS)
+        sizes = (out_c, *kernel, in_c)
+        case = weighted_case(draw, kernel, (in_c, out_c), sizes, draw(st.booleans()), kinds=(INT8,))
+        run, seed = draw(st.sampled_from([0, RUN])), draw(sampling.SEEDS)
+        return {**case, "weight": _drawn(seed, sizes, run), "run": run}
+
+    return draw_case()
+
+
+def _drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
+    from cortado.ir import sampling
+
+    codes = sampling.codes(seed, sizes, -_narrow.LARGEST, _narrow.LARGEST)
+    if run == 0:
+        return codes
+    flat = codes.reshape(sizes[0], -1)
+    runs = -(-flat.shape[1] // run)
+    factors = sampling.codes(seed + 1, (sizes[0], runs), min(_narrow.FACTORS), max(_narrow.FACTORS))
+    spread = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
+    return (flat * spread).to(torch.int8).reshape(sizes)
+
+
+NARROW_CONV2D = Operator(
+    name="cortado::narrow_conv2d",
+    summary="2-D convolution or linear layer with 4-bit weights (--weights int4)",
+    arguments=conv2d.CONV2D.arguments.removesuffix(", Tensor scratch") + ", int run",
+    reference=reference,
+    shape=conv2d.output_shape,
+    kernel=kernel,
+    rows=conv2d.rows,
+    macs=macs,
+    pte=in_pte,
+    constraints="constant weights of 4 bits, with a factor for each 32 of them or none; the .pte has them as int8",
+    samples=samples,
+)
