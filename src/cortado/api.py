@@ -342,11 +342,13 @@ def _hint(lower: Callable[[], ExportedProgram]) -> str:
 
 
 def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    if options.ram_limit is not None or options.flash_limit is not None or options.memory or options.place:
+    limited = options.ram_limit is not None or options.flash_limit is not None
+    if limited or options.memory or options.place or options.camera is not None:
         raise CortadoError(
-            "a budget is for the C bundle, and so are memories and sections; there will be none:\n  "
+            "a budget is for the C bundle, and so are memories, sections and cameras; there will be none:\n  "
             + "\n  ".join(reasons)
-            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory and --place, or change these calls"
+            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place and --input-format, or change "
+            "these calls"
         )
 
 
