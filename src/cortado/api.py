@@ -361,13 +361,13 @@ def _hint(lower: Callable[[], ExportedProgram]) -> str:
 
 
 def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    given = (options.ram_limit, options.flash_limit, options.decide, options.memory or None, options.place or None)
-    if any(one is not None for one in given):
+    given = (options.ram_limit, options.flash_limit, options.decide, options.camera, options.memory or None)
+    if options.place or any(one is not None for one in given):
         raise CortadoError(
-            "a budget is for the C bundle, and so are memories, sections and decisions; there will be none:\n  "
+            "a budget is for the C bundle, and so are memories, sections, cameras and decisions; there will be none:\n  "
             + "\n  ".join(reasons)
-            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place and --decide, or change these "
-            "calls"
+            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place, --input-format and --decide, or "
+            "change these calls"
         )
 
 

@@ -33,9 +33,8 @@ from cortado.run.runner import (
     run_bundle,
     write_files,
 )
-from helpers.cli import Run
+from helpers.cli import Run, compile_tiny
 from helpers.cores import each_core
-from helpers.paths import MODELS
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 BOARDS = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m33", "cortex-m55")
@@ -56,12 +55,17 @@ class Net(nn.Module):
         return y, self.last(torch.relu(self.conv(y)).mean((2, 3)))
 
 
+def network_of(channels: int) -> Net:
+    torch.manual_seed(channels)
+    return Net(channels).eval()
+
+
 @cache
 def model_of(channels: int) -> Model:
-    torch.manual_seed(channels)
+    network = network_of(channels)
     batches = [(torch.rand(1, channels, HEIGHT, WIDTH) * 4 - 2,) for _ in range(32)]
     quick = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
-    return prepare(Net(channels).eval(), batches[0], batches, name="net", options=quick)
+    return prepare(network, batches[0], batches, name="net", options=quick)
 
 
 def options(how: str, size: str, *, rows: bool = False, **more: str | None) -> Options:
@@ -184,8 +188,7 @@ def test_near_the_eager_pipeline(how: str, tmp_path: Path) -> None:
     camera = given.camera
     assert camera is not None
     artifact = model_of(3).compile("cortex-m4", given).save(tmp_path / "net")
-    torch.manual_seed(3)
-    network = Net(3).eval()
+    network = network_of(3)
     y, x = np.mgrid[:60, :80]
     signal = noise = 0.0
     for seed in range(4):
@@ -279,15 +282,15 @@ def test_firmware_that_counts_wrongly_is_answered(rows: bool, tmp_path: Path) ->
 @pytest.mark.host
 @pytest.mark.qemu
 def test_on_the_command_line(run: Run, tmp_path: Path) -> None:
-    folder, model = tmp_path / "tiny", MODELS / "tiny.py"
-    start = ("compile", model, "-t", "cortex-m4", "--artifacts", "c", "-o", folder, "--input-format", "yuyv")
-    refused = run(*start, "--input-size", "32x24", "--resize", "5x6")
+    folder = tmp_path / "tiny"
+    start = ("-t", "cortex-m4", "--artifacts", "c", "-o", folder, "--input-format", "yuyv")
+    refused = compile_tiny(run, *start, "--input-size", "32x24", "--resize", "5x6")
     assert refused.code != 0
     assert "is an image of 6x6 pixels, and the camera gives 5x6; expected --resize 6x6" in refused.err
-    refused = run(*start, "--input-size", "32x24", "--crop", "30,0,6x6")
+    refused = compile_tiny(run, *start, "--input-size", "32x24", "--crop", "30,0,6x6")
     assert "--crop 30,0,6x6 reaches to 36,6, outside of a picture of 32x24" in refused.err
     assert not folder.exists()
-    done = run(*start, "--input-size", "32x24", "--resize", "6x6", "--input-rows")
+    done = compile_tiny(run, *start, "--input-size", "32x24", "--resize", "6x6", "--input-rows")
     assert done.code == 0
     assert "32x24 pixels of yuyv, to 6x6 (bilinear); 12 bytes of the arena for a line" in done.out
     done = run("run", folder)

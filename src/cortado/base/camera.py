@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import Any
 
 from cortado.base.errors import CortadoError
 
@@ -178,7 +179,7 @@ def crop_of(value: object) -> Crop:
 def numbers_of(value: object, option: str) -> tuple[float, ...]:
     """From numbers with commas between them, a number, or several."""
     parts = value.split(",") if isinstance(value, str) else value
-    several = parts if isinstance(parts, Iterable) else [parts]
+    several: list[Any] = list(parts) if isinstance(parts, Iterable) else [parts]
     try:
         found = tuple(float(one) for one in several)
     except (TypeError, ValueError):

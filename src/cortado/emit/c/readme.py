@@ -118,7 +118,7 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
     def _running(self) -> str:
         name = self.name
         if self.program.pushed is not None:
-            return self._running_rows()
+            return self._running_rows() + self._camera()
         return (
             self._state()
             + _paragraph(
@@ -130,7 +130,22 @@ with CMake the `.S` files get them from `CMAKE_ASM_FLAGS`."""
             + self._decision()
             + "\n\n"
             + self._firmware()
+            + self._camera()
         )
+
+    def _camera(self) -> str:
+        """Whose lines become the input."""
+        name, upper, camera = self.name, self.upper, self.program.camera
+        if camera is None:
+            return ""
+        last = "the outputs are there" if self.program.pushed is not None else f"the input is there, for `{name}_run`"
+        text = _paragraph(
+            f"A camera is in front of the input: {camera}. `{name}_begin_picture(arena)` before each picture, then "
+            f"`{name}_take_line(arena, line)` with each of its `{upper}_CAMERA_HEIGHT` lines of "
+            f"`{upper}_CAMERA_LINE_BYTES` bytes, which returns 0, and 1 with the last line that counts: {last}. Both "
+            f"are in `{name}_camera.h`, which says what else they return."
+        )
+        return f"\n\n{text}"
 
     def _firmware(self) -> str:
         """What docs/firmware.md says of every bundle."""
