@@ -27,6 +27,7 @@ from cortado.ir.op import Call, ElementOf, Operator, Place
 from cortado.ir.work import loops
 from cortado.ops import _measures
 from cortado.ops._fft import LONGEST, SHORTEST, Fft, fft_of, mulw, spectrum
+from cortado.ops._spectrum_tables import SpectrumLayout, layout_of, scratch_bytes, spectrum_tables
 
 WEIGHT_BITS = 15  # of a band's weight of 1
 LARGEST_SUM = 1 << 20  # of a band's weights
@@ -167,22 +168,17 @@ def rows(call: Call) -> Rows:
     return Rows((RowRule(taps=taps, stride=call["hop"] // block),))
 
 
-def _words(cosines: Numbers, sines: Numbers) -> Array:
-    """Cosine below, sine above."""
-    return Array(((sines << 16) | (cosines & 0xFFFF)).astype(np.uint32).astype(np.int32).reshape(-1))
+_LOOPS = ("spectrum_loops_s16__scalar_dsp.S", "spectrum_loops_s16__scalar.c")
 
 
-def tables(fft: Fft) -> dict[str, Any]:
-    """What a transform of one length reads: of all stages the radix, and their twiddles one after the other."""
-    stages = [_words(stage.cosines, stage.sines).data for stage in fft.stages]
-    radices = [fft.first, *(stage.radix for stage in fft.stages)]
-    return {
-        "stages": len(radices),
-        "radix": tuple(radices + [0] * (8 - len(radices))),
-        "places": Array(fft.places.astype(np.int16)),
-        "twiddles": Array(np.concatenate([*stages, np.zeros(0, np.int32)])),
-        "turns": _words(fft.cosines, fft.sines),
-    }
+def _function(layout: SpectrumLayout, core: Core) -> tuple[str, tuple[str, ...]]:
+    """The C function and its files."""
+    if layout is SpectrumLayout.VECTORS:
+        return "cortado_spectrum_s16__mve", ("spectrum_s16__mve.c", "spectrum_loops_s16__mve.S")
+    if layout is SpectrumLayout.PLAIN:
+        return "cortado_spectrum_s16", ("spectrum_s16.c",)
+    ending = "dsp" if core in (Core.DSP, Core.MVE) else "scalar"
+    return f"cortado_spectrum_s16__{ending}", ("spectrum_s16__scalar_dsp.c", *_LOOPS)
 
 
 def kernel(call: Call, core: Core) -> Kernel:
@@ -192,9 +188,12 @@ def kernel(call: Call, core: Core) -> Kernel:
     logarithm, log_table = call["curve"] == Curve.LOGARITHM, (LOGARITHMS & 0xFFFF).astype(np.uint16).view(np.int16)
     roots = Array(ROOTS.astype(np.uint16).view(np.int16)) if call["power"] == Power.MAGNITUDE else None
     block, window = call.shape("input")[3], call.shape("window")[0]
+    layout = layout_of(fft, core)
+    function, sources = _function(layout, core)
+    check = "cortado_spectrum_s16__mve_scratch" if layout is SpectrumLayout.VECTORS else "cortado_spectrum_s16_scratch"
     return Kernel(
-        call=CCall("cortado_spectrum_s16", (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH)),
-        sources=("spectrum_s16.c", "cortado_scratch.c"),
+        call=CCall(function, (Operand.LAYER, Operand.ROWS, Bytes(Operand.OUT), Operand.SCRATCH)),
+        sources=(*sources, "cortado_scratch.c"),
         struct="cortado_spectrum_t",
         fields={
             "block": block,
@@ -217,16 +216,14 @@ def kernel(call: Call, core: Core) -> Kernel:
             "act_min": call["activation_min"],
             "act_max": call["activation_max"],
             "wide": int(call.element.bits == INT16.bits),
-            **tables(fft),
-            "window": Array(np.pad(call.array("window"), (0, window % 2))),
+            **spectrum_tables(fft, call.array("window"), weights, counts, layout),
             "starts": Array(starts.astype(np.int16)),
             "counts": Array(counts.astype(np.int16)),
-            "weights": Array(weights.astype(np.uint16).view(np.int16)),
             "roots": roots,
             "logarithms": Array(log_table) if logarithm else None,
         },
-        scratch=8 * (fft.pairs + 1) + 4 * -(-window // 2),
-        scratch_check=CCall("cortado_spectrum_s16_scratch", (Operand.LAYER,)),
+        scratch=scratch_bytes(fft, window, layout),
+        scratch_check=CCall(check, (Operand.LAYER,)),
         work=_work(call, fft, bins),
     )
 

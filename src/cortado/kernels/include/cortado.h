@@ -788,7 +788,9 @@ void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_
  *   curve 2   the same of its square root
  * plus out_zero, clamped. The FFT is of `pairs` complex numbers, in stages of radix[0], radix[1] ...: `places` has
  * where the first one puts its results, `twiddles` and `turns` cosines (the lower halves) and sines, negated, of the
- * later stages and of the last step to the spectrum of reals. */
+ * later stages and of the last step to the spectrum of reals. The kernels for one kind of core have window, places,
+ * twiddles and weights in the order in which they read them: spectrum_loops_s16__scalar_dsp.h and
+ * spectrum_loops_s16__mve.h. */
 typedef struct {
     int32_t block, skip, window_length;
     int32_t pairs, bins, bands; /* bins that are read */
@@ -808,7 +810,11 @@ typedef struct {
 } cortado_spectrum_t;
 
 void cortado_spectrum_s16(const cortado_spectrum_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_spectrum_s16__scalar(const cortado_spectrum_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_spectrum_s16__dsp(const cortado_spectrum_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
+void cortado_spectrum_s16__mve(const cortado_spectrum_t *L, const int8_t *const rows[], int8_t *out, void *scratch);
 int32_t cortado_spectrum_s16_scratch(const cortado_spectrum_t *L);
+int32_t cortado_spectrum_s16__mve_scratch(const cortado_spectrum_t *L);
 
 /* out = clamp(x - offset), of integers of 1 or 2 bytes, with a sign or without. */
 typedef struct {
