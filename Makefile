@@ -18,6 +18,7 @@ setup: tools $(STAMP)
 demo: setup
 	@$(BIN)/cortado compile ds_cnn --target cortex-m55 -o build/ds_cnn
 	@$(BIN)/cortado run build/ds_cnn --recording yes
+	@$(BIN)/python examples/keyword/spot.py build/keyword yes no left
 
 test: setup test-tools lint
 	$(PYTEST) -m "not slow"

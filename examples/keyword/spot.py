@@ -74,12 +74,17 @@ def listened(words: list[str]) -> np.ndarray:
 
 
 def record(folder: str, samples: np.ndarray, words: list[str]) -> None:
-    """The same as a .wav file, and when each word is said, for `cortado evaluate --stream`."""
+    """The same as a .wav file, and when each word is said, for `cortado evaluate --stream`; and as C for firmware/."""
     with wave.open(f"{Path(folder)}.wav", "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)
         file.writeframes(samples.astype("<i2").tobytes())
+    lines = "\n".join(f"    {', '.join(map(str, row))}," for row in np.split(samples, range(16, len(samples), 16)))
+    Path(f"{Path(folder)}.recording.c").write_text(
+        "#include <stdint.h>\n\nextern const int16_t recording[];\nextern const uint32_t recording_samples;\n\n"
+        f"const uint32_t recording_samples = {len(samples)}u;\nconst int16_t recording[] = {{\n{lines}\n}};\n"
+    )
     rows = [f"{1 + 2 * number},{2 + 2 * number},{word}" for number, word in enumerate(words)]
     Path(f"{Path(folder)}.csv").write_text("\n".join(["start,end,class", *rows, ""]))
 

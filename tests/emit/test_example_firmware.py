@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,10 @@ def test_two_models_and_a_timer_interrupt(tmp_path: Path) -> None:
     both = [prepared(name).compile("cortex-m55", SELFTEST) for name in ("ds_cnn", "deep_autoencoder")]
     cortado.save_together(both, tmp_path / "bundle")
     assert run("mps3", tmp_path / "bundle", tmp_path / "build") == promised("mps3")
+
+
+def test_words_in_a_recording_that_lies_in_flash(tmp_path: Path) -> None:
+    """The samples, the front end, the network and the decision, all on the chip."""
+    script = ROOT / "examples" / "keyword" / "spot.py"
+    subprocess.run([sys.executable, script, tmp_path / "bundle", "yes", "no", "left"], check=True, capture_output=True)
+    assert run("keyword/firmware", tmp_path / "bundle", tmp_path / "build") == promised("keyword")

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,19 +200,28 @@ def without_numbers(text: str) -> str:
     return re.sub(r"[\d,]+(\.\d+)?", "#", re.sub(r" +", " ", text))
 
 
+def demo_command(run: Run, program: str, words: list[str]) -> str:
+    """What it prints; a script of the examples in a process of its own."""
+    if program == "cortado":
+        done = run(*words)
+        assert done.code == 0, done.err
+        return done.out
+    script, *rest = words
+    return subprocess.run([sys.executable, ROOT / script, *rest], check=True, capture_output=True, text=True).stdout
+
+
 @pytest.mark.qemu
 def test_the_readme_shows_what_the_demo_prints(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     """The commands of `make demo`."""
     makefile, readme = ROOT / "Makefile", ROOT / "README.md"
-    lines = re.findall(r"^\t@\$\(BIN\)/cortado (.*)$", makefile.read_text(), re.MULTILINE)
+    commands = re.findall(r"^\t@\$\(BIN\)/(cortado|python) (.*)$", makefile.read_text(), re.MULTILINE)
     monkeypatch.chdir(tmp_path)
     block = "\n"
-    for line in lines:
-        done = run(*line.split())
-        assert done.code == 0, done.err
-        block += "".join(f"    {text}\n" for text in [f"$ cortado {line}", *done.out.splitlines()])
+    for program, line in commands:
+        printed = demo_command(run, program, line.split())
+        block += "".join(f"    {text}\n" for text in [f"$ {program} {line}", *printed.splitlines()])
     assert "bit-exact with the reference" in block
     text = readme.read_text()
     assert DEMO.search(text)
