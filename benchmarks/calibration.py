@@ -27,12 +27,13 @@ from architectures import draw
 sys.path += [str(FOLDER.parent / "tests"), str(FOLDER.parent / "tests" / "networks")]
 
 
-from cortado.api import Model, lowered, prepare
+from cortado.api import Model, prepare
 from cortado.artifact.build_report import calibrated_report
 from cortado.artifact.summary import chosen_ranges
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY
 from cortado.frontend.noise import decibels
+from cortado.lowering import lowered
 from cortado.models import zoo
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.options import DEFAULTS, CalibrationMethod, Options

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from cortado.artifact.build_report import InC, build_report
 from cortado.artifact.narrowed import WeightsRequest, bundle_info, narrow_weights
 from cortado.artifact.weights_report import WeightsReport
 from cortado.base.clock import IMPORT_EXECUTORCH, Clock
-from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, NotInteger, Refused
+from cortado.base.errors import CortadoError, CortadoWarning, MissingTool, Refused
 from cortado.base.findings import Finding
 from cortado.base.names import check_name
 from cortado.base.progress import with_counts
@@ -27,7 +26,7 @@ from cortado.emit.c.bundle import emit_c, with_selftest_stack, with_stack
 from cortado.emit.c.selftest import selftest_files
 from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.emit.pte.edge import import_executorch
-from cortado.emit.pte.program import Pte, c_only, emit_pte
+from cortado.emit.pte.program import Pte, emit_pte
 from cortado.frontend.calm import few_collections, one_thread
 from cortado.frontend.convert import FloatRun, Quantized, keep, quantize, train
 from cortado.frontend.export import capture
@@ -41,9 +40,9 @@ from cortado.frontend.unpadded import longer_windows, without_padding
 from cortado.ir.graph import TO_NHWC, source_line
 from cortado.ir.patched import alone, late_code
 from cortado.ir.portable import float_operators
+from cortado.lowering import Programs, has_executorch, programs_of
 from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding, Weights
-from cortado.passes import PIPELINE, TRIED, CortexMPassManager
-from cortado.passes.base import CortexMPass
+from cortado.passes import PIPELINE, TRIED
 from cortado.passes.dead_channels import removed_channels
 from cortado.plan.decided import check_decision, decided
 from cortado.plan.limits import check_limits
@@ -90,7 +89,7 @@ class Model:
             with clock.phase(IMPORT_EXECUTORCH):
                 import_executorch(target)
         with clock.phase("lower"), late_code():
-            programs = _without_c(self._lower(target, options, intermediates), options)
+            programs = programs_of(self.quantized, target, options, intermediates)
             programs, weights = self._narrowed(programs, target, options)
             graph = None if programs.c is None else lowered_graph(programs.c)
             float_calls = [] if programs.pte is None else float_operators(programs.pte)
@@ -146,8 +145,8 @@ class Model:
         )
 
     def _narrowed(
-        self, programs: "_Programs", target: CortexMTargetConfig, options: Options
-    ) -> tuple["_Programs", tuple[WeightsReport, ...]]:
+        self, programs: Programs, target: CortexMTargetConfig, options: Options
+    ) -> tuple[Programs, tuple[WeightsReport, ...]]:
         """With int4 weights where they are asked for."""
         if programs.c is None or options.weights is Weights.INT8:
             return programs, ()
@@ -193,7 +192,7 @@ class Model:
         fed = options.input_rows or options.stream is not None  # whether transposes are left decides what can be fed
         try:
             with late_code():
-                programs = _without_c(self._lower(target, options, None, PIPELINE if fed else TRIED), options)
+                programs = programs_of(self.quantized, target, options, None, PIPELINE if fed else TRIED)
                 graph = None if programs.c is None else lowered_graph(programs.c)
         except Refused:
             raise
@@ -208,45 +207,6 @@ class Model:
         program = program_of(self.name, graph, target, options.io, _feeding(options), lines=lines)
         check_limits(program, lines)
         return program
-
-    def _lower(
-        self,
-        target: CortexMTargetConfig,
-        options: Options,
-        intermediates: Path | None,
-        passes: Sequence[type[CortexMPass]] = PIPELINE,
-    ) -> "_Programs":
-        """One lowered program for both artifacts. The .pte has another one where something may stay in float, and where
-        the C bundle's is for a stream: ExecuTorch runs whole windows."""
-
-        def lower(allow_float: bool, place: Path | None) -> ExportedProgram:
-            return lowered(self.quantized, target, options, place, allow_float=allow_float, passes=passes)
-
-        stream = options.stream is not None
-        without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
-        place = None if intermediates is None else intermediates / "pte"
-        try:
-            program = lowered(self.quantized, target, options, intermediates, stream=stream, passes=passes)
-        except NotInteger as error:
-            if without is not None:
-                raise
-            if not options.allow_float:
-                raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
-            _check_no_budget(options, error.reasons)
-            return _Programs(None, lower(True, place), bundle_missing=error.reasons)
-        if options.pte is PteKind.DELEGATE:
-            return _Programs(program, None)
-        if without is not None:
-            return _Programs(program, None, pte_missing=(without,))
-        missing = tuple(c_only(program))
-        if missing and options.allow_float:
-            try:
-                return _Programs(program, lower(True, place))
-            except NotInteger as error:  # what is no call of ATen has no float kernel either
-                return _Programs(program, None, pte_missing=error.reasons)
-        if missing:
-            return _Programs(program, None, pte_missing=missing)
-        return _Programs(program, lower(False, place) if stream else program)
 
     def _lines(self, graph: LoweredGraph) -> dict[str, str]:
         """The line in the user's file that each call comes from, where it is known."""
@@ -322,76 +282,6 @@ def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
         )
     for finding in findings:
         warnings.warn(f"{name}: {finding.text}", CortadoWarning, stacklevel=3)
-
-
-@dataclass(frozen=True)
-class _Programs:
-    """What the C bundle and the .pte are made of: the same program unless the .pte's has float calls."""
-
-    c: ExportedProgram | None
-    pte: ExportedProgram | None
-    bundle_missing: tuple[str, ...] = ()
-    pte_missing: tuple[str, ...] = ()
-
-
-_NOT_ASKED = "it was not asked for (--artifacts)"
-
-
-def _without_c(programs: _Programs, options: Options) -> _Programs:
-    """What is left where the .pte alone was asked for."""
-    if options.artifacts is not Artifacts.PTE or programs.c is None:
-        return programs
-    if programs.pte is None:
-        reasons = "\n  ".join(programs.pte_missing)
-        hint = "" if options.allow_float else "\n--allow-float keeps this as ExecuTorch's float kernels"
-        raise Refused(f"can't be a .pte, and nothing else was asked for:\n  {reasons}{hint}")
-    return replace(programs, c=None, bundle_missing=(_NOT_ASKED,))
-
-
-def _hint(lower: Callable[[], ExportedProgram]) -> str:
-    """What would help, only if it would."""
-    try:
-        lower()
-    except Exception:  # whatever it is, the message that this is a hint of matters more
-        return ""
-    return (
-        "\nExecuTorch has float kernels for this: --allow-float (allow_float=True in Options) writes a .pte with them, "
-        "and no C bundle"
-    )
-
-
-def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
-    given = (options.ram_limit, options.flash_limit, options.decide, options.camera, options.memory or None)
-    if options.place or any(one is not None for one in given):
-        raise CortadoError(
-            "a budget is for the C bundle, and so are memories, sections, cameras and decisions; there will be none:\n  "
-            + "\n  ".join(reasons)
-            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place, --input-format and --decide, or "
-            "change these calls"
-        )
-
-
-def lowered(
-    quantized: Quantized,
-    target: CortexMTargetConfig,
-    options: Options,
-    intermediates: Path | None = None,
-    *,
-    allow_float: bool = False,
-    stream: bool = False,
-    passes: Sequence[type[CortexMPass]] = PIPELINE,
-) -> ExportedProgram:
-    """A model as the pipeline leaves it; with `stream`, for an endless stream of rows."""
-    return CortexMPassManager(
-        quantized.program(),
-        passes,
-        target_config=target,
-        intermediates=intermediates,
-        linear=options.linear,
-        allow_float=allow_float,
-        input_layout=options.input_layout,
-        stream=stream,
-    ).transform()
 
 
 def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
@@ -498,10 +388,6 @@ def compile(
     config = _config(target, options)  # before the seconds that quantization takes
     prepared = prepare(model, example_inputs, calibration, name, labels, progress, options, config)
     return prepared.compile(config, options)
-
-
-def has_executorch() -> bool:
-    return find_spec("executorch") is not None
 
 
 def _check_kinds(example_inputs: object, name: object, options: object) -> None:

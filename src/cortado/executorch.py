@@ -29,7 +29,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from cortado.api import lowered, prepare
+from cortado.api import prepare
 from cortado.base.errors import CortadoError, NotInteger
 from cortado.base.target import Core, from_target_string
 from cortado.emit.image.writer import check_one_core, emit_image
@@ -37,6 +37,7 @@ from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.ir.facts import DEBUG_HANDLE, DELEGATED, VALUE
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
+from cortado.lowering import lowered
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import lowered_graph

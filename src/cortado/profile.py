@@ -6,7 +6,8 @@ from typing import Any
 
 from cortado import __version__
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report import CyclesReport, LayerProfileReport, LayerReport, MeasuredReport, ProfileReport
+from cortado.artifact.report import LayerReport
+from cortado.artifact.report_found import CyclesReport, LayerProfileReport, MeasuredReport, ProfileReport
 from cortado.base.arrays import ArrayType
 from cortado.base.chips import find_chip
 from cortado.base.errors import CortadoError

@@ -2,18 +2,30 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 from cortado.artifact.camera_report import CameraReport
 from cortado.artifact.decision_report import DecisionReport
+from cortado.artifact.report_found import EvaluationReport, FidelityReport, ProfileReport
+from cortado.artifact.report_types import (
+    ChipName,
+    Count,
+    NetworkName,
+    NodeName,
+    OperatorName,
+    RegionName,
+    Scale,
+    Sha256,
+    Shades,
+    Size,
+    ZeroPoint,
+)
 from cortado.artifact.weights_report import WeightsReport
 from cortado.base import codec
-from cortado.base.codec import Matching, Within, json_class, key
+from cortado.base.codec import json_class, key
 from cortado.base.element import element_of
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
-from cortado.base.names import NODE_NAME
-from cortado.base.regions import REGION_NAME
 from cortado.options import (
     Activations,
     Artifacts,
@@ -30,19 +42,6 @@ from cortado.plan.decision import ClassScores, DecisionRule
 
 SCHEMA_VERSION = 1
 """Rises with a release that adds keys. A report without a version is older than the first."""
-
-_MOST = 2**53 - 1  # every JSON reader holds integers up to here exactly
-Count = Annotated[int, Within("an integer from 0 to 2^53-1", 0, _MOST)]
-Size = Annotated[int, Within("an integer from 1 to 2^53-1", 1, _MOST)]
-ZeroPoint = Annotated[int, Within("an integer of 32 bits", -(2**31), 2**31 - 1)]
-Scale = Annotated[float, Within("a number above 0", 0, above=True)]
-NodeName = Annotated[str, Matching("the name of a node", NODE_NAME)]
-OperatorName = Annotated[str, Matching("an operator, as in cortex_m::quantized_add", "[A-Za-z0-9_]+::[A-Za-z0-9_.]+")]
-NetworkName = Annotated[str, Matching("the name of a network", NODE_NAME)]  # never a file, which would be run
-ChipName = Annotated[str, Matching("the name of a chip", "[a-z0-9]+(-[a-z0-9]+)*")]
-RegionName = Annotated[str, Matching("the name of a memory or a section", REGION_NAME)]
-Shades = Annotated[str, Matching("hexadecimal digits", "[0-9a-f]*")]
-Sha256 = Annotated[str, Matching("a SHA-256: 64 hexadecimal digits", "[0-9a-f]{64}")]
 
 
 class DType(StrEnum):
@@ -380,85 +379,6 @@ class SpectrogramReport:
     low: float = key("the real number that shade 0 stands for")
     high: float = key("the real number that shade f stands for")
     shades: tuple[Shades, ...] = key("for each band, from the lowest, a digit for each frame")
-
-
-@json_class
-class CyclesReport:
-    """Cycles as a model of the core has them, at zero wait states."""
-
-    low: Count = key("at least")
-    typical: Count = key("what to reckon with")
-    high: Count = key("at most")
-
-
-@json_class
-class LayerProfileReport:
-    """What a layer spends, with the row loop's work for it."""
-
-    name: NodeName = key("the layer")
-    instructions: Count = key("exactly")
-    cycles: CyclesReport = key("by the model of the core")
-
-
-@json_class
-class MeasuredReport:
-    """The same inference on a chip behind a debug probe, bit-exact: `cortado profile --on gdb --save`."""
-
-    place: str = key("the GDB server")
-    core: str = key("the core, by its CPUID")
-    counter: str = key("what counted: DWT or SysTick")
-    conditions: str = key("clock, caches and memory as found, in words")
-    clock_hz: Size | None = key("the clock, measured within a few percent")
-    first_cycles: Count = key("of the run after loading")
-    later_cycles: tuple[Count, ...] = key("of the runs behind it: with warm caches")
-    layer_cycles: tuple[Count, ...] = key("of each layer, in a build that watches them")
-
-
-@json_class
-class ProfileReport:
-    """One inference on an emulated board, bit-exact, as `cortado profile --save` measured it."""
-
-    board: str = key("the emulated board")
-    core: str = key("the core whose cycles these are")
-    grade: str = key("how far the model of the core is to be trusted")
-    instructions: Count = key("exactly, with what runs before the first layer")
-    cycles: CyclesReport = key("by the model of the core")
-    chip: ChipName | None = key("the chip that was named")
-    clock_hz: Size | None = key("its clock")
-    layers: tuple[LayerProfileReport, ...] = key("in the order in which they run")
-    measured: MeasuredReport | None = key("what a chip counted, if one was asked", default=None)
-
-
-@json_class
-class LayerFidelityReport:
-    """How far a layer's output is from the float model's."""
-
-    name: NodeName = key("the layer")
-    sqnr_db: float | None = key("signal to noise; null where both are equal or the float model has no such value")
-    exact: bool = key("whether both are equal")
-
-
-@json_class
-class FidelityReport:
-    """The layers beside the float model, as `cortado validate --per-layer --save` found them."""
-
-    samples: Size = key("inputs that were run")
-    float_model: str | None = key("the float model")
-    layers: tuple[LayerFidelityReport, ...] = key("in the order in which they run")
-
-
-@json_class
-class EvaluationReport:
-    """The score on a dataset, as `cortado evaluate --save` found it; null where there is no such figure."""
-
-    samples: Size = key("samples of the dataset")
-    float_model: str | None = key("the float model")
-    accuracy: float | None = key("the part of the samples that got their class")
-    float_accuracy: float | None = key("that of the float model")
-    auc: float | None = key("area under the ROC curve")
-    float_auc: float | None = key("that of the float model")
-    sqnr_db: float | None = key("signal to noise of the outputs; null also where they are equal")
-    exact: bool = key("whether the outputs are equal to the float model's")
 
 
 @json_class

@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 import torch
 from torch.export import ExportedProgram
 
-from cortado.api import Given, Model, as_read, lowered, prepare
+from cortado.api import Given, Model, as_read, prepare
 from cortado.artifact.narrowed import WeightsRequest, narrow_weights
 from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
+from cortado.lowering import lowered
 from cortado.options import DEFAULTS, CalibrationMethod, Options, Weights
 from cortado.plan import checks
 from cortado.plan.decided import sketched

@@ -9,7 +9,7 @@ import numpy as np
 
 from cortado.artifact.checked import Samples
 from cortado.artifact.opened import Artifact
-from cortado.artifact.report import EvaluationReport
+from cortado.artifact.report_found import EvaluationReport
 from cortado.artifact.summary import html_table
 from cortado.base.arrays import ArrayType
 from cortado.base.clock import cpu_seconds

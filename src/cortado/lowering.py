@@ -1,0 +1,139 @@
+"""A quantized model lowered for its artifacts: one program for both, or another for each."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch.export import ExportedProgram
+
+from cortado.base.errors import CortadoError, NotInteger, Refused
+from cortado.base.target import CortexMTargetConfig
+from cortado.emit.pte.program import c_only
+from cortado.frontend.convert import Quantized
+from cortado.options import NO_EXECUTORCH, Artifacts, Options, PteKind
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.passes.base import CortexMPass
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What the C bundle and the .pte are made of: the same program unless the .pte's has float calls."""
+
+    c: ExportedProgram | None
+    pte: ExportedProgram | None
+    bundle_missing: tuple[str, ...] = ()
+    pte_missing: tuple[str, ...] = ()
+
+
+_NOT_ASKED = "it was not asked for (--artifacts)"
+
+
+def programs_of(
+    quantized: Quantized,
+    target: CortexMTargetConfig,
+    options: Options,
+    intermediates: Path | None,
+    passes: Sequence[type[CortexMPass]] = PIPELINE,
+) -> Programs:
+    """What the artifacts that were asked for are made of. The .pte has a program of its own where something may stay in
+    float, and where the C bundle's is for a stream: ExecuTorch runs whole windows."""
+    return _without_c(_programs(quantized, target, options, intermediates, passes), options)
+
+
+def _programs(
+    quantized: Quantized,
+    target: CortexMTargetConfig,
+    options: Options,
+    intermediates: Path | None,
+    passes: Sequence[type[CortexMPass]],
+) -> Programs:
+    def lower(allow_float: bool, place: Path | None) -> ExportedProgram:
+        return lowered(quantized, target, options, place, allow_float=allow_float, passes=passes)
+
+    stream = options.stream is not None
+    without = _NOT_ASKED if options.artifacts is Artifacts.C else NO_EXECUTORCH if not has_executorch() else None
+    place = None if intermediates is None else intermediates / "pte"
+    try:
+        program = lowered(quantized, target, options, intermediates, stream=stream, passes=passes)
+    except NotInteger as error:
+        if without is not None:
+            raise
+        if not options.allow_float:
+            raise NotInteger(error.nodes, error.reasons, _hint(lambda: lower(True, None))) from error
+        _check_no_budget(options, error.reasons)
+        return Programs(None, lower(True, place), bundle_missing=error.reasons)
+    if options.pte is PteKind.DELEGATE:
+        return Programs(program, None)
+    if without is not None:
+        return Programs(program, None, pte_missing=(without,))
+    missing = tuple(c_only(program))
+    if missing and options.allow_float:
+        try:
+            return Programs(program, lower(True, place))
+        except NotInteger as error:  # what is no call of ATen has no float kernel either
+            return Programs(program, None, pte_missing=error.reasons)
+    if missing:
+        return Programs(program, None, pte_missing=missing)
+    return Programs(program, lower(False, place) if stream else program)
+
+
+def _without_c(programs: Programs, options: Options) -> Programs:
+    """What is left where the .pte alone was asked for."""
+    if options.artifacts is not Artifacts.PTE or programs.c is None:
+        return programs
+    if programs.pte is None:
+        reasons = "\n  ".join(programs.pte_missing)
+        hint = "" if options.allow_float else "\n--allow-float keeps this as ExecuTorch's float kernels"
+        raise Refused(f"can't be a .pte, and nothing else was asked for:\n  {reasons}{hint}")
+    return replace(programs, c=None, bundle_missing=(_NOT_ASKED,))
+
+
+def _hint(lower: Callable[[], ExportedProgram]) -> str:
+    """What would help, only if it would."""
+    try:
+        lower()
+    except Exception:  # whatever it is, the message that this is a hint of matters more
+        return ""
+    return (
+        "\nExecuTorch has float kernels for this: --allow-float (allow_float=True in Options) writes a .pte with them, "
+        "and no C bundle"
+    )
+
+
+def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
+    given = (options.ram_limit, options.flash_limit, options.decide, options.camera, options.memory or None)
+    if options.place or any(one is not None for one in given):
+        raise CortadoError(
+            "a budget is for the C bundle, and so are memories, sections, cameras and decisions; there will be none:"
+            + "".join(f"\n  {reason}" for reason in reasons)
+            + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place, --input-format and --decide, "
+            "or change these calls"
+        )
+
+
+def lowered(
+    quantized: Quantized,
+    target: CortexMTargetConfig,
+    options: Options,
+    intermediates: Path | None = None,
+    *,
+    allow_float: bool = False,
+    stream: bool = False,
+    passes: Sequence[type[CortexMPass]] = PIPELINE,
+) -> ExportedProgram:
+    """A model as the pipeline leaves it; with `stream`, for an endless stream of rows."""
+    return CortexMPassManager(
+        quantized.program(),
+        passes,
+        target_config=target,
+        intermediates=intermediates,
+        linear=options.linear,
+        allow_float=allow_float,
+        input_layout=options.input_layout,
+        stream=stream,
+    ).transform()
+
+
+def has_executorch() -> bool:
+    return find_spec("executorch") is not None
