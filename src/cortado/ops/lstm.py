@@ -43,8 +43,8 @@ def reference(**arguments: Any) -> tuple[Tensor, Tensor]:
     hidden = recurrent.started(start, arguments, arguments["weight_h"].shape[1])
     cells = torch.zeros(hidden.shape, dtype=torch.int64)
     if start:
-        factor = (arguments[f"cell_{name}"] for name in ("zero_point", "multiplier", "shift"))
-        cells = saturate(recurrent.rescaled(start[1], *factor))
+        scaling = (arguments[f"cell_{name}"] for name in ("zero_point", "multiplier", "shift"))
+        cells = saturate(recurrent.rescaled(start[1], *scaling))
     seen: list[Tensor] = []
 
     def cell(x: Tensor, h: Tensor) -> Tensor:

@@ -3,6 +3,11 @@
 LINE_MEMBERS = "NULL, output, NULL, begin, next_line, take"
 
 
+def arena_symbol(region: str) -> str:
+    """The harness's array for a piece of the arena."""
+    return f"arena_{region}"
+
+
 def untyped(result: str, function: str) -> str:
     """The function as one of void *: a call of its own around it would take stack that is measured."""
     return f"({result}(*)(void *))(void (*)(void)){function}"

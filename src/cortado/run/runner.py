@@ -20,7 +20,7 @@ from cortado.run.decided import output_source
 from cortado.run.disassembly import disassemble
 from cortado.run.elf import Image, load_image
 from cortado.run.firmware import build_firmware, build_host
-from cortado.run.glue import LINE_MEMBERS, line_source, untyped
+from cortado.run.glue import LINE_MEMBERS, arena_symbol, line_source, untyped
 from cortado.run.harness import HOST_TIMEOUT, run_harness, run_host, samples_per_boot
 from cortado.run.limited import NO_LIMITS as NO_LIMITS
 from cortado.run.limited import RunLimits as RunLimits
@@ -117,11 +117,6 @@ class ArenaPiece:
     name: str
     start: int
     bytes: int
-
-
-def arena_symbol(region: str) -> str:
-    """The harness's array for a piece of the arena."""
-    return f"arena_{region}"
 
 
 @dataclass(frozen=True)
