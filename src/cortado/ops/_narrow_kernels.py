@@ -147,8 +147,10 @@ def _pixels_variant(layer: _Layer, core: Core) -> Variant | None:
     if core is Core.SMALL:
         return _pixels_small(layer)
     fields = layer.packed(layer.stream(packing.pack_narrow_dsp, packing.pack_runs_dsp), *_OF_PIXELS)
-    if layer.pixels == 1 and not factors:
-        return Variant("linear_narrow_s8__dsp", ("linear_narrow_s8__dsp.S",), fields)
+    if layer.pixels == 1:
+        scratch = packing.scratch_linear_dsp(layer.fields["in_c"]) if factors else 0
+        sources = (f"linear_{kind}_s8__dsp.S", *(("cortado_narrow_scratch.c",) if factors else ()))
+        return Variant(f"linear_{kind}_s8__dsp", sources, fields, scratch)
     if layer.too_deep:
         return None
     scratch = packing.scratch_conv1x1_dsp(layer.fields["in_c"], factors)

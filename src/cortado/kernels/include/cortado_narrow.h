@@ -68,6 +68,8 @@ void cortado_linear_runs_s8__scalar(const cortado_conv1x1_packed_t *L, const int
                                     void *scratch);
 void cortado_linear_narrow_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                    void *scratch);
+void cortado_linear_runs_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                 void *scratch);
 
 int32_t cortado_conv2d_narrow_s8__scalar_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_conv2d_narrow_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
@@ -81,5 +83,6 @@ int32_t cortado_conv2d_runs_s8__mve_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_conv1x1_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_conv1x1_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_linear_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_linear_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 
 #endif /* CORTADO_NARROW_H */
