@@ -73,6 +73,8 @@ ELEMENTS: Mapping[str, int] = {
 # Operators on signals: their samples are of every length and curve.
 SIGNALS: Mapping[str, int] = {"cortado::samples": 12, "cortado::spectrum": 40}
 
+# Layers with 4-bit weights: kernels for spans of pixels, for one, and for windows, with factors and without.
+NARROW: Mapping[str, int] = {"cortado::narrow_conv2d": 48}
 
 # Operators of 16-bit codes, beside those above.
 WIDE: Mapping[str, int] = {
@@ -108,6 +110,7 @@ FAMILIES: Mapping[str, Family] = {
     "v": Family(VARIANTS),
     "e": Family(ELEMENTS, spread=True),
     "h": Family(WIDE, spread=True),
+    "n": Family(NARROW, spread=True),
     "s": Family(SIGNALS, spread=True),
 }
 

@@ -55,10 +55,15 @@ class Field:
     count: int
 
 
+def header_text() -> str:
+    """The public headers of kernels."""
+    return "".join(header.read_text() for header in HEADERS)
+
+
 @functools.cache
 def descriptors() -> dict[str, list[Field]]:
     """The members of every descriptor, read from the public header."""
-    text = re.sub(r"/\*.*?\*/", "", "".join(header.read_text() for header in HEADERS), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", header_text(), flags=re.S)
     found: dict[str, list[Field]] = {}
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", text, flags=re.S):
         members = found.setdefault(name, [])

@@ -10,7 +10,7 @@ import pytest
 from cortado.base.data import DEVICE, KERNELS
 from cortado.run import toolchain
 from helpers.golden import Golden, generated
-from helpers.kernels import HEADER, WARNINGS, descriptors
+from helpers.kernels import HEADER, WARNINGS, descriptors, header_text
 from helpers.paths import ROOT
 
 PAGE = ROOT / "docs" / "kernels.md"
@@ -19,6 +19,7 @@ NAME = re.compile(
     r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s16_f32|f32_s16|s8|s16|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
 )
 UNTYPED = {"copy2d", "widen", "pad_wide", "pick_wide", "requantize", "transpose_wide", "where"}
+WINDOWS = ("conv1x1", "conv2d")
 # More kernels of one operator in its file: the same rows at once, what its sums become, computed masks.
 TOGETHER = {
     "cortado_distance_s8": "magnitude_s8",
@@ -33,6 +34,10 @@ TOGETHER = {
     "cortado_avg_pool2d_s16": "pool2d_s16",
     "cortado_kept_softmax_s8": "masked_softmax_s8",
     "cortado_weaker_softmax_s8": "masked_softmax_s8",
+    "cortado_conv1x1_narrow_s8": "conv2d_narrow_s8",
+    "cortado_linear_runs_s8__scalar": "linear_narrow_s8",
+    **{f"cortado_{window}_runs_s8__{isa}": f"{window}_narrow_s8" for window in WINDOWS for isa in ("dsp", "mve")},
+    **{f"cortado_{window}_{kind}_s8__scalar": "conv_narrow_s8" for window in WINDOWS for kind in ("narrow", "runs")},
 }
 
 
@@ -86,7 +91,7 @@ ASSEMBLY = [source for source in SOURCES if source.path.suffix == ".S"]
 
 def declared() -> set[str]:
     """The kernels of the public header, without the functions that say how much scratch they need."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", header_text(), flags=re.S)
     names = set(re.findall(r"^(?:void|int32_t) (cortado_\w+)\(", text, flags=re.M))
     return {name for name in names if not name.endswith("_scratch")}
 
@@ -123,7 +128,7 @@ def test_every_kernel_has_one_file() -> None:
 
 def test_convolution_variants_take_packed_layers() -> None:
     """Their streams hold biases and factors: a descriptor has no room for what nobody reads."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", header_text(), flags=re.S)
     taken = re.findall(
         r"^\w+ (cortado_\w+)\(const (cortado_(?:conv2d|conv1x1|depthwise)(?:_packed)?_t) ", text, flags=re.M
     )

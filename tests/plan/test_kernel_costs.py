@@ -20,6 +20,7 @@ from cortado.ops.transpose import TRANSPOSE
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs
 from helpers.cases import call_of
+from helpers.kernels import header_text
 
 DRAWN = 30
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE)
@@ -143,8 +144,7 @@ def test_a_term_that_was_renamed_is_found() -> None:
 
 def test_rows_are_of_functions_that_there_are() -> None:
     """And no cycles are negative."""
-    header = (KERNELS / "include" / "cortado.h").read_text()
-    known = set(re.findall(r"\b(cortado_\w+)\(", header))
+    known = set(re.findall(r"\b(cortado_\w+)\(", header_text()))
     assert set(known_costs()) == set(CortexM) - {CortexM.ANY}
     for costs in known_costs().values():
         assert {part for name in costs.kernels for part in name.split("+")} <= known

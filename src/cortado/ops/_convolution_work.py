@@ -162,7 +162,7 @@ TERMS = {
     **{f"linear_{kind}_s8__scalar": nested(_NARROW_LINEAR) for kind in ("narrow", "runs")},
     **{f"conv2d_{kind}_s8__scalar": _SCALAR_WINDOWS for kind in ("narrow", "runs")},
     **{f"conv1x1_{kind}_s8__dsp": _by_group(_LANE_PIXELS) for kind in ("narrow", "runs")},
-    "linear_narrow_s8__dsp": _by_group(_LANE_PIXELS),
+    **{f"linear_{kind}_s8__dsp": _by_group(_LANE_PIXELS) for kind in ("narrow", "runs")},
     **{f"conv2d_{kind}_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT) for kind in ("narrow", "runs")},
     **{f"conv1x1_{kind}_s8__mve": nested(_VECTOR_PIXELS) for kind in ("narrow", "runs")},
     **{f"conv2d_{kind}_s8__mve": nested(_VECTOR_WINDOWS) for kind in ("narrow", "runs")},

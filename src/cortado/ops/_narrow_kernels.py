@@ -29,9 +29,9 @@ from cortado.ops.conv2d import is_pointwise
 
 STRUCT = "cortado_narrow_t"
 _BOTH_MVE = ("conv_narrow_s8__mve.S", "conv_runs_s8__mve.S")
-_TILES_DSP = ("conv_narrow_s8__dsp.S", "conv_runs_s8__dsp.S", "conv_expand_s8__dsp.S", "narrow_scratch.c")
-_TILES_SMALL = ("conv_narrow_s8__scalar.c", "conv_narrow_s8__scalar.S", "narrow_scratch.c")
-_LINEAR_SMALL = ("linear_narrow_s8__scalar.c", "linear_sums_s8__scalar.S", "narrow_scratch.c")
+_TILES_DSP = ("conv_narrow_s8__dsp.S", "conv_runs_s8__dsp.S", "conv_expand_s8__dsp.S", "cortado_narrow_scratch.c")
+_TILES_SMALL = ("conv_narrow_s8__scalar.c", "conv_narrow_s8__scalar.S", "cortado_narrow_scratch.c")
+_LINEAR_SMALL = ("linear_narrow_s8__scalar.c", "linear_sums_s8__scalar.S", "cortado_narrow_scratch.c")
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,10 @@ def _pixels_variant(layer: _Layer, core: Core) -> Variant | None:
     if core is Core.SMALL:
         return _pixels_small(layer)
     fields = layer.packed(layer.stream(packing.pack_narrow_dsp, packing.pack_runs_dsp), *_OF_PIXELS)
-    if layer.pixels == 1 and not factors:
-        return Variant("linear_narrow_s8__dsp", ("linear_narrow_s8__dsp.S",), fields)
+    if layer.pixels == 1:
+        scratch = packing.scratch_linear_dsp(layer.fields["in_c"]) if factors else 0
+        sources = (f"linear_{kind}_s8__dsp.S", *(("cortado_narrow_scratch.c",) if factors else ()))
+        return Variant(f"linear_{kind}_s8__dsp", sources, fields, scratch)
     if layer.too_deep:
         return None
     scratch = packing.scratch_conv1x1_dsp(layer.fields["in_c"], factors)
@@ -198,7 +200,7 @@ def _window_variant(layer: _Layer, core: Core) -> Variant | None:
     if core is Core.MVE:
         fields = layer.packed(layer.stream(packing.pack_narrow_mve, packing.pack_runs_mve), *_OF_WINDOWS)
         scratch = packing.scratch_conv2d_mve(products, fields["out_w"])
-        sources = ("conv2d_narrow_s8__mve.c", *_BOTH_MVE, "narrow_scratch.c")
+        sources = ("conv2d_narrow_s8__mve.c", *_BOTH_MVE, "cortado_narrow_scratch.c")
         return Variant(f"conv2d_{kind}_s8__mve", sources, fields, scratch)
     if core is Core.SMALL:
         stream = packing.pack_narrow_small(layer.stored.codes, layer.stored.factors, *layer.tables)

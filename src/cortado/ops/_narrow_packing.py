@@ -69,6 +69,11 @@ def scratch_conv1x1_dsp(in_c: int, factors: bool) -> int:
     return 4 * _rounded(in_c, 8) + 8 * _runs(in_c) if factors else 4 * _rounded(in_c, 4)
 
 
+def scratch_linear_dsp(in_c: int) -> int:
+    """Bytes of scratch for linear_runs `__dsp`."""
+    return 4 * _runs(in_c)
+
+
 def scratch_conv2d_dsp(taps: int, depth: int, factors: bool) -> int:
     """Bytes of scratch for conv2d_narrow `__dsp`, or conv2d_runs."""
     windows = (5 if depth % 4 else 4) * _rounded(taps * depth, 4)

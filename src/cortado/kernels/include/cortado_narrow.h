@@ -3,9 +3,9 @@
  * Convolutions and linear layers of 8-bit codes with 4-bit weights, two of them in a byte: for networks that have some
  * (--weights int4). Everything else is in cortado.h.
  *
- * A weight is factor * q, where q lies in [-7, 7] and is what is stored. The products of an output channel, in the order
- * kernel_h, kernel_w, in_c, come in runs of CORTADO_NARROW_RUN that have a factor each, 3 to 18; or their factors are
- * all 1, part of the multiplier:
+ * A weight is factor * q, where q lies in [-7, 7] and is what is stored. The products of an output channel, in the
+ * order kernel_h, kernel_w, in_c, come in runs of CORTADO_NARROW_RUN that have a factor each, 3 to 18; or their factors
+ * are all 1, part of the multiplier:
  *
  *   sum = bias + sum over runs of factor * (sum of x * q over the run)    out = clamp(requant(sum) + out_offset)
  *
@@ -35,8 +35,8 @@ void cortado_conv2d_narrow_s8(const cortado_narrow_t *L, const int8_t *const row
 /* 1x1, stride 1, no padding: over `pixels` consecutive pixels. Also every linear layer. */
 void cortado_conv1x1_narrow_s8(const cortado_narrow_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
 
-/* Those of cores, with streams of their own; all shifts are to the right. _runs: with factors. __scalar: of small cores.
- * __dsp without factors: at most 4,096 products, of linear layers any number. */
+/* Those of cores, with streams of their own; all shifts are to the right. _runs: with factors. __scalar: of small
+ * cores. __dsp without factors: at most 4,096 products, of linear layers any number. */
 void cortado_conv2d_narrow_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                       void *scratch);
 void cortado_conv1x1_narrow_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
@@ -68,6 +68,8 @@ void cortado_linear_runs_s8__scalar(const cortado_conv1x1_packed_t *L, const int
                                     void *scratch);
 void cortado_linear_narrow_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                    void *scratch);
+void cortado_linear_runs_s8__dsp(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
+                                 void *scratch);
 
 int32_t cortado_conv2d_narrow_s8__scalar_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_conv2d_narrow_s8__dsp_scratch(const cortado_conv2d_packed_t *L);
@@ -81,5 +83,6 @@ int32_t cortado_conv2d_runs_s8__mve_scratch(const cortado_conv2d_packed_t *L);
 int32_t cortado_conv1x1_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_conv1x1_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_linear_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+int32_t cortado_linear_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 
 #endif /* CORTADO_NARROW_H */

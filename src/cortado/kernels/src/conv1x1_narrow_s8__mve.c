@@ -13,13 +13,14 @@ void cortado_conv1x1_narrow_s8__mve(const cortado_conv1x1_packed_t *L, const int
 {
     const cortado_conv_tile_mve_t layer =
         cortado_conv_tile_mve(L->weights, L->in_c, L->out_c, L->out_offset, L->act_min, L->act_max);
+    const int32_t pairs = layer.blocks > 0 ? pixels / 2 : 0;
     (void)scratch;
-    for (; pixels >= 2 && layer.blocks > 0; pixels -= 2) {
-        cortado_conv_narrow2_s8__mve(&layer, in, in + L->in_c, out, out + L->out_c);
-        in += 2 * L->in_c;
-        out += 2 * L->out_c;
+    if (pairs > 0) {
+        cortado_conv_narrow2_s8__mve(&layer, in, out, pairs);
+        in += 2 * pairs * L->in_c;
+        out += 2 * pairs * L->out_c;
     }
-    for (; pixels > 0; pixels--) {
+    for (pixels -= 2 * pairs; pixels > 0; pixels--) {
         cortado_conv_narrow1_s8__mve(&layer, in, out);
         in += L->in_c;
         out += L->out_c;
@@ -33,7 +34,7 @@ void cortado_conv1x1_runs_s8__mve(const cortado_conv1x1_packed_t *L, const int8_
         cortado_conv_tile_mve(L->weights, L->in_c, L->out_c, L->out_offset, L->act_min, L->act_max);
     (void)scratch;
     for (; pixels >= 2; pixels -= 2) {
-        cortado_conv_runs2_s8__mve(&layer, in, in + L->in_c, out, out + L->out_c);
+        cortado_conv_runs2_s8__mve(&layer, in, out);
         in += 2 * L->in_c;
         out += 2 * L->out_c;
     }

@@ -8,8 +8,12 @@
 
 #if defined(__ARM_FEATURE_MVE)
 
-typedef void (*two_t)(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1, int8_t *out0, int8_t *out1);
-typedef void (*one_t)(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out);
+typedef void (*tile_t)(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out);
+
+static void two_narrow(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out)
+{
+    cortado_conv_narrow2_s8__mve(T, x, out, 1);
+}
 
 static inline int8_t *copy(int8_t *to, const int8_t *from, int32_t n)
 {
@@ -42,7 +46,7 @@ static CORTADO_ONCE void gather(const cortado_conv2d_packed_t *L, const int8_t *
 }
 
 static inline void all(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, int8_t *scratch,
-                       two_t two, one_t one)
+                       tile_t two, tile_t one)
 {
     const int32_t size = L->kernel_h * L->kernel_w * L->in_c;
     const cortado_conv_tile_mve_t layer =
@@ -53,7 +57,7 @@ static inline void all(const cortado_conv2d_packed_t *L, const int8_t *const row
         gather(L, rows, left, scratch);
         if (n == 2) {
             gather(L, rows, left + L->stride_w, scratch + size);
-            two(&layer, scratch, scratch + size, out, out + L->out_c);
+            two(&layer, scratch, out);
         } else {
             one(&layer, scratch, out);
         }
@@ -66,7 +70,7 @@ static inline void all(const cortado_conv2d_packed_t *L, const int8_t *const row
 void cortado_conv2d_narrow_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                    void *scratch)
 {
-    all(L, rows, out, scratch, cortado_conv_narrow2_s8__mve, cortado_conv_narrow1_s8__mve);
+    all(L, rows, out, scratch, two_narrow, cortado_conv_narrow1_s8__mve);
 }
 
 void cortado_conv2d_runs_s8__mve(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,

@@ -12,10 +12,11 @@
  *
  *   sum a = A - 8 * sum x   sum b = (G - A) / 16 - 8 * sum x   sum c = C / 256 - 8 * sum x   sum d = (F - G - C) / 4096
  *
- * That is exact, whatever wraps on the way, if sum d fits 20 bits: after NARROW_SPAN products it is taken out. Sums of c
- * fit 24 bits up to 4,096 products.
+ * That is exact, whatever wraps on the way, if sum d fits 20 bits: after NARROW_SPAN products it is taken out. Sums of
+ * c fit 24 bits up to 4,096 products.
  *
- * The stream, for each four channels; channels that make a four whole are zeros. (dcba)[k] is the halfword of product k:
+ * The stream, for each four channels; channels that make a four whole are zeros. (dcba)[k] is the halfword of product
+ * k:
  *
  *   | (dcba)[k] (dcba)[k+2] | (dcba)[k+1] (dcba)[k+3] |  each four products
  *   | 2 * bias a 4 | 2 * bias b 4 | 2 * bias c 4 | 2 * bias d 4 |
@@ -70,7 +71,7 @@
     smlad   r9, r3, r12, r9
     .endm
 
-/* The sums of one pixel apart, doubled, with biases: r0, r2 and r3 hold those of a to c less 16 * sum x, lr that of d. */
+/* The sums of one pixel apart, doubled, with biases: r0, r2, r3 hold those of a to c less 16 * sum x, lr that of d. */
     .macro apart a, b, c, d
     sub     \d, \d, \b
     sub     \d, \d, \c
@@ -128,10 +129,10 @@
     strd    r4, r6, [sp, #ENTRY]
     str     r5, [sp, #X_END]
     ldr     lr, [r0, #TILE_STREAM]
-    /* One turn: the sums of four x of both pixels. */
     mov     r0, #0x00010001
     movs    r2, #0
     movs    r3, #0
+    /* One turn: the sums of four x of both pixels. */
 .Lnarrow_sums:
     ldm     r1!, {r8-r11}
     smlad   r2, r8, r0, r2

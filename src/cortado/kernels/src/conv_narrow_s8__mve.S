@@ -3,8 +3,7 @@
  * All output channels of one pixel or two with vector instructions and 4-bit weights: conv_narrow_s8__mve.h.
  *
  *   void cortado_conv_narrow1_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out)
- *   void cortado_conv_narrow2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1,
- *                                     int8_t *out0, int8_t *out1)
+ *   void cortado_conv_narrow2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out, int32_t pairs)
  *
  * Tile: 1 or 2 pixels x 4 channels. Scratch: none.
  *
@@ -79,6 +78,7 @@
     block   vmladava, 1
     block   vmladava, 1
     le      lr, .Lone_blocks
+    /* Here also from below, where there is no block. */
 .Lone_finish:
     finish  1
     bgt     .Lone_channels
@@ -93,11 +93,18 @@
     .size   cortado_conv_narrow1_s8__mve, . - cortado_conv_narrow1_s8__mve
 
     function cortado_conv_narrow2_s8__mve
-    ldr     r12, [sp]
     enter
-    strd    r1, r2, [sp, #X]
-    strd    r3, r12, [sp, #OUT]
+    strd    r3, r0, [sp, #PAIRS]
+    mov     r4, r1
+    mov     r6, r2
     load_layer
+    ldr     r1, [sp, #REST]
+    add     r1, r1, r7, lsl #4
+    add     r8, r4, r1
+    add     r10, r6, r9
+    strd    r1, r6, [sp, #SIZE]
+    strd    r4, r8, [sp, #X]
+    strd    r6, r10, [sp, #OUT]
     /* Of the blocks behind the first, an odd one is the second of a turn. */
     adr     r0, .Ltwo_blocks
     tst     r7, #1
@@ -109,7 +116,7 @@
     addeq   r0, r0, #4
     orr     r0, r0, #1
     strd    r7, r0, [sp, #TURNS]
-    /* One turn: four channels. */
+    /* One turn: four channels of two pixels. */
 .Ltwo_channels:
     ldrd    r1, r3, [sp, #X]
     ldr     r7, [sp, #TURNS]
@@ -124,6 +131,24 @@
     bne.n   .Ltwo_blocks
     finish  2
     bgt     .Ltwo_channels
+    /* The next two pixels. */
+    ldrd    r7, r0, [sp, #PAIRS]
+    subs    r7, r7, #1
+    beq     .Ltwo_return
+    str     r7, [sp, #PAIRS]
+    ldr     r5, [r0, #TILE_MVE_STREAM]
+    ldr     r9, [r0, #TILE_MVE_CHANNELS]
+    ldrd    r0, r2, [sp, #SIZE]
+    ldrd    r1, r3, [sp, #X]
+    add     r2, r2, r9, lsl #1
+    add     r1, r1, r0, lsl #1
+    add     r3, r3, r0, lsl #1
+    add     r4, r2, r9
+    str     r2, [sp, #BASE]
+    strd    r1, r3, [sp, #X]
+    strd    r2, r4, [sp, #OUT]
+    b       .Ltwo_channels
+.Ltwo_return:
     leave
     .size   cortado_conv_narrow2_s8__mve, . - cortado_conv_narrow2_s8__mve
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of convolution and linear layers with 4-bit weights and vector instructions (MVE): all output channels
- * of one pixel or two, four channels at a time. Internal. The streams are described in conv_narrow_s8__mve.S and
- * conv_runs_s8__mve.S.
+ * The inner loops of convolution and linear layers with 4-bit weights and vector instructions (MVE): all output
+ * channels of one pixel or two, four channels at a time. Internal. The streams are described in conv_narrow_s8__mve.S
+ * and conv_runs_s8__mve.S.
  */
 #ifndef CONV_NARROW_S8__MVE_H
 #define CONV_NARROW_S8__MVE_H
@@ -13,13 +13,11 @@
 #include "cortado_narrow.h"
 
 void cortado_conv_narrow1_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out);
-/* At least sixteen products. */
-void cortado_conv_narrow2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1, int8_t *out0,
-                                  int8_t *out1);
+/* Two pixels behind one another, so many times; at least sixteen products. */
+void cortado_conv_narrow2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out, int32_t pairs);
 /* With a factor for each run. */
 void cortado_conv_runs1_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out);
-void cortado_conv_runs2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1, int8_t *out0,
-                                int8_t *out1);
+void cortado_conv_runs2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out);
 #endif
 
 /* For the assembly: one block of sixteen products of all four channels, and how sums become outputs. */
@@ -35,7 +33,10 @@ void cortado_conv_runs2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *
 #define LOW 32  /* low, high */
 #define TURNS 40 /* of two pixels: of the loop of two blocks, and where the first one begins */
 #define ENTRY 44
-#define FRAME 48
+#define PAIRS 48 /* of pixels left, and T */
+#define SIZE 56  /* products of a pixel, and where the outputs of this pair begin */
+#define BASE 60
+#define FRAME 64
 
 /* Both bytes of weights, whose halves are channels a and b, then c and d, with the pixels in q0 and q1. \op is vmladav
  * (the first time) or vmladava. SUM of byte * x is 16 * b + a, SUM of (byte << 4) * x is 16 * a. */

@@ -7,12 +7,13 @@
  *
  * Tile: 4 pixels x 1 channel. Scratch: none of its own; x is the kernel's.
  *
- * Two pixels are in the 16-bit lanes of a word, as in conv_tile_s8__scalar_dsp.S. A lane holds the products of 32 weights
- * in [-7, 7]; then they are collected.
+ * Two pixels are in the 16-bit lanes of a word, as in conv_tile_s8__scalar_dsp.S. A lane holds the products of 32
+ * weights in [-7, 7]; then they are collected.
  *
  * The stream, for each channel; products that make it whole are zeros:
  *
- *   | eight weights in each word, the first in its lowest bits | bias 4 | multiplier 4, as two signed halves | shifts 4 |
+ *   | eight weights in each word, the first in its lowest bits |
+ *   | bias 4 | multiplier 4, as two signed halves | shifts 4 |
  *   with factors, in front of that: | words of seven factors, each less 3 in four bits, and a 1 above the last |
  *
  * The words of the multiplier and the shifts are those of cortado_asm.h.
@@ -243,8 +244,8 @@
 
     function cortado_conv_runs_s8__scalar
     enter
-    /* Words of factors: seven runs each. */
     movs    r3, #0
+    /* One turn: a word of factors, for seven runs. */
 .Lruns_words:
     adds    r3, r3, #4
     subs    r2, r2, #7 * 16

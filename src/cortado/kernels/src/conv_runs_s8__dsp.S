@@ -7,8 +7,8 @@
  *
  * Tile: 2 pixels x 4 channels. Scratch: none of its own; x is the kernel's.
  *
- * Halfwords of weights and what is done with them are those of conv_narrow_s8__dsp.S. After each run sums are taken apart,
- * times their factors, to totals.
+ * Halfwords of weights and what is done with them are those of conv_narrow_s8__dsp.S. After each run sums are taken
+ * apart and added, times their factors, to totals.
  *
  * The stream, for each four channels; channels that make a four whole are zeros, products a multiple of 8:
  *
@@ -128,9 +128,9 @@
     lsls    r4, r4, #2
     str     r4, [sp, #BYTES]
     ldr     r4, [r0, #TILE_STREAM]
-    /* One turn: the sums of a run's x of both pixels. */
     mov     r0, #0x00010001
     mov     r12, r5
+    /* One turn: the sums of a run's x of both pixels. */
 .Lruns_sums:
     add     r6, r1, #RUN_BYTES
     cmp     r6, r5

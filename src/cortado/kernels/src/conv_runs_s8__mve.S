@@ -4,8 +4,7 @@
  * 32 products: conv_narrow_s8__mve.h.
  *
  *   void cortado_conv_runs1_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out)
- *   void cortado_conv_runs2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x0, const int8_t *x1, int8_t *out0,
- *                                   int8_t *out1)
+ *   void cortado_conv_runs2_s8__mve(const cortado_conv_tile_mve_t *T, const int8_t *x, int8_t *out)
  *
  * Tile: 1 or 2 pixels x 4 channels. Scratch: none.
  *
@@ -130,10 +129,14 @@
     .size   cortado_conv_runs1_s8__mve, . - cortado_conv_runs1_s8__mve
 
     function cortado_conv_runs2_s8__mve
-    ldr     r12, [sp]
     enter
-    strd    r1, r2, [sp, #X]
-    strd    r3, r12, [sp, #OUT]
+    ldrd    r3, r4, [r0, #TILE_MVE_STREAM + 4]
+    ldr     r5, [r0, #TILE_MVE_CHANNELS]
+    add     r4, r4, r3, lsl #4
+    add     r4, r4, r1
+    add     r5, r5, r2
+    strd    r1, r4, [sp, #X]
+    strd    r2, r5, [sp, #OUT]
     load_layer
     all_channels 2
     .size   cortado_conv_runs2_s8__mve, . - cortado_conv_runs2_s8__mve

@@ -114,6 +114,7 @@
     rsbs    r4, r4, #0
     cmp     r1, r8
     beq     .Lflat_summed
+    /* One turn: four x. */
 .Lflat_sums:
     load_four r12, r1, r3
     eor     r12, r12, #0x80808080
@@ -122,6 +123,7 @@
     bne     .Lflat_sums
 .Lflat_summed:
     cbz     r5, .Lflat_begin
+    /* One turn: one of the last few x. */
 .Lflat_last_sums:
     ldrsb   r12, [r1], #1
     adds    r4, r4, #128

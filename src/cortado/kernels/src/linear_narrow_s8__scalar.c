@@ -7,7 +7,7 @@
  * The stream, for each four channels; channels that make a four whole, and products that make a sixteen, are zeros:
  *
  *   | weights, as in linear_sums_s8__scalar.S | bias 4 | multiplier 4 | shift 4 |  the last three of each channel
- *   with factors, in front of that: | factors of a, b, c, d, each less 3 in four bits: 2 for each run |, a multiple of 4
+ *   with factors, in front of that: | of a, b, c, d, each less 3 in four bits: 2 for each run |, a multiple of 4
  */
 #include "conv_narrow_s8__scalar.h"
 

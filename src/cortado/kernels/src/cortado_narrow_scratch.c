@@ -23,6 +23,12 @@ int32_t cortado_conv1x1_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, 
     return 4 * rounded(L->in_c, 8) + 8 * runs(L->in_c);
 }
 
+int32_t cortado_linear_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
+{
+    (void)pixels;
+    return 4 * runs(L->in_c);
+}
+
 /* Two windows of halfwords; of taps that are no multiple of 4, one of bytes. */
 int32_t cortado_conv2d_narrow_s8__dsp_scratch(const cortado_conv2d_packed_t *L)
 {

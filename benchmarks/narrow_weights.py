@@ -1,0 +1,88 @@
+"""int4 weights of the zoo's trained networks beside int8: score, signal to noise, constants in flash.
+
+python benchmarks/narrow_weights.py [--networks ds_cnn,resnet8,deep_autoencoder] [--samples 200] [--json]
+
+The samples are those that ship. `auto` has to fit three quarters of what the int8 network takes.
+"""
+
+import argparse
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from _common import progress, table
+from cortado import api
+from cortado.base.errors import CortadoWarning
+from cortado.models import zoo
+from cortado.options import Artifacts, Options
+
+TARGET = "cortex-m4"
+SHARE = 0.75
+KINDS = ("int8", "int4", "int4, groups of 32", "auto, groups of 32")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A network with one kind of weights."""
+
+    network: str
+    weights: str
+    score: float | None
+    sqnr_db: float | None
+    constants: int
+    int4_layers: int
+    layers: int  # with weights
+
+
+def options(kind: str, flash: int) -> Options:
+    """`flash`: what the int8 network takes, for `auto`."""
+    choices: dict[str, dict[str, Any]] = {
+        "int8": {},
+        "int4": {"weights": "int4"},
+        "int4, groups of 32": {"weights": "int4", "weight_group": 32},
+        "auto, groups of 32": {"weights": "auto", "weight_group": 32, "flash_budget": round(SHARE * flash)},
+    }
+    return Options(artifacts=Artifacts.C, **choices[kind])
+
+
+def rows(name: str, samples: int) -> Iterator[Row]:
+    network = zoo.get(name)
+    module, (inputs, labels) = network.build(), network.test_set()
+    model = api.prepare(module, network.example_inputs(), network.own_calibration(), name=name)
+    flash = 1
+    for kind in KINDS:
+        compiled = model.compile(TARGET, options(kind, flash))
+        found = compiled.evaluate(inputs[:samples], labels[:samples], model=module, reconstruction=network.rebuilds)
+        report = compiled.report
+        assert report.flash is not None
+        assert found.integers is not None
+        if kind == "int8":
+            flash = report.flash.weights_bytes + (report.flash.code_bytes or 0)
+        score = found.accuracy if found.accuracy is not None else found.integers.auc
+        narrow = sum(one.element == "int4" for one in report.weights)
+        yield Row(name, kind, score, found.sqnr_db, report.flash.weights_bytes, narrow, len(report.weights))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", default="ds_cnn,resnet8,deep_autoencoder")
+    parser.add_argument("--samples", type=int, default=200)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CortadoWarning)
+        for name in arguments.networks.split(","):
+            for row in rows(name, arguments.samples):
+                progress(str(row))
+                found.append(row)
+    if arguments.json:
+        print(json.dumps([asdict(row) for row in found], indent=2))
+        return
+    print(table(list(asdict(found[0])), [list(asdict(row).values()) for row in found]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""int4 weights: the same bits on every board, close to the eager module, half the flash; chosen by a flash budget."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cortado.api import Compiled, Model, prepare
+from cortado.base.errors import CortadoError
+from cortado.ops._narrow import LARGEST, StoredWeights
+from cortado.options import Options
+from helpers.stateful import decibels
+
+pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
+
+
+class Small(nn.Module):
+    """A first window, 1x1 layers, a depthwise one, a linear one behind a flatten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.wide = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 48, 1)
+        self.deep, self.last = nn.Conv2d(48, 48, 3, padding=1, groups=48), nn.Conv2d(48, 40, 1)
+        self.head = nn.Linear(40 * 9, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.wide(self.first(x).relu()).relu()
+        x = self.last(self.deep(x).relu()).relu()
+        y: Tensor = self.head(nn.functional.max_pool2d(x, 2).flatten(1))
+        return y
+
+
+def data(count: int, seed: int) -> Tensor:
+    return torch.randn((count, 3, 6, 6), generator=torch.Generator().manual_seed(seed))
+
+
+@cache
+def module() -> Small:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return Small().eval()
+
+
+@cache
+def prepared() -> Model:
+    samples = data(40, 1)
+    return prepare(module(), (samples[:1],), samples, name="small")
+
+
+def compiled(target: str, **options: Any) -> Compiled:
+    return prepared().compile(target, Options(**{"artifacts": "c", **options}))
+
+
+def kept(found: Compiled) -> float:
+    """On fresh data, in decibels, by the C kernels on this machine."""
+    fresh = data(12, 2)
+    checked = found.run(fresh, on="host")
+    assert checked.bit_exact
+    return decibels(module()(fresh).detach().numpy(), np.asarray(checked.outputs[0]).reshape(12, -1))
+
+
+def flash(found: Compiled) -> int:
+    assert found.report.flash is not None
+    return found.report.flash.weights_bytes
+
+
+@pytest.mark.host
+def test_half_the_flash_and_close_to_the_module() -> None:
+    wide, narrow = (compiled("cortex-m4", weights=kind) for kind in ("int8", "int4"))
+    groups = compiled("cortex-m4", weights="int4", weight_group=32)
+    assert flash(narrow) < 0.72 * flash(wide)  # with biases, and a depthwise layer that stays int8
+    assert flash(narrow) < flash(groups) < 0.75 * flash(wide)
+    assert kept(wide) > 30
+    assert kept(narrow) > 22
+    assert kept(groups) > 22
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("target", "group"),
+    [
+        ("cortex-m0plus", 32),
+        ("cortex-m4", None),
+        ("cortex-m55", 32),
+        *(
+            pytest.param(target, group, marks=pytest.mark.slow)
+            for target in ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m33", "cortex-m55")
+            for group in (None, 32)
+        ),
+    ],
+)
+def test_boards_give_the_references_bits(target: str, group: int | None) -> None:
+    found = compiled(target, weights="int4", weight_group=group)
+    assert found.run(data(2, 5)).bit_exact
+    names = {layer.operator for layer in found.report.layers}
+    assert "cortado::narrow_conv2d" in names
+
+
+def test_the_report_says_which_layers_have_them() -> None:
+    found = compiled("cortex-m4", weights="int4", weight_group=32).report
+    by_module = {one.module: one for one in found.weights}
+    assert {name for name, one in by_module.items() if one.element == "int4"} == {"first", "wide", "last", "head"}
+    assert "takes int8 weights" in by_module["deep"].why
+    assert by_module["wide"].group == 32
+    assert by_module["wide"].saved_bytes == 48 * (16 - 9)  # 17 halves of a byte for each channel
+
+
+def test_an_int8_compile_says_nothing_of_it() -> None:
+    facts = compiled("cortex-m4").report.to_json()
+    assert "weights" not in facts
+    assert {"weights", "weight_group"}.isdisjoint(facts["options"])
+
+
+def test_weights_are_what_was_asked_for() -> None:
+    """In the lowered graph: 4-bit numbers in each channel, or times a factor for each 32 products."""
+    for run in (0, 32):
+        graph = compiled("cortex-m4", weights="int4", weight_group=run or None).graph
+        assert graph is not None
+        calls = [call for call in graph.calls if call.operator == "cortado::narrow_conv2d"]
+        assert len(calls) == 4
+        for call in calls:
+            stored = StoredWeights.of(graph.constants[call.arguments["weight"].name].numpy(), call.arguments["run"])
+            assert np.abs(stored.codes).max() <= LARGEST
+            assert (stored.factors is None) == (run == 0)
+
+
+def test_groups_help_weights_of_different_size() -> None:
+    """Half of the inputs have weights that are a tenth of the others', and values that are ten times as large."""
+    layer, sizes = nn.Linear(64, 32, bias=False), torch.cat([torch.full((32,), 10.0), torch.ones(32)])
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(1)
+        layer.weight.copy_(torch.randn(32, 64) / sizes)
+        samples, fresh = torch.randn(64, 64) * sizes, torch.randn(32, 64) * sizes
+    model = prepare(layer, (samples[:1],), samples, name="sizes")
+    found = []
+    for group in (None, 32):
+        one = model.compile("cortex-m4", Options(weights="int4", weight_group=group, artifacts="c"))  # type: ignore[arg-type]
+        outputs = np.asarray(one.run(fresh, on="host").outputs[0]).reshape(32, 32)
+        found.append(decibels(layer(fresh).detach().numpy(), outputs))
+    assert found[1] > found[0] + 3
+
+
+# ---- a flash budget --------------------------------------------------------------------------------------------------
+
+
+def test_auto_takes_what_costs_least_until_it_fits() -> None:
+    wide = compiled("cortex-m4").report.flash
+    assert wide is not None
+    assert wide.code_bytes is not None
+    whole = wide.weights_bytes + wide.code_bytes
+    found = compiled("cortex-m4", weights="auto", weight_group=32, flash_budget=whole - 300)
+    now = found.report.flash
+    assert now is not None
+    assert now.code_bytes is not None
+    assert now.weights_bytes + now.code_bytes <= whole - 300
+    taken = [one for one in found.report.weights if one.element == "int4"]
+    left = [one for one in found.report.weights if one.element == "int8" and one.noise is not None]
+    assert taken
+    assert left
+    assert all(one.noise is not None and one.noise > 0 for one in taken)
+    again = compiled("cortex-m4", weights="auto", weight_group=32, flash_budget=whole - 300)
+    assert again.report.weights == found.report.weights
+    assert kept(found) > kept(compiled("cortex-m4", weights="int4", weight_group=32)) - 1
+
+
+def test_auto_leaves_int8_where_it_fits() -> None:
+    found = compiled("cortex-m4", weights="auto", flash_budget="1M")
+    assert {one.element for one in found.report.weights} == {"int8"}
+    assert {layer.operator for layer in found.report.layers}.isdisjoint({"cortado::narrow_conv2d"})
+
+
+def test_a_budget_that_cannot_be_reached_says_what_was() -> None:
+    with pytest.raises(CortadoError, match=r"in all 4 layers .* needs [\d,]+ bytes of flash .* at most 4,096"):
+        compiled("cortex-m4", weights="auto", flash_budget="4K")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"weights": "int4", "activations": "int16"}, "--weights int4 and --activations int16"),
+        ({"weights": "int4", "linear": "per-tensor"}, "--weights int4 and --linear per-tensor"),
+        ({"weights": "int4", "artifacts": "pte"}, "--weights int4 and --artifacts pte"),
+        ({"weights": "auto", "allow_float": True, "flash_budget": "64K"}, "--weights auto and --allow-float"),
+        ({"weights": "auto"}, "give --flash-budget, or --chip"),
+        ({"weight_group": 32}, "--weight-group and --weights int8"),
+        ({"weights": "int4", "weight_group": 16}, "weight_group=16 .* expected 32"),
+        ({"weights": "int3"}, "expected one of 'int8', 'int4', 'auto'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(CortadoError, match=words):
+        Options(**options)
