@@ -97,6 +97,29 @@ WIDE: Mapping[str, int] = {
 }
 
 
+# The rest of them, and layers with weights once more, which have kernels of their own on every kind of core.
+MORE_WIDE: Mapping[str, int] = {
+    "cortado::argmax": 8,
+    "cortado::cosine_similarity": 10,
+    "cortado::cumsum": 10,
+    "cortado::embedding": 10,
+    "cortado::embedding_bag": 10,
+    "cortado::gru": 12,
+    "cortado::lstm": 12,
+    "cortado::normalize": 16,
+    "cortado::rnn": 12,
+    "cortado::topk": 8,
+    "cortado::upsample_bilinear_nhwc": 14,
+    "cortado::variance": 14,
+    "cortado::wide_log_softmax": 12,
+    "cortado::wide_masked_softmax": 16,
+    "cortado::wide_quantize_int": 6,
+    "cortex_m::quantized_conv2d_nhwc": 30,
+    "cortex_m::quantized_depthwise_conv2d_nhwc": 20,
+    "cortex_m::quantized_transpose_conv2d_nhwc": 16,
+}
+
+
 @dataclass(frozen=True)
 class Family:
     """Networks of operators' calls."""
@@ -109,6 +132,7 @@ FAMILIES: Mapping[str, Family] = {
     "o": Family(None),
     "v": Family(VARIANTS),
     "e": Family(ELEMENTS, spread=True),
+    "g": Family(MORE_WIDE, spread=True),
     "h": Family(WIDE, spread=True),
     "n": Family(NARROW, spread=True),
     "s": Family(SIGNALS, spread=True),

@@ -138,30 +138,6 @@ def test_a_sum_that_leaves_32_bits_is_divided() -> None:
     assert compiled.run(np.full((1, 600), -32768, dtype=np.int16), on="host").bit_exact
 
 
-class _Refused(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        found = self.layer(x)
-        return found[0] if isinstance(found, tuple) else found
-
-
-@pytest.mark.parametrize(
-    ("layer", "name"),
-    [(nn.LayerNorm(4), "layer_norm"), (nn.GRU(4, 3), "gru"), (nn.ConvTranspose1d(6, 2, 3), "conv_transpose")],
-    ids=["norm", "recurrent", "transposed"],
-)
-def test_what_has_no_kernel_for_int16_is_refused_by_name(layer: nn.Module, name: str) -> None:
-    data = [(x,) for x, _ in pairs(33, 1)]
-    with pytest.raises(
-        CortadoError, match=r"is asked for in int16 \(--activations, --int16\), and takes int8 codes only"
-    ) as found:
-        prepared(_Refused(layer), data).compile("cortex-m4")
-    assert name in str(found.value)
-
-
 class Parts(nn.Module):
     """Two modules by name, and a function between them."""
 

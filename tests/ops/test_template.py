@@ -18,6 +18,7 @@ import cortado.ops
 from cortado.base.errors import CortadoError
 from cortado.base.target import CortexM, CortexMTargetConfig
 from cortado.ir.op import Operator, registry
+from cortado.options import Activations, Artifacts, Options
 from helpers import cases
 from helpers.single import Expression, lower_with, randn
 
@@ -52,6 +53,15 @@ def test_a_copy_of_the_template_lowers_a_model(template: Operator) -> None:
     assert tensor_weight.kernels == ["lerp"]
     with pytest.raises(CortadoError, match="supported are weights between 0 and 1"):
         lower_with(Expression(lambda a, b: torch.lerp(a, b, 2.0)), randn(2, 9), randn(2, 9, seed=1))
+
+
+def test_what_takes_int8_codes_only_is_refused_by_name(template: Operator) -> None:
+    model, data = Expression(lambda a: torch.lerp(a, a.flip(0), 0.3)).eval(), [(randn(2, 9),)]
+    options = Options(activations=Activations.INT16, artifacts=Artifacts.C)
+    with pytest.raises(
+        CortadoError, match=r"(?s)lerp.*is asked for in int16 \(--activations, --int16\), and takes int8 codes only"
+    ):
+        cortado.prepare(model, data[0], data, name="net", options=options).compile("cortex-m4")
 
 
 @pytest.mark.host

@@ -77,7 +77,7 @@ def _codes(call: Call) -> Codes:
 
 CONV_TILE_DSP = ("conv_tile_s16__dsp.S", "cortado_scratch.c")
 CONV_TILE_MVE = ("conv_tile_s16__mve.S",)
-CONV_TILE_SMALL = ("conv2d_s16__scalar.c", "conv_tile_s16__scalar.S")
+CONV_TILE_SMALL = ("conv2d_s16__scalar.c", "conv_tile_s16__scalar.S", "cortado_scratch.c")
 
 
 def pixels_kernel(call: Call, core: Core) -> Kernel:

@@ -53,7 +53,7 @@ class WideWeights:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedLayer:
     """A graph and its values on a few calibration inputs."""
 
     graph: LoweredGraph
@@ -188,13 +188,13 @@ def _sums_fit(changed: Mapping[str, Tensor], offset: int, shifts: Tensor) -> boo
 # ---- on calibration data ---------------------------------------------------------------------------------------------
 
 
-def observe(graph: LoweredGraph, samples: Sequence[Sequence[Tensor]], *, run: int, correct: bool) -> Observed:
+def observe(graph: LoweredGraph, samples: Sequence[Sequence[Tensor]], *, run: int, correct: bool) -> ObservedLayer:
     """The graph's values on the first of these calibration inputs; of a model with state they are steps."""
     size = sum(int(torch.Size(value.shape).numel()) for value in graph.values.values())
     found: list[Values] = [run_reference(graph, samples[0])]
     for sample in samples[1 : 1 + min(SAMPLES - 1, WORK // max(size, 1))]:
         found.append(run_reference(graph, sample, after(graph, found[-1])))
-    return Observed(graph, found, correct, run)
+    return ObservedLayer(graph, found, correct, run)
 
 
 def _run_again(graph: LoweredGraph, known: Values, changed: str) -> Values:

@@ -365,9 +365,9 @@ int32_t cortado_lstm_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_gru_s8_scratch(const cortado_recurrent_t *L);
 int32_t cortado_rnn_s8_scratch(const cortado_recurrent_t *L);
 
-/* The same of 16-bit codes without zero points, and weights [gates][units][in_c], [gates][units][units] of 8 bits. A sum
- * that may leave 32 bits is divided by 2^sum_shift first; every requant is one rounding, ties up, and a path is clamped
- * to 31 bits. */
+/* The same of 16-bit codes without zero points, and weights [gates][units][in_c], [gates][units][units] of 8 bits. A
+ * sum that may leave 32 bits is divided by 2^sum_shift first; every requant is one rounding, ties up, and a path is
+ * clamped to 31 bits. */
 typedef struct {
     int32_t in_c, units, steps, sequences, reverse, last_only;
     int32_t out_multiplier, out_shift;
@@ -456,8 +456,8 @@ int32_t cortado_conv2d_s16__scalar_scratch(const cortado_layer_s16_packed_t *L);
 int32_t cortado_conv1x1_s16__scalar_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels);
 int32_t cortado_depthwise_s16__scalar_scratch(const cortado_layer_s16_packed_t *L);
 
-/* Transposed convolution of whole images: input pixel (i, j) reaches the outputs (i * stride + ky * dilation - pad, ...).
- * weights [out_c][kernel_h][kernel_w][in_c / groups]. */
+/* Transposed convolution of whole images: input pixel (i, j) reaches the outputs (i * stride + ky * dilation - pad,
+ * ...). weights [out_c][kernel_h][kernel_w][in_c / groups]. */
 typedef struct {
     int32_t images, in_h, in_w, in_c;
     int32_t out_h, out_w, out_c;
@@ -761,8 +761,8 @@ typedef struct {
 } cortado_normalize_t;
 
 void cortado_normalize_s8(const cortado_normalize_t *L, const int8_t *in, int8_t *out, int32_t samples);
-/* Of 16 bits, with in_zero 0: groups of at most 2^16; what would be shifted to the left by less than 0 bits is shifted to
- * the right. */
+/* Of 16 bits, with in_zero 0: groups of at most 2^16; what would be shifted to the left by less than 0 bits is shifted
+ * to the right. */
 void cortado_normalize_s16(const cortado_normalize_t *L, const int16_t *in, int16_t *out, int32_t samples);
 
 /* One number for each row of `length` values. In all of them a 62-bit sum is shifted left by an even number of bits
@@ -776,7 +776,8 @@ typedef struct {
 } cortado_variance_t;
 
 void cortado_variance_s8(const cortado_variance_t *L, const int8_t *in, int8_t *out, int32_t rows);
-void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_t *out, int32_t rows); /* at most 2^16 */
+/* Of 16 bits, with out_zero 0: rows of at most 2^16. */
+void cortado_variance_s16(const cortado_variance_t *L, const int16_t *in, int16_t *out, int32_t rows);
 
 /* Spectra in bands of frames of 16-bit samples. A row is a block of `block` samples; a frame's first sample is number
  * `skip` of its first row. Of the frame's spectrum X, with a window of 1 as 2^24 and the samples shifted left by s bits

@@ -115,16 +115,6 @@ void cortado_conv2d_s16__scalar(const cortado_layer_s16_packed_t *L, const int8_
         out += channels;
     }
 }
-
-int32_t cortado_conv1x1_s16__scalar_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels)
-{
-    return pixels > 0 ? 16 * round4(L->in_c) : 0;
-}
-
-int32_t cortado_conv2d_s16__scalar_scratch(const cortado_layer_s16_packed_t *L)
-{
-    return 16 * round4(L->kernel_h * L->kernel_w * (L->in_c / L->groups));
-}
 #else
 typedef int cortado_conv2d_s16_needs_a_small_core; /* an empty translation unit is not C */
 #endif

@@ -7,8 +7,8 @@
  *   void cortado_linear_three_s16__scalar(const int16_t *x, const int8_t *weights, int32_t n, int32_t sums[3])
  *   void cortado_depthwise_pixel_s16__scalar(const cortado_wide_pixel_t *P, int16_t *out)
  *
- * Tile: 4 pixels x 1 channel; 1 pixel x 3 channels; of a depthwise layer 1 pixel x 4 channels. Scratch: none of its own;
- * x of four pixels and the taps are the kernels'.
+ * Tile: 4 pixels x 1 channel; 1 pixel x 3 channels; of a depthwise layer 1 pixel x 4 channels. Scratch: none of its
+ * own; x of four pixels and the taps are the kernels'.
  *
  * The stream of a convolution, each channel; d = T->depth:
  *

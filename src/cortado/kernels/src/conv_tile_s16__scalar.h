@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inner loops of layers of 16-bit codes and 8-bit weights on small cores, which have no long multiply. Internal. The
- * streams are described in conv_tile_s16__scalar.S.
+ * The inner loops of layers of 16-bit codes and 8-bit weights on small cores, which have no long multiply. Internal.
+ * The streams are described in conv_tile_s16__scalar.S.
  */
 #ifndef CONV_TILE_S16__SCALAR_H
 #define CONV_TILE_S16__SCALAR_H

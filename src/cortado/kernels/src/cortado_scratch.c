@@ -96,6 +96,27 @@ int32_t cortado_depthwise_s16__mve_scratch(const cortado_layer_s16_packed_t *L)
     return cortado_depthwise_s16__dsp_scratch(L);
 }
 
+int32_t cortado_depthwise_s16__scalar_scratch(const cortado_layer_s16_packed_t *L)
+{
+    return cortado_depthwise_s16__dsp_scratch(L);
+}
+
+/* Four windows, a word for each product. */
+int32_t cortado_conv2d_s16__scalar_scratch(const cortado_layer_s16_packed_t *L)
+{
+    return 16 * ((L->kernel_h * L->kernel_w * (L->in_c / L->groups) + 3) & ~3);
+}
+
+int32_t cortado_conv1x1_s16__scalar_scratch(const cortado_layer_s16_packed_t *L, int32_t pixels)
+{
+    return pixels > 0 ? 16 * ((L->in_c + 3) & ~3) : 0;
+}
+
+int32_t cortado_recurrent_s16_scratch(const cortado_recurrent_s16_t *L)
+{
+    return 3 * L->units * (int32_t)sizeof(int16_t);
+}
+
 int32_t cortado_transpose_conv2d_all_s8_scratch(const cortado_transpose_conv2d_all_t *L)
 {
     return 8 * L->kernel_h;

@@ -29,7 +29,8 @@ void cortado_cosine_similarity_s16(const cortado_cosine_similarity_t *L, const i
             a_squares += (uint32_t)(x * x);
             b_squares += (uint32_t)(y * y);
         }
-        const uint32_t a_size = size_of(a_squares, L->a_least, &a_left), b_size = size_of(b_squares, L->b_least, &b_left);
+        const uint32_t a_size = size_of(a_squares, L->a_least, &a_left);
+        const uint32_t b_size = size_of(b_squares, L->b_least, &b_left);
         const uint32_t size = (uint32_t)(((uint64_t)a_size * b_size) >> 31);
         /* The product of the sizes is at least the dot product, of 62 bits once both are shifted: 7 of these go, so
          * that the quotient has 24 fractional bits. */

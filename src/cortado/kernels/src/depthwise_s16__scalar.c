@@ -21,11 +21,6 @@ void cortado_depthwise_s16__scalar(const cortado_layer_s16_packed_t *L, const in
         cortado_depthwise_pixel_s16__scalar(&pixel, out);
     }
 }
-
-int32_t cortado_depthwise_s16__scalar_scratch(const cortado_layer_s16_packed_t *L)
-{
-    return L->kernel_h * L->kernel_w * (int32_t)sizeof(void *);
-}
 #else
 typedef int cortado_depthwise_s16_needs_a_small_core; /* an empty translation unit is not C */
 #endif

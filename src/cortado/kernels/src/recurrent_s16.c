@@ -152,8 +152,8 @@ static void sequence(const cortado_recurrent_s16_t *L, const int16_t *in, int16_
     int16_t *before = state + units, *after = before + units;
     for (int32_t t = 0; t < L->steps; t++) {
         const int32_t at = L->reverse ? L->steps - 1 - t : t, ends = t == L->steps - 1;
-        const int32_t gives_cells = cells != NULL && (L->gives_cells || ends);
-        step(L, in + at * L->in_c, before, after, state, gives_cells ? cells + (L->gives_cells ? at * units : 0) : NULL);
+        const int32_t gives_cells = cells != NULL && (L->gives_cells || ends), cell = L->gives_cells ? at * units : 0;
+        step(L, in + at * L->in_c, before, after, state, gives_cells ? cells + cell : NULL);
         if (out != NULL && (!L->last_only || ends)) {
             copy_codes(out + (L->last_only ? 0 : at * units), after, units);
         }
@@ -202,9 +202,4 @@ void cortado_rnn_s16(const cortado_recurrent_s16_t *L, const int16_t *in, const 
                      void *scratch)
 {
     sequences(L, in, start, NULL, out, NULL, scratch, rnn_step);
-}
-
-int32_t cortado_recurrent_s16_scratch(const cortado_recurrent_s16_t *L)
-{
-    return 3 * L->units * (int32_t)sizeof(int16_t);
 }
