@@ -245,7 +245,7 @@ class Options:
         self._set("crop", None if self.crop is None else crop_of(self.crop))
         for name in ("mean", "std"):
             value = getattr(self, name)
-            self._set(name, () if value is None or value == () else numbers_of(value, _flag(name)))
+            self._set(name, () if value in (None, (), []) else numbers_of(value, _flag(name)))
         self._check_partners()
         given = {
             "--io float": self.io is Border.FLOAT,

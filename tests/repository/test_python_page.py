@@ -11,6 +11,10 @@ from helpers.golden import Golden
 from helpers.paths import ROOT
 from helpers.python_page import page
 
+# What an option means nothing without.
+CAMERA = {"input_format": "grey8", "input_size": "8x8", "resize": "4x4"}
+PARTNERS = {"input_format": CAMERA, "resize_filter": CAMERA}
+
 
 def test_the_page_about_python_is_up_to_date(golden: Golden) -> None:
     golden(ROOT / "docs" / "python.md", page())
@@ -22,14 +26,6 @@ def test_every_public_name_is_what_it_is_said_to_be() -> None:
         assert name == "__version__" or callable(value), f"cortado.{name} is a {type(value).__name__}"
 
 
-# What choices of these are refused without.
-PARTNERS: dict[str, dict[str, Any]] = {
-    "weights": {"flash_budget": "64K"},
-    "input_format": {"input_size": "16x16"},
-    "resize_filter": {"input_format": "rgb888", "input_size": "16x16", "resize": "8x8"},
-}
-
-
 def test_every_option_of_python_is_one_of_the_command_line() -> None:
     parser = dict(commands(make_parser()))["compile"]
     given = {action.dest: action for action in parser._actions}
@@ -39,5 +35,5 @@ def test_every_option_of_python_is_one_of_the_command_line() -> None:
         default = getattr(one.default, "value", one.default)
         assert (tuple(action.default) if isinstance(action.default, list) else action.default) == default, one.name
         for text in action.choices or ():
-            chosen: dict[str, Any] = {one.name: text, **PARTNERS.get(one.name, {})}
+            chosen: dict[str, Any] = {**PARTNERS.get(one.name, {}), one.name: text}
             assert getattr(Options(**chosen), one.name).value == text

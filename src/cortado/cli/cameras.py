@@ -39,12 +39,12 @@ def camera_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--mean",
+        default=[],
         metavar="NUMBERS",
-        default=(),
         help="what the model's own preparation subtracts from pixels of 0 to 1: a number, or one for each channel with "
         "commas between them (default: 0)",
     )
-    parser.add_argument("--std", metavar="NUMBERS", default=(), help="what they are then divided by (default: 1)")
+    parser.add_argument("--std", default=[], metavar="NUMBERS", help="what they are then divided by (default: 1)")
 
 
 def camera_text(camera: "CameraReport") -> str:
