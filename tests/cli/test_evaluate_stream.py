@@ -84,7 +84,7 @@ def test_figures_for_programs(run: Run, files: Files) -> None:
     found = done.json
     artifact = load(files.folder)
     codes, output = push_codes(artifact, np.load(files.rows), "host").codes[0], artifact.report.outputs[0]
-    decisions = Naive(4, 0.5, 10, (0,)).decisions(real(codes, output.scale, output.zero_point))
+    decisions = Naive(4, 0.5, 10, (0,)).decisions(real(codes.reshape(-1, 5), output.scale, output.zero_point))
     wanted = [((number + 2) / RATE, LABELS[one]) for number, one in enumerate(decisions) if one >= 0]
     assert [(one["seconds"], one["class"]) for one in found["decisions"]] == wanted
     assert (found["seconds"], found["outputs"], found["events"]) == (60.0, 1199, 3)

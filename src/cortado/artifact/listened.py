@@ -45,9 +45,10 @@ def listen(artifact: Artifact, recording: Recording, on: str | None = HOST) -> L
     if report.stream is None:
         return _steps(artifact, recording, classes, on)
     pushed = push_codes(artifact, recording.values, on)
-    per_push = (pushed.row_values if recording.values.ndim == 1 else 1) / recording.rate
-    times = [(end + 1) * per_push for end in pushed.ends]
-    return Listened(pushed.codes[0].reshape(-1, classes), pushed.decisions, times, pushed.rows * per_push)
+    span = pushed.row_values if recording.values.ndim == 1 else 1  # of a push, in samples or rows
+    times = [(end + 1) * span / recording.rate for end in pushed.ends]
+    seconds = pushed.rows * span / recording.rate
+    return Listened(pushed.codes[0].reshape(-1, classes), pushed.decisions, times, seconds)
 
 
 def _steps(artifact: Artifact, recording: Recording, classes: int, on: str | None) -> Listened:
