@@ -68,10 +68,9 @@ class _Layer:
         bias, multiplier, shift = (self.fields[name].data for name in ("bias", "multiplier", "shift"))
         return bias, multiplier, shift
 
-    @property
-    def too_deep(self) -> bool:
-        """For the DSP kernels of a layer without factors."""
-        return self.stored.factors is None and math.prod(self.sizes) > packing.MOST_PRODUCTS
+    def deeper(self, most: int) -> bool:
+        """Too deep for the DSP kernels of a layer without factors."""
+        return self.stored.factors is None and math.prod(self.sizes) > most
 
     def stream(self, narrow: Callable[..., Numbers], runs: Callable[..., Numbers]) -> Numbers:
         """As one of two functions packs it, the second with factors."""
@@ -146,13 +145,13 @@ def _pixels_variant(layer: _Layer, core: Core) -> Variant | None:
         return Variant(f"conv1x1_{kind}_s8__mve", ("conv1x1_narrow_s8__mve.c", *_BOTH_MVE), fields, tile=2)
     if core is Core.SMALL:
         return _pixels_small(layer)
+    if layer.deeper(packing.MOST_OF_LINEAR if layer.pixels == 1 else packing.MOST_PRODUCTS):
+        return None
     fields = layer.packed(layer.stream(packing.pack_narrow_dsp, packing.pack_runs_dsp), *_OF_PIXELS)
     if layer.pixels == 1:
         scratch = packing.scratch_linear_dsp(layer.fields["in_c"]) if factors else 0
         sources = (f"linear_{kind}_s8__dsp.S", *(("cortado_narrow_scratch.c",) if factors else ()))
         return Variant(f"linear_{kind}_s8__dsp", sources, fields, scratch)
-    if layer.too_deep:
-        return None
     scratch = packing.scratch_conv1x1_dsp(layer.fields["in_c"], factors)
     sources = ("conv1x1_narrow_s8__dsp.c", *_TILES_DSP)
     return Variant(f"conv1x1_{kind}_s8__dsp", sources, fields, scratch, tile=2)
@@ -207,7 +206,7 @@ def _window_variant(layer: _Layer, core: Core) -> Variant | None:
         fields = layer.packed(stream, *_OF_WINDOWS)
         scratch = packing.scratch_conv_small(products, factors)
         return Variant(f"conv2d_{kind}_s8__scalar", _TILES_SMALL, fields, scratch)
-    if layer.too_deep:
+    if layer.deeper(packing.MOST_PRODUCTS):
         return None
     fields = layer.packed(layer.stream(packing.pack_narrow_dsp, packing.pack_runs_dsp), *_OF_WINDOWS)
     scratch = packing.scratch_conv2d_dsp(*layer.sizes, factors)

@@ -9,6 +9,7 @@ from cortado.ops.packing import Int8, Int32, as_bytes, factor_words, joined, pad
 
 RUN = 32  # products of a channel that have one factor
 LEAST = 3  # factors of runs take 4 bits: 3 to 18, whose 7 times is the largest int8 code but one
+MOST_OF_LINEAR = 65536  # products of a channel, with DSP instructions
 MOST_PRODUCTS = 4096  # of a channel without factors, with DSP instructions: its sum fits 24 bits
 UInt8 = NDArray[np.uint8]
 _EIGHTS = 8  # what makes a 4-bit weight positive

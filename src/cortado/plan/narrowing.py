@@ -26,8 +26,9 @@ from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, after, referenc
 
 Tensor = torch.Tensor
 Values = Mapping[str, Any]
-SAMPLES = 4  # calibration inputs, at most
+SAMPLES = 8  # calibration inputs, at most
 WORK = 8_000_000  # values that are computed for them, at most, beyond the first
+FEW = 64  # values of a channel, below which its own mean square says little
 CHANNEL_FACTORS = range(1, max(_narrow.FACTORS) + 1)  # of a whole channel: they are not stored
 
 
@@ -86,8 +87,7 @@ class ObservedLayer:
         assert weight is not None
         source, offset = arguments["input"].name, arguments["input_offset"]
         inputs = [values[source].to(torch.float64) + offset for values in self.values]
-        counts = sum((x**2).mean(dim=(0, 1, 2)) for x in inputs) + 1.0
-        codes, factors = _codes(weight, counts, self.run)
+        codes, factors = _codes(weight, _importance(inputs), self.run)
         near = (codes * factors).reshape(weight.shape)
         moved = _mean_change(call, near - weight, inputs) if self.correct else torch.zeros(len(weight))
         start = torch.round((0 if bias is None else bias.to(torch.float64)) - moved)
@@ -142,6 +142,14 @@ def packed_bytes(sizes: tuple[int, ...], run: int) -> int:
     products = sizes[1] * sizes[2] * sizes[3]
     factors = -(-products // run) if run else 0
     return sizes[0] * ((products + factors + 1) // 2)
+
+
+def _importance(inputs: Sequence[Tensor]) -> Tensor:
+    """How much each input channel counts: its mean square, but where few values were seen rather that of all."""
+    seen = sum(x[..., 0].numel() for x in inputs)
+    squares = torch.stack([(x**2).mean(dim=(0, 1, 2)) for x in inputs]).mean(dim=0)
+    found: Tensor = (seen * squares + FEW * (squares.mean() + 1.0)) / (seen + FEW)
+    return found
 
 
 def _codes(weight: Tensor, counts: Tensor, run: int) -> tuple[Tensor, Tensor]:

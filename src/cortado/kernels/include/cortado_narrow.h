@@ -36,7 +36,7 @@ void cortado_conv2d_narrow_s8(const cortado_narrow_t *L, const int8_t *const row
 void cortado_conv1x1_narrow_s8(const cortado_narrow_t *L, const int8_t *in, int8_t *out, int32_t pixels, void *scratch);
 
 /* Those of cores, with streams of their own; all shifts are to the right. _runs: with factors. __scalar: of small
- * cores. __dsp without factors: at most 4,096 products, of linear layers any number. */
+ * cores. __dsp without factors: at most 4,096 products, of linear layers 65,536. */
 void cortado_conv2d_narrow_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                       void *scratch);
 void cortado_conv1x1_narrow_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,

@@ -8,8 +8,8 @@
  *
  * Tile: 1 pixel x 4 channels. Scratch: none.
  *
- * The stream is that of conv_narrow_s8__dsp.S, and so is what is done with it. Sums d are taken out after NARROW_SPAN
- * products at most (and up to three behind the last whole four).
+ * The stream is that of conv_narrow_s8__dsp.S, and so is what is done with it. Sums c and d are taken out after
+ * NARROW_SPAN products at most (and up to three behind the last whole four): a layer may have 65,536 products.
  *
  * While products are added:
  *   r0 x   r1 stream   r2 end of the span   r3, r12 even and odd x as halfwords   r8 to r11 weights and their bits
@@ -39,7 +39,8 @@
 #define HIGH 48
 #define PIXELS 52 /* pixels left */
 #define LAYER 56  /* L */
-#define FRAME 60
+#define TAKEN_C 60 /* sums c of the spans before, doubled */
+#define FRAME 68
 
 /* Four products of every channel with the four x in r12; 72 bytes of code and their load. */
 #define FOUR_BYTES (72 + LOAD_FOUR_BYTES)
@@ -144,6 +145,7 @@
     movs    r6, #0
     movs    r7, #0
     str     r4, [sp, #TAKEN]
+    str     r4, [sp, #TAKEN_C]
     cmp     r0, r2
     beq     .Lflat_few
     ldr     pc, [sp, #ENTRY]
@@ -177,6 +179,7 @@
 .Lflat_finish:
     ldm     r1!, {r0, r2, r3, r8}
     ldrd    r9, r12, [sp, #TAKEN]
+    ldr     r10, [sp, #TAKEN_C]
     subs    r7, r7, r5
     subs    r7, r7, r6
     subs    r5, r5, r4
@@ -184,6 +187,7 @@
     subs    r2, r2, r12
     subs    r3, r3, r12
     add     r8, r8, r9
+    add     r3, r3, r10
     add     r4, r0, r4, lsl #1
     add     r5, r2, r5, asr #3
     add     r6, r3, r6, asr #7
@@ -233,14 +237,18 @@
     bne     .Lflat_pixel
     add     sp, sp, #FRAME
     pop     {r4-r11, pc}
-    /* The next span: sums d go on from 0. */
+    /* The next span: sums c and d go on from 0. */
 .Lflat_span:
     ldr     r3, [sp, #TAKEN]
-    add     r12, r5, r6
-    sub     r7, r7, r12
+    ldr     r12, [sp, #TAKEN_C]
+    subs    r7, r7, r5
+    subs    r7, r7, r6
     add     r3, r3, r7, asr #11
-    mov     r7, r12
+    add     r12, r12, r6, asr #7
     str     r3, [sp, #TAKEN]
+    str     r12, [sp, #TAKEN_C]
+    mov     r7, r5
+    movs    r6, #0
     add     r2, r2, #NARROW_SPAN
     b       .Lflat_products
     .size   cortado_linear_narrow_s8__dsp, . - cortado_linear_narrow_s8__dsp
