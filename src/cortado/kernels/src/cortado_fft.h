@@ -156,30 +156,44 @@ static inline void cortado_butterfly4(cortado_complex_t *p, int32_t q, cortado_c
     p[3 * q] = cortado_minus_j(odd, side);
 }
 
-static inline cortado_complex_t cortado_part(cortado_complex_t a, int32_t w)
+/* The real or the imaginary parts of a butterfly of radix 5 from p[0] on, in place of p[0], p[2 * q] ...: half of p[0],
+ * and of the legs outer = 1 + 4, inner = 2 + 3, and of the other parts out = 1 - 4, in = 2 - 3, or their negatives. The
+ * constants are cos(72 degrees), 1 + cos(144 degrees), sin(72 degrees) - 1 and sin(144 degrees) - 1. */
+#if CORTADO_SMALL_CORE && defined(__GNUC__)
+static __attribute__((noinline, unused)) void /* copies of it would be long */
+#else
+static inline void
+#endif
+cortado_parts5(int32_t *p, int32_t q, int32_t outer, int32_t inner, int32_t high, int32_t low)
 {
-    return cortado_complex(cortado_mulw(a.re, w), cortado_mulw(a.im, w));
+    const int32_t a = *p >> 1;
+    const int32_t near = a + inner - cortado_mulw(outer, 20252) - cortado_mulw(inner, 12516);
+    const int32_t far = a + outer - cortado_mulw(inner, 20252) - cortado_mulw(outer, 12516);
+    p[0] = a - outer - inner;
+    p[2 * q] = near + high;
+    p[4 * q] = far + low;
+    p[6 * q] = far - low;
+    p[8 * q] = near - high;
 }
 
-/* e and b are the outer legs, c and d the inner ones; the constants are cos(72 degrees), 1 + cos(144 degrees),
- * sin(72 degrees) - 1 and sin(144 degrees) - 1. */
-static inline void cortado_butterfly5(cortado_complex_t *p, int32_t q, cortado_complex_t a, const cortado_complex_t *n)
+static inline int32_t cortado_high5(int32_t out, int32_t in)
 {
-    const cortado_complex_t outer = cortado_plus(n[0], n[3]), inner = cortado_plus(n[1], n[2]);
-    const cortado_complex_t out = cortado_minus(n[0], n[3]), in = cortado_minus(n[1], n[2]);
-    const cortado_complex_t near =
-        cortado_minus(cortado_minus(cortado_plus(a, inner), cortado_part(outer, 20252)), cortado_part(inner, 12516));
-    const cortado_complex_t far =
-        cortado_minus(cortado_minus(cortado_plus(a, outer), cortado_part(inner, 20252)), cortado_part(outer, 12516));
-    const cortado_complex_t high =
-        cortado_plus(cortado_plus(out, cortado_part(out, -3208)), cortado_plus(in, cortado_part(in, -27015)));
-    const cortado_complex_t low =
-        cortado_minus(cortado_plus(out, cortado_part(out, -27015)), cortado_plus(in, cortado_part(in, -3208)));
-    p[0] = cortado_minus(a, cortado_plus(outer, inner));
-    p[q] = cortado_plus_j(near, high);
-    p[2 * q] = cortado_plus_j(far, low);
-    p[3 * q] = cortado_minus_j(far, low);
-    p[4 * q] = cortado_minus_j(near, high);
+    return out + cortado_mulw(out, -3208) + in + cortado_mulw(in, -27015);
+}
+
+static inline int32_t cortado_low5(int32_t out, int32_t in)
+{
+    return out + cortado_mulw(out, -27015) - in - cortado_mulw(in, -3208);
+}
+
+/* p[0], and the negatives of the other legs. */
+static inline void cortado_butterfly5(cortado_complex_t *p, int32_t q, cortado_complex_t b, cortado_complex_t c,
+                                      cortado_complex_t d, cortado_complex_t e)
+{
+    const cortado_complex_t outer = cortado_plus(b, e), inner = cortado_plus(c, d);
+    const cortado_complex_t out = cortado_minus(b, e), in = cortado_minus(c, d);
+    cortado_parts5(&p->re, q, outer.re, inner.re, -cortado_high5(out.im, in.im), -cortado_low5(out.im, in.im));
+    cortado_parts5(&p->im, q, outer.im, inner.im, cortado_high5(out.re, in.re), cortado_low5(out.re, in.re));
 }
 
 #endif /* CORTADO_FFT_H */

@@ -66,29 +66,23 @@ static inline cortado_complex_t cortado_pair(const int16_t *v, const int32_t *w,
     return cortado_complex(cortado_mulw(w[0], v[0] * (1 << shift)), cortado_mulw(w[1], v[1] * (1 << shift)));
 }
 
-/* The first stage, of any radix: butterflies without twiddles and without a shift, each to its place. */
-static CORTADO_SELDOM void cortado_first_stage(const cortado_spectrum_t *L, const cortado_windowed_t *s,
-                                               cortado_bin_t *bins)
+/* Twiddles of 1. */
+static const int32_t cortado_ones[4] = {0x8000, 0x8000, 0x8000, 0x8000};
+
+/* The first stage has no twiddles and no shift. Of any radix it is a stage with twiddles of 1 and legs of one number:
+ * doubled ones, each at its place. */
+static CORTADO_SELDOM void cortado_first_numbers(const cortado_spectrum_t *L, const cortado_windowed_t *s,
+                                                 cortado_bin_t *bins)
 {
-    const int32_t radix = L->radix[0], q = L->pairs / radix;
+    const int32_t radix = L->radix[0], q = cortado_groups(L, 0);
     for (int32_t b = 0; b < q; b++) {
-        cortado_complex_t *out = &bins[radix * (uint16_t)L->places[b]].z, leg[5];
-        for (int32_t j = 0; j < radix; j++) {
-            const int32_t n = b + j * q;
-            leg[j] = cortado_complex(0, 0);
+        cortado_complex_t *out = &bins[radix * (uint16_t)L->places[b]].z;
+        for (int32_t n = b; n < radix * q; n += q, out++) {
+            *out = cortado_complex(0, 0);
             if (n < s->pairs) {
                 const cortado_complex_t v = cortado_pair(s->samples + 2 * n, s->window + 2 * n, s->shift);
-                leg[j] = j > 0 ? cortado_negative(v) : v;
+                *out = cortado_plus(v, v);
             }
-        }
-        if (radix == 4) {
-            cortado_butterfly4(out, 1, leg[0], leg[1], leg[2], leg[3]);
-        } else if (radix == 2) {
-            cortado_butterfly2(out, 1, leg[0], leg[1]);
-        } else if (radix == 3) {
-            cortado_butterfly3(out, 1, leg[0], leg[1], leg[2]);
-        } else {
-            cortado_butterfly5(out, 1, leg[0], leg + 1);
         }
     }
 }
@@ -121,11 +115,10 @@ static inline void cortado_stage5(cortado_complex_t *z, const int32_t *twiddles,
     for (int32_t k = 0; k < q; k++, twiddles += 4) {
         cortado_complex_t *p = z + k;
         for (int32_t n = count; n > 0; n--, p += 5 * q) {
-            const cortado_complex_t legs[4] = {cortado_turned(p[q], cortado_twiddle(twiddles[0])),
-                                               cortado_turned(p[2 * q], cortado_twiddle(twiddles[1])),
-                                               cortado_turned(p[3 * q], cortado_twiddle(twiddles[2])),
-                                               cortado_turned(p[4 * q], cortado_twiddle(twiddles[3]))};
-            cortado_butterfly5(p, q, cortado_half(p[0]), legs);
+            cortado_butterfly5(p, q, cortado_turned(p[q], cortado_twiddle(twiddles[0])),
+                               cortado_turned(p[2 * q], cortado_twiddle(twiddles[1])),
+                               cortado_turned(p[3 * q], cortado_twiddle(twiddles[2])),
+                               cortado_turned(p[4 * q], cortado_twiddle(twiddles[3])));
         }
     }
 }

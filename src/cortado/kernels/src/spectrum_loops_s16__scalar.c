@@ -84,13 +84,15 @@ static inline void two_bins(cortado_bin_t *first, cortado_bin_t *last, int32_t t
     first->z = cortado_minus(even, odd); /* of the middle one this form is left */
 }
 
+static CORTADO_ONCE void put_power(cortado_bin_t *bin) { cortado_put_power(bin, bin->z.re, bin->z.im); }
+
 void CORTADO_ISA(cortado_spectrum_powers_s16)(cortado_bin_t *first, cortado_bin_t *last, const int32_t *turns)
 {
     for (; first <= last; first++, last--) {
         two_bins(first, last, *turns++);
-        cortado_put_power(first, first->z.re, first->z.im);
+        put_power(first);
         if (first != last) {
-            cortado_put_power(last, last->z.re, last->z.im);
+            put_power(last);
         }
     }
 }

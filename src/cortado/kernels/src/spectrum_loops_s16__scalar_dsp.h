@@ -6,7 +6,8 @@
  *
  *   | window 2 x 4 of leg 0 | of leg 2 | of leg 1 | of leg 3 | 32 * place 4 |
  *
- * with the legs that hold samples: 2 and 3, or 3 and 4 of them.
+ * with the legs that hold samples: 2 and 3, or 3 and 4 of them. Of other radices, and of windows that fill less than two
+ * legs, the window is as it is, and the layer has `places`.
  */
 #ifndef SPECTRUM_LOOPS_S16__SCALAR_DSP_H
 #define SPECTRUM_LOOPS_S16__SCALAR_DSP_H

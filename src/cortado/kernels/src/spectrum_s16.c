@@ -20,17 +20,22 @@ static void stage4(cortado_complex_t *z, const int32_t *twiddles, int32_t q, int
     }
 }
 
-static void later_stages(const cortado_spectrum_t *L, cortado_bin_t *bins)
+static CORTADO_ONCE void stage(cortado_bin_t *bins, const int32_t *twiddles, int32_t q, int32_t count, int32_t radix)
+{
+    if (radix == 4) {
+        stage4(&bins->z, twiddles, q, count);
+    } else {
+        cortado_other_stage(&bins->z, twiddles, q, count, radix);
+    }
+}
+
+static void transform(const cortado_spectrum_t *L, cortado_bin_t *bins)
 {
     const int32_t *twiddles = L->twiddles;
+    stage(bins, cortado_ones, 1, cortado_groups(L, 0), L->radix[0]);
     for (int32_t i = 1, q = L->radix[0], radix; i < L->stages; i++, twiddles += q * (radix - 1), q *= radix) {
         radix = L->radix[i];
-        const int32_t count = cortado_groups(L, i);
-        if (radix == 4) {
-            stage4(&bins->z, twiddles, q, count);
-        } else {
-            cortado_other_stage(&bins->z, twiddles, q, count, radix);
-        }
+        stage(bins, twiddles, q, cortado_groups(L, i), radix);
     }
 }
 
@@ -56,8 +61,8 @@ void cortado_spectrum_s16(const cortado_spectrum_t *L, const int8_t *const rows[
 {
     cortado_bin_t *bins = scratch;
     const cortado_windowed_t windowed = cortado_gather(L, rows, (int16_t *)(void *)(bins + L->pairs + 1));
-    cortado_first_stage(L, &windowed, bins);
-    later_stages(L, bins);
+    cortado_first_numbers(L, &windowed, bins);
+    transform(L, bins);
     split(L, bins);
     cortado_bands(L, bins, out, windowed.shift);
 }

@@ -25,12 +25,22 @@ static const int32_t *fours(cortado_spectrum_samples_t *S, const int32_t *stream
     return stream + (2 * legs + 1) * count;
 }
 
+static CORTADO_ONCE void stage(cortado_bin_t *bins, const int32_t *twiddles, int32_t q, int32_t count, int32_t radix)
+{
+    if (radix == 4) {
+        CORTADO_ISA(cortado_spectrum_fours_s16)(&bins->z, twiddles, q, count);
+    } else {
+        cortado_other_stage(&bins->z, twiddles, q, count, radix);
+    }
+}
+
 /* Butterflies without twiddles and without a shift, each to its place. */
 static void first_stage(const cortado_spectrum_t *L, const cortado_windowed_t *w, cortado_bin_t *bins)
 {
     const int32_t q = L->pairs / 4, legs = w->pairs >= 3 * q ? 3 : 2, more = w->pairs - legs * q;
-    if (L->radix[0] != 4 || w->pairs < 2 * q) {
-        cortado_first_stage(L, w, bins);
+    if (L->places != NULL) {
+        cortado_first_numbers(L, w, bins);
+        stage(bins, cortado_ones, 1, cortado_groups(L, 0), L->radix[0]);
     } else {
 #if defined(__ARM_FEATURE_DSP)
         cortado_spectrum_samples_t S = {w->samples, NULL, 4 * q, 1 << w->shift};
@@ -47,12 +57,7 @@ static void later_stages(const cortado_spectrum_t *L, cortado_bin_t *bins)
     const int32_t *twiddles = L->twiddles;
     for (int32_t i = 1, q = L->radix[0], radix; i < L->stages; i++, twiddles += q * (radix - 1), q *= radix) {
         radix = L->radix[i];
-        const int32_t count = cortado_groups(L, i);
-        if (radix == 4) {
-            CORTADO_ISA(cortado_spectrum_fours_s16)(&bins->z, twiddles, q, count);
-        } else {
-            cortado_other_stage(&bins->z, twiddles, q, count, radix);
-        }
+        stage(bins, twiddles, q, cortado_groups(L, i), radix);
     }
 }
 
