@@ -375,7 +375,7 @@ def samples() -> Any:
         bias = sampling.codes(seed + 2, (out_c,), -(2**15), 2**15, torch.int32)
         images, zero_points = draw(st.sampled_from([1, 1, 2])), sampling.ZERO_POINTS if kind.affine else st.just(0)
         return {
-            "input": sampling.codes(seed + 3, (images, *sizes, in_c), *kind.codes, kind.torch_dtype),
+            "input": sampling.codes(seed + 3, (images, *sizes, in_c), kind.low, kind.high, kind.torch_dtype),
             "weight": weight.contiguous(),
             "bias": bias if draw(st.booleans()) else None,
             "stride": stride,
