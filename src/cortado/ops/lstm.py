@@ -59,10 +59,10 @@ def reference(**arguments: Any) -> tuple[Tensor, Tensor]:
 
     states = recurrent.run(arguments["input"], arguments, hidden, cell)
     given = torch.stack(seen[-1:] if arguments["last_cells"] else seen[::-1] if arguments["reverse"] else seen, 1)
-    factor = arguments["given_multiplier"], arguments["given_shift"]
+    numbers = arguments["given_multiplier"], arguments["given_shift"]
     if wide.is_wide(arguments):
-        return states, wide.codes(given, *factor)
-    return states, clamp_int8(requant(given, *factor) + arguments["given_zero_point"]).contiguous()
+        return states, wide.codes(given, *numbers)
+    return states, clamp_int8(requant(given, *numbers) + arguments["given_zero_point"]).contiguous()
 
 
 def cells_shape(call: Call) -> tuple[int, ...]:
