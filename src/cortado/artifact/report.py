@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
+from cortado.artifact.precision import PrecisionReport
 from cortado.base import codec
 from cortado.base.codec import Matching, Within, json_class, key
 from cortado.base.errors import CortadoError
@@ -493,6 +494,7 @@ class Report:
         "the model came quantized",
         default=None,
     )
+    precision: PrecisionReport | None = key("which tensors are int16, with --precision auto", default=None)
     chip: ChipReport | None = key("the chip that was named with --chip", default=None)
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None

@@ -10,11 +10,11 @@ from cortado.cli.evaluate import evaluate_command
 from cortado.cli.options import shape_argument
 from cortado.cli.parsing import add, count, names, number, part
 from cortado.cli.places import probe_arguments
+from cortado.cli.precision import precision_arguments
 from cortado.cli.profile import profile_command
 from cortado.cli.run import run_command
 from cortado.cli.validate import validate_command
 from cortado.options import (
-    Activations,
     Artifacts,
     Border,
     CalibrationMethod,
@@ -86,7 +86,7 @@ def compile_arguments(commands: Any) -> None:
 def _option_arguments(parser: argparse.ArgumentParser) -> None:
     """What becomes the Options of a compile."""
     _schedule_arguments(parser)
-    _precision_arguments(parser)
+    precision_arguments(parser)
     _calibration_arguments(parser)
     _artifact_arguments(parser)
     _budget_arguments(parser)
@@ -121,31 +121,6 @@ def _schedule_arguments(parser: argparse.ArgumentParser) -> None:
         default="per-channel",
         help="scales of linear layers' weights (default: per-channel). In the .pte per-channel layers are 1x1 "
         "convolutions: 2.3 times the instructions of per-tensor on a Cortex-M4",
-    )
-
-
-def _precision_arguments(parser: argparse.ArgumentParser) -> None:
-    """How many bits numbers have."""
-    parser.add_argument(
-        "--activations",
-        choices=names(Activations),
-        default="int8",
-        help="what real tensors are kept as (default: int8). int16, symmetric and with room for four times what "
-        "calibration saw, is for the C bundle alone; weights stay int8",
-    )
-    parser.add_argument(
-        "--state",
-        choices=names(Activations),
-        default="int16",
-        help="what a buffer that is computed from itself is kept as, with the tensors of its loop (default: int16, for "
-        "the C bundle alone; int8 is for the .pte too). Buffers that only delay are int8",
-    )
-    parser.add_argument(
-        "--int16",
-        action="append",
-        default=[],
-        metavar="REGEX",
-        help="real tensors of modules whose names match are int16, as in 'encoder.*'; may be repeated",
     )
 
 
