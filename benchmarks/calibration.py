@@ -33,12 +33,12 @@ from cortado.artifact.summary import chosen_ranges
 from cortado.base.errors import CortadoError
 from cortado.base.target import ANY
 from cortado.frontend.noise import decibels
-from cortado.lowering import lowered
 from cortado.models import zoo
 from cortado.ops.dequantize_per_tensor import DEQUANTIZE
 from cortado.options import DEFAULTS, CalibrationMethod, Options
 from cortado.plan.ends import ends_of
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
+from cortado.plan.pricing import lowered
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]

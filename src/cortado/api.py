@@ -28,25 +28,38 @@ from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.frontend.calm import few_collections, one_thread
-from cortado.frontend.convert import FloatRun, Quantized, keep, quantize, train
+from cortado.frontend.convert import FloatRun, Measured, Quantized, keep, quantize, train
 from cortado.frontend.export import capture
-from cortado.frontend.inputs import check_batches, check_example
+from cortado.frontend.inputs import Inputs, check_batches, check_example
 from cortado.frontend.labels import checked_labels
 from cortado.frontend.numbers import with_numbers, without_numbers
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantized import is_quantized
 from cortado.frontend.ties import ties_finding
 from cortado.frontend.unpadded import longer_windows, without_padding
-from cortado.ir.graph import TO_NHWC, source_line
+from cortado.ir.graph import source_line
 from cortado.ir.patched import alone, late_code
 from cortado.ir.portable import float_operators
 from cortado.lowering import Programs, has_executorch, programs_of
-from cortado.options import DEFAULTS, NO_EXECUTORCH, Artifacts, InputLayout, Options, PteKind, StreamPadding, Weights
+from cortado.models.labelled import read_labelled
+from cortado.options import (
+    DEFAULTS,
+    NO_EXECUTORCH,
+    OF_CALIBRATION,
+    Artifacts,
+    Options,
+    Precision,
+    PteKind,
+    StreamPadding,
+    Weights,
+)
 from cortado.passes import PIPELINE, TRIED
 from cortado.passes.dead_channels import removed_channels
 from cortado.plan.decided import check_decision, decided
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import LoweredGraph, lowered_graph
+from cortado.plan.pricing import Pricing
+from cortado.plan.pricing import as_read as as_read
 from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import Schedules, schedule
@@ -125,6 +138,7 @@ class Model:
             delay=self.delay or 0,
             reasons=self.quantized.reasons,
             weights=weights,
+            mixed=self.quantized.mixed,
         )
         _tell(self.name, report.warnings, options.strict)
         recorded = {tensor.node for tensor in (*report.inputs, *report.outputs)}
@@ -171,16 +185,8 @@ class Model:
         """The model was calibrated before: with the options of then."""
         how = self.quantized.how
         dropped = StreamPadding.KEEP if self.delay is None else StreamPadding.DROP
-        return replace(
-            options,
-            calibration_method=how.calibration_method,
-            bias_correction=how.bias_correction,
-            sequence=how.sequence,
-            activations=how.activations,
-            state=how.state,
-            int16=how.int16,
-            stream_padding=dropped,
-        )
+        kept = {name: getattr(how, name) for name in OF_CALIBRATION}
+        return replace(options, **kept, stream_padding=dropped)
 
     def _runs(self, options: Options) -> tuple[FloatRun, ...]:
         """Calibration inputs as the compiled model reads them, with the float model's outputs."""
@@ -284,12 +290,6 @@ def _tell(name: str, findings: Sequence[Finding], strict: bool) -> None:
         warnings.warn(f"{name}: {finding.text}", CortadoWarning, stacklevel=3)
 
 
-def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
-    """Inputs of the model as the compiled one reads them."""
-    nhwc = options.input_layout is InputLayout.NHWC
-    return tuple(value.permute(TO_NHWC).contiguous() if nhwc and value.dim() == 4 else value for value in inputs)
-
-
 @one_thread()
 @few_collections()
 def prepare(
@@ -327,21 +327,17 @@ def prepare(
         names = checked_labels(labels, captured.module)
     with clock.phase("quantize"):
         if is_quantized(captured.module):
-            if options.keep_float:
-                raise CortadoError(
-                    f"--keep-float '{options.keep_float[0]}': the model is quantized already, expected a float model "
-                    "of which Cortado leaves modules in float; give that, or leave --keep-float out"
-                )
+            _check_quantized(options)
             needless = isinstance(batches, Sized) and not len(batches)
             given = [] if needless else check_batches(batches, inputs)
             quantized = keep(captured, inputs, given, options.sequence)
         else:
             given = check_batches(batches, inputs)
             counted = partial(with_counts(progress), "quantize", total=len(given))
-            tried = None
+            measured, tried = _measured(chosen, inputs, target, options), None
             if target is not None and not options.allow_float:
                 tried = partial(_try_out, chosen, names, _config(target, options), options)
-            quantized = quantize(captured, inputs, given, options, counted, tried)
+            quantized = quantize(captured, inputs, given, options, counted, tried, measured)
     return Model(
         name=chosen,
         quantized=quantized,
@@ -350,6 +346,28 @@ def prepare(
         progress=progress,
         delay=delay,
     )
+
+
+def _check_quantized(options: Options) -> None:
+    """A model that came quantized keeps its scales and elements."""
+    if options.keep_float:
+        raise CortadoError(
+            f"--keep-float '{options.keep_float[0]}': the model is quantized already, expected a float model of which "
+            "Cortado leaves modules in float; give that, or leave --keep-float out"
+        )
+    if options.precision is Precision.AUTO:
+        raise CortadoError(
+            "--precision auto: the model is quantized already, expected a float model whose tensors Cortado chooses "
+            "elements for; give that, or leave --precision auto out"
+        )
+
+
+def _measured(name: str, inputs: Inputs, target: str | CortexMTargetConfig | None, options: Options) -> Measured | None:
+    """What --precision auto goes by: for the target that the model is prepared for, or any core."""
+    if options.precision is not Precision.AUTO:
+        return None
+    labelled = None if options.labelled is None else read_labelled(Path(options.labelled), inputs)
+    return Measured(Pricing(name, _config(target, options), options), labelled)
 
 
 def _try_out(

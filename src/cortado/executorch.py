@@ -37,11 +37,11 @@ from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.ir.facts import DEBUG_HANDLE, DELEGATED, VALUE
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
-from cortado.lowering import lowered
 from cortado.options import Artifacts, Border, Options
 from cortado.plan.limits import check_limits
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.planned import Planned
+from cortado.plan.pricing import lowered
 from cortado.plan.program import Program
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule

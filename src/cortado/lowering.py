@@ -12,8 +12,9 @@ from cortado.base.target import CortexMTargetConfig
 from cortado.emit.pte.program import c_only
 from cortado.frontend.convert import Quantized
 from cortado.options import NO_EXECUTORCH, Artifacts, Options, PteKind
-from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.passes import PIPELINE
 from cortado.passes.base import CortexMPass
+from cortado.plan.pricing import lowered
 
 
 @dataclass(frozen=True)
@@ -110,29 +111,6 @@ def _check_no_budget(options: Options, reasons: Sequence[str]) -> None:
             + "\nCompile without --chip, --ram-budget, --flash-budget, --memory, --place, --input-format and --decide, "
             "or change these calls"
         )
-
-
-def lowered(
-    quantized: Quantized,
-    target: CortexMTargetConfig,
-    options: Options,
-    intermediates: Path | None = None,
-    *,
-    allow_float: bool = False,
-    stream: bool = False,
-    passes: Sequence[type[CortexMPass]] = PIPELINE,
-) -> ExportedProgram:
-    """A model as the pipeline leaves it; with `stream`, for an endless stream of rows."""
-    return CortexMPassManager(
-        quantized.program(),
-        passes,
-        target_config=target,
-        intermediates=intermediates,
-        linear=options.linear,
-        allow_float=allow_float,
-        input_layout=options.input_layout,
-        stream=stream,
-    ).transform()
 
 
 def has_executorch() -> bool:

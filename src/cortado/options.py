@@ -52,6 +52,13 @@ class Weights(Enum):
     AUTO = "auto"  # int4 where the outputs lose least by it, as far as the flash budget asks for it
 
 
+class Precision(Enum):
+    """Who says which real tensors have 16 bits."""
+
+    GIVEN = "given"  # the user: activations, state and int16
+    AUTO = "auto"  # measurement: those that give most decibels for their bytes and cycles, until a bar holds
+
+
 class LinearWeights(Enum):
     """How linear layers are quantized: a scale per output channel, or one for all, as CMSIS-NN's own layers have it."""
 
@@ -111,6 +118,12 @@ class PteKind(Enum):
 WEIGHT_GROUP = 32
 _NUMBER = "(0|[1-9][0-9]{0,3}|[1-5][0-9]{4})"
 _VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
+# Options that count when a model is quantized, whatever a target is compiled with.
+_BARS = ("min_sqnr", "min_accuracy", "max_drop", "labelled")
+OF_CALIBRATION = (
+    *("calibration_method", "bias_correction", "sequence", "activations", "state", "int16", "precision"),
+    *_BARS,
+)
 FLAGS = ("bias_correction", "strict", "bundleio", "etrecord", "image", "selftest", "allow_float", "input_rows")
 
 
@@ -126,10 +139,15 @@ class Options:
     input_layout: InputLayout = InputLayout.MODEL
     linear: LinearWeights = LinearWeights.PER_CHANNEL
     state: Activations = Activations.INT16  # of buffers that are computed from themselves, and the tensors around
-    int16: tuple[str, ...] = ()  # modules whose real tensors are int16: "encoder.*"
+    int16: tuple[str, ...] = ()  # tensors that are int16, by their names or their modules': "encoder.*"
     weights: Weights = Weights.INT8  # of convolutions and linear layers; others are for the C bundle
     weight_group: int | None = None  # int4 weights that have a factor of their own: 32; None: those of a channel
     activations: Activations = Activations.INT8  # of all real tensors; int16 is for the C bundle alone
+    precision: Precision = Precision.GIVEN  # auto: tensors are int16 until one of the three bars below holds
+    min_sqnr: float | None = None  # dB of the output that keeps least, beside the model, on calibration data
+    min_accuracy: float | None = None  # the part of the labelled samples that is classified right
+    max_drop: float | None = None  # of that part, below the float model's
+    labelled: str | None = None  # an .npz file: the model's inputs, and the right class of each sample as "labels"
     calibration_method: CalibrationMethod = CalibrationMethod.AUTO
     bias_correction: bool = True  # biases make up for what rounding does to the mean of a layer
     sequence: int | None = None  # calibration inputs after which the state of a model starts anew; None: never
@@ -187,6 +205,7 @@ class Options:
             "linear": LinearWeights,
             "activations": Activations,
             "weights": Weights,
+            "precision": Precision,
             "state": Activations,
             "calibration_method": CalibrationMethod,
             "stream_padding": StreamPadding,
@@ -222,6 +241,7 @@ class Options:
         self._set("keep_float", _expressions("keep_float", self.keep_float))
         self._set("allow_float", self.allow_float or bool(self.keep_float))
         self._set_camera()
+        self._check_precision()
         _check_version(self.model_version)
         self._check_memory()
         self._check_artifacts()
@@ -327,6 +347,64 @@ class Options:
             raise CortadoError(
                 "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"
             )
+
+    @property
+    def bars(self) -> dict[str, float]:
+        """What --precision auto is to reach, by the name of the option."""
+        given = {"--min-sqnr": self.min_sqnr, "--min-accuracy": self.min_accuracy, "--max-drop": self.max_drop}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _check_precision(self) -> None:
+        """Refuses bars that are none, and what says the contrary of --precision auto."""
+        for name, most, unit in (
+            ("min_sqnr", 200, "decibels"),
+            ("min_accuracy", 1, "samples"),
+            ("max_drop", 1, "samples"),
+        ):
+            value = getattr(self, name)
+            kind = "a number of decibels" if most > 1 else f"a part of the {unit}"
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise CortadoError(f"{name}={value!r} is no number; expected {kind} from 0 to {most}, or None")
+            if value is not None and not 0 <= value <= most:
+                option = f"--{name.replace('_', '-')}"
+                raise CortadoError(f"{option} {value:g}: expected {kind} from 0 to {most}")
+        if self.labelled is not None and not isinstance(self.labelled, str):
+            raise CortadoError(f"labelled={self.labelled!r} names no file; expected the path of an .npz file as a text")
+        names = [*self.bars, *(["--labelled"] if self.labelled is not None else [])]
+        if self.precision is Precision.GIVEN:
+            if names:
+                raise CortadoError(
+                    f"{names[0]} is what --precision auto is to reach, and --precision is given; add --precision auto "
+                    f"(precision='auto' in Options), or leave {names[0]} out"
+                )
+            return
+        self._check_bars()
+        against = {
+            "--activations int16": self.activations is Activations.INT16,
+            "--artifacts pte": self.artifacts is Artifacts.PTE,
+            "--keep-float": bool(self.keep_float),
+        }
+        for name in [name for name, given in against.items() if given]:
+            raise CortadoError(
+                f"--precision auto and {name}: measurement chooses which tensors of the C bundle are int16. Leave one "
+                "of the two out"
+            )
+
+    def _check_bars(self) -> None:
+        if len(self.bars) != 1:
+            found = " and ".join(self.bars) or "none"
+            raise CortadoError(
+                f"--precision auto needs one bar to reach, found {found}; expected --min-sqnr DB, or with --labelled "
+                "FILE one of --min-accuracy PART and --max-drop PART"
+            )
+        if (self.labelled is None) != (self.min_sqnr is not None):
+            name = next(iter(self.bars))
+            what = (
+                "needs no labels; leave --labelled out"
+                if self.labelled
+                else "needs samples with labels: --labelled FILE"
+            )
+            raise CortadoError(f"{name} {what}")
 
     def _check_delegate(self) -> None:
         """Refuses what a delegate's .pte can't be."""

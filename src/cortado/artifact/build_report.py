@@ -12,6 +12,7 @@ from cortado.artifact.arena import arena_buffers
 from cortado.artifact.cameras import camera_report
 from cortado.artifact.decision_report import DecisionReport
 from cortado.artifact.layers import layer_reports, longest_call
+from cortado.artifact.precision import PrecisionReport, TensorPrecisionReport
 from cortado.artifact.report import (
     SCHEMA_VERSION,
     AlternativeReport,
@@ -49,6 +50,7 @@ from cortado.emit.c.bundle import Bundle
 from cortado.emit.image.writer import ModelImage
 from cortado.emit.pte.program import Pte
 from cortado.frontend.candidates import Choice
+from cortado.frontend.mixed import Mixed
 from cortado.ir.op import registry
 from cortado.ir.portable import FloatOperator
 from cortado.memory.timeline import peak_buffers, timeline
@@ -94,6 +96,7 @@ def build_report(
     delay: int = 0,
     reasons: Mapping[str, str] | None = None,
     weights: tuple[WeightsReport, ...] = (),
+    mixed: Mixed | None = None,
 ) -> Report:
     """`graph` is what both artifacts were made of; that of the .pte where there is no C bundle. `first` has the
     reference's values for the example."""
@@ -138,6 +141,7 @@ def build_report(
         model_version=options.model_version or version_of(model_id(graph)),
         build="" if c is None else c.bundle.build,
         calibrated=None if choice is None or not choice.judged else calibrated_report(choice),
+        precision=None if mixed is None else precision_report(mixed),
         chip=None if options.chip is None else chip_report(options.chip),
         artifacts={},  # known when the files are written
     )
@@ -165,6 +169,20 @@ def calibrated_report(choice: Choice) -> ChoiceReport:
                 outputs_db=tuple(round(kept, 2) if math.isfinite(kept) else None for kept in one.kept),
             )
             for one in choice.judged
+        ),
+    )
+
+
+def precision_report(mixed: Mixed) -> PrecisionReport:
+    return PrecisionReport(
+        bar=mixed.bar,
+        reached=mixed.reached,
+        int8=mixed.before,
+        int8_arena_bytes=mixed.ram[0],
+        arena_bytes=mixed.ram[1],
+        tensors=tuple(
+            TensorPrecisionReport(tensor=one.tensor, module=one.module, element=one.element.name, why=one.why)
+            for one in mixed.tensors
         ),
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from cortado.artifact.html import Cell, Markup, Table, bullets, document, note, section
 from cortado.artifact.page_arena import arena_map, peak_table
 from cortado.artifact.page_layers import layer_table, quantization_table, tensor_table
+from cortado.artifact.page_precision import precision_table
 from cortado.artifact.page_spectrograms import spectrograms
 from cortado.artifact.report import ChoiceReport, FloatOperatorReport, MemoryReport, Report
 from cortado.artifact.summary import chosen_ranges
@@ -35,6 +36,7 @@ def _body(report: Report) -> Iterator[str]:
     yield section("Inputs and outputs", tensor_table(report))
     yield section("Spectra of the example input", spectrograms(report))
     yield section("Quantization", quantization_table(report))
+    yield section("Precision", precision_table(report))
     yield section("In float", bullets([_float(item) for item in report.float_operators]))
     yield section("Why there is no C bundle", bullets(report.bundle_missing))
     yield section("Why there is no .pte", bullets(report.pte_missing))

@@ -6,6 +6,7 @@ from typing import Any
 
 from cortado.artifact.camera_report import CameraReport
 from cortado.artifact.decision_report import DecisionReport
+from cortado.artifact.precision import PrecisionReport
 from cortado.artifact.report_found import EvaluationReport, FidelityReport, ProfileReport
 from cortado.artifact.report_types import (
     ChipName,
@@ -428,6 +429,7 @@ class Report:
         "the model came quantized",
         default=None,
     )
+    precision: PrecisionReport | None = key("which tensors are int16, with --precision auto", default=None)
     chip: ChipReport | None = key("the chip that was named with --chip", default=None)
     input_rows: InputRowsReport | None = key(
         "how the C bundle takes its input, with --input-rows; null if it takes it whole", default=None

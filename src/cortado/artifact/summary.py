@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from cortado.artifact.precision import PrecisionReport
 from cortado.artifact.report import ChoiceReport, Report
 from cortado.base.names import html_text
 
@@ -42,3 +43,13 @@ def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """What a notebook shows: names and values below a title."""
     cells = "".join(f"<tr><th>{html_text(what)}</th><td>{html_text(value)}</td></tr>" for what, value in rows)
     return f"<table><caption>{html_text(title)}</caption>{cells}</table>"
+
+
+def precision_text(found: PrecisionReport) -> str:
+    """What --precision auto has chosen, in a line."""
+    wide = sum(one.element == "int16" for one in found.tensors)
+    more = found.arena_bytes - found.int8_arena_bytes
+    return (
+        f"{wide} of {len(found.tensors)} tensors are int16: {found.reached} ({found.bar}), {more:,} bytes of RAM more "
+        f"than int8 alone, which reaches {found.int8}"
+    )

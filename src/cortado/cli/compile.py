@@ -274,7 +274,7 @@ def float_would_help(report: "Report") -> bool:
 
 
 def _summary(folder: Path, report: "Report", time: str | None) -> str:
-    from cortado.artifact.summary import chosen_ranges
+    from cortado.artifact.summary import chosen_ranges, precision_text
 
     rows = _bundle_rows(report)
     if time is not None:
@@ -285,6 +285,8 @@ def _summary(folder: Path, report: "Report", time: str | None) -> str:
         rows.append((".pte", pte_size(report.pte)))
     if report.calibrated is not None:
         rows.append(("ranges", chosen_ranges(report.calibrated)))
+    if report.precision is not None:
+        rows.append(("precision", precision_text(report.precision)))
     rows += _facts(report)
     operators = ", ".join(f"{count} {name.split('::')[1]}" for name, count in report.operators.items())
     rows.append(("operators", operators))

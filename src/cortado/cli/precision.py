@@ -1,9 +1,9 @@
-"""Arguments of a compile that say how many bits numbers have."""
+"""The options of how many bits numbers have."""
 
 import argparse
 
-from cortado.cli.parsing import names
-from cortado.options import Activations, Weights
+from cortado.cli.parsing import names, number, part
+from cortado.options import Activations, Precision, Weights
 
 
 def precision_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,5 +40,43 @@ def precision_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="REGEX",
-        help="real tensors of modules whose names match are int16, as in 'encoder.*'; may be repeated",
+        help="real tensors whose names, or those of their modules, match are int16, as in 'encoder.*'; may be repeated",
+    )
+    _auto_arguments(parser)
+
+
+def _auto_arguments(parser: argparse.ArgumentParser) -> None:
+    """Measurement chooses."""
+    parser.add_argument(
+        "--precision",
+        choices=names(Precision),
+        default="given",
+        help="auto: tensors are int16 in the order of decibels gained for bytes and cycles, measured on the "
+        "calibration data, until one of the next three holds (docs/precision.md); given (the default): as "
+        "--activations, --state and --int16 say",
+    )
+    parser.add_argument(
+        "--min-sqnr",
+        type=number,
+        metavar="DB",
+        help="with --precision auto: decibels that the output that keeps least is to have, beside the model",
+    )
+    parser.add_argument(
+        "--min-accuracy",
+        type=part,
+        metavar="PART",
+        help="with --precision auto: the part of the --labelled samples that is to be classified right, as in "
+        "0.92 or 92%%",
+    )
+    parser.add_argument(
+        "--max-drop",
+        type=part,
+        metavar="PART",
+        help="with --precision auto: by how much that part may be below the float model's, as in 0.5%%",
+    )
+    parser.add_argument(
+        "--labelled",
+        metavar="FILE",
+        help="for --min-accuracy and --max-drop: an .npz file with the model's inputs, samples along the first "
+        "dimension, and the number of the right class of each as 'labels'",
     )

@@ -18,12 +18,12 @@ from cortado.base.errors import CortadoError
 from cortado.base.names import c_identifier
 from cortado.base.target import CortexMTargetConfig
 from cortado.emit.c.bundle import Bundle, emit_c
-from cortado.lowering import lowered
 from cortado.options import DEFAULTS, CalibrationMethod, Options, Weights
 from cortado.plan import checks
 from cortado.plan.decided import sketched
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
 from cortado.plan.planned import Planned
+from cortado.plan.pricing import lowered
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
 from cortado.run import measure, runner

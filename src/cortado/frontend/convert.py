@@ -1,10 +1,11 @@
 """From a captured graph to a quantized one: prepare, calibrate, convert; on all data it is held to the model."""
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.export import ExportedProgram
@@ -17,18 +18,32 @@ from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
 from cortado.frontend.calibration import Settled, settle
-from cortado.frontend.candidates import REMEMBERED, Calibrated, Candidate, Choice, Judge
+from cortado.frontend.candidates import REMEMBERED, Calibrated, Candidate, Choice, Judge, size_of
 from cortado.frontend.canonical import canonicalize
+from cortado.frontend.carried import Sightings
 from cortado.frontend.eager import Eager, RightKernels
 from cortado.frontend.export import Captured, capture, infinite_constant, transposes
 from cortado.frontend.incoming import as_module, evaluating
 from cortado.frontend.inputs import Inputs
 from cortado.frontend.masks import hide_masked
+from cortado.frontend.mixed import (
+    Attempts,
+    Chosen,
+    Mixed,
+    MixedSearch,
+    Noise,
+    Price,
+    Tensors,
+    measure_noise,
+    samples_for,
+)
+from cortado.frontend.mixed_bars import Goal, Labelled
 from cortado.frontend.observers import SMALLEST_SCALE, RangeObserver, make_room_for_bias
 from cortado.frontend.precision import WHY, scheme_for
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.frontend.rounded import Correction, Rounded, Scales
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
 from cortado.frontend.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
@@ -44,6 +59,7 @@ from cortado.options import DEFAULTS, CalibrationMethod, Options
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
 CHECKED = 8  # calibration inputs whose float outputs are kept, to be compared with the integers
+SAMPLES_JUDGED, STEPS_JUDGED = 16, 64  # by which --precision auto chooses, of a model without and with state
 STEPS = 4096  # the same of a model with state, whose errors add up from step to step
 
 
@@ -68,6 +84,7 @@ class Quantized:
     nones: tuple[int, ...] = ()  # where among the outputs the model returns None
     how: Options = DEFAULTS  # what was chosen for calibration counts, whatever a target is compiled with
     choice: Choice | None = None  # which candidate won; None: the model came quantized
+    mixed: Mixed | None = None  # which tensors are int16, where measurement chose
 
     def program(self) -> ExportedProgram:
         """A fresh ExportedProgram over the same weights, to be lowered in place."""
@@ -94,10 +111,11 @@ def quantize(
     how: Options = DEFAULTS,
     counted: Callable[[int], None] = lambda done: None,
     tried: Callable[[Quantized], None] | None = None,
+    measured: "Measured | None" = None,
 ) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
     `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
-    before the others are run."""
+    before the others are run. With `measured`, tensors are int16 where that is needed."""
     module, checked = captured.module, []
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = infinite_constant(module)
@@ -115,6 +133,7 @@ def quantize(
             with captured.eager.blamed("the example inputs", example_inputs):
                 found = pytree.tree_leaves(module(*stream.inputs(0, example_inputs)))
             captured.eager.check("the example inputs", example_inputs, stream.outputs(found), writes)
+        pristine = _copy(module) if measured is not None else None
         prepared = _prepare(module, how)
         float_model = Means(prepared, layers)
         for number, batch in enumerate(batches):
@@ -132,7 +151,13 @@ def quantize(
                 wanted[number] = outputs
             if number == 0 and tried is not None and len(batches) > 1:
                 tried(_first_form(prepared, example_inputs, how))
-        choice = _choose(prepared, float_model, Calibrated(batches, fed, wanted, state), how)
+        data = Calibrated(batches, fed, wanted, state)
+        choice = _choose(prepared, float_model, data, how)
+        mixed = None
+        if measured is not None and pristine is not None:
+            work = MixedWork(pristine, how, float_model, data, choice.winner, tuple(example_inputs))
+            mixed = work.choose(prepared, measured, captured.eager)
+            prepared = work.prepared(mixed.calls)
         settled = _settle(prepared, choice.winner, batches)
         avoid_ties(prepared, batches)
         usual = [number for number in range(len(batches)) if number not in settled.odd]
@@ -148,6 +173,7 @@ def quantize(
         nones=captured.nones,
         how=how,
         choice=choice,
+        mixed=mixed,
     )
 
 
@@ -285,10 +311,99 @@ def _check_observer(prepared: GraphModule, node: Node) -> None:
         )
 
 
-def _prepare(module: GraphModule, how: Options = DEFAULTS) -> GraphModule:
-    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how)))
+def _prepare(module: GraphModule, how: Options = DEFAULTS, wide: Collection[str] = ()) -> GraphModule:
+    prepared: GraphModule = prepare_pt2e(module, CortexMQuantizer(scheme=scheme_for(how, wide)))
     hide_masked(prepared)
     return prepared
+
+
+class Pricing(Protocol):
+    """What --precision auto asks of the stages behind this one."""
+
+    def price(self, quantized: Quantized) -> Price | None: ...
+    def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None: ...
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What --precision auto goes by beside the calibration data."""
+
+    pricing: Pricing
+    labelled: Labelled | None = None
+
+
+class MixedWork:
+    """The same network with other tensors in 16 bits, as often as it is asked for: nothing is observed again."""
+
+    def __init__(
+        self,
+        pristine: GraphModule,
+        how: Options,
+        means: Means,
+        data: Calibrated,
+        winner: Candidate,
+        example: Inputs,
+    ) -> None:
+        self._pristine, self._how, self._means, self._data = pristine, how, means, data
+        self._winner, self._example = winner, example
+        numbers = range(min(len(data.wanted), STEPS_JUDGED if data.state else SAMPLES_JUDGED))
+        self._samples = [data.batches[number] for number in numbers]
+        self._wanted = [data.wanted[number] for number in numbers]
+
+    def choose(self, first: GraphModule, measured: Measured, eager: Eager) -> Mixed:
+        """`first` is the graph that has seen all data."""
+        self._sightings = Sightings.of(first)
+        goal = Goal(self._how, self._wanted, eager, measured.labelled)
+        narrow = self.prepared(())
+        _settle(narrow, self._winner, ())
+        tensors = Tensors.of(narrow.graph)
+
+        def price(chosen: Chosen) -> Price | None:
+            return measured.pricing.price(self._quantized(chosen, corrected=False))
+
+        def measure(chosen: Chosen) -> tuple[float, Price | None]:
+            quantized = self._quantized(chosen)
+            if not goal.bar.decibels:
+                return goal.accuracy(quantized.converted), measured.pricing.price(quantized)
+            found = measured.pricing.outputs(quantized, self._samples)
+            return -math.inf if found is None else goal.kept(found), measured.pricing.price(quantized)
+
+        return MixedSearch(tensors, self._noise(narrow, tensors), Attempts(price, measure), goal.bar).choose()
+
+    def prepared(self, wide: Collection[str]) -> GraphModule:
+        """Its observers know all that was seen."""
+        module = _copy(self._pristine)
+        module.meta = dict(self._pristine.meta)
+        prepared = _prepare(module, self._how, wide)
+        self._sightings.carry_to(prepared, self._data.fed[0])
+        return prepared
+
+    def _quantized(self, wide: Collection[str], *, corrected: bool = True) -> Quantized:
+        """As it would be; for its price biases don't count."""
+        prepared = self.prepared(wide)
+        odd = _settle(prepared, self._winner, ()).odd
+        avoid_ties(prepared, self._data.batches)
+        winner = self._winner if corrected else replace(self._winner, corrected=())
+        usual = [number for number in range(len(self._data.fed)) if number not in odd]
+        chosen = usual[: samples_to_correct(self._pristine.graph, self._means.layers)]
+        converted = _converted(prepared, self._means, {number: self._data.fed[number] for number in chosen}, winner)
+        return Quantized(converted=converted, example_inputs=self._example, how=self._how)
+
+    def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
+        """Of each tensor, on the first samples, or steps."""
+        rounded, no_shift = Rounded(narrow, {}), Correction({}, 0)
+        count = len(self._samples) if self._data.state else samples_for(size_of(narrow), len(self._samples))
+
+        def run(scales: Scales) -> list[list[Tensor]]:
+            if not self._data.state:
+                return rounded.run(self._data.fed[:count], scales, no_shift)
+            steps, outputs = StateSequence(self._data.state, self._how.sequence), []
+            for number, inputs in enumerate(self._samples):
+                (found,) = rounded.run([steps.inputs(number, inputs)], scales, no_shift)
+                outputs.append(steps.outputs(found))
+            return outputs
+
+        return measure_noise(narrow, rounded.scales(), tensors, self._wanted[:count], run)
 
 
 class FloatModel:

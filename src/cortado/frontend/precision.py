@@ -10,7 +10,7 @@ is nothing to be gained, and one through a recurrent layer, which has 16 bits fr
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,19 +23,25 @@ from cortado.frontend.state import holders, results
 from cortado.ir.facts import VALUE, WANTED, Fact
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.op import Joined, Match, Pattern, Plain, SharedWith, decide, patterns_of
-from cortado.options import Activations, Options
+from cortado.options import Activations, Options, Precision
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
+MAY_BE_WIDE: Fact[bool] = Fact("cortado_may_be_wide")  # of an int8 call: it takes int16 codes too, if it has to
 WHY: Fact[str] = Fact("cortado_why")  # of state: why its codes have so many bits
 Elements = Mapping[Node, Element]
 
 
-def scheme_for(how: Options) -> Scheme:
-    """Of Cortado's own calibration."""
+def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
+    """Of Cortado's own calibration. `measured` are calls that have 16 bits because they need them (`mixed`)."""
     feedback = _nothing if how.state is Activations.INT8 else _of_feedback
 
     def elements(graph: Graph) -> Elements:
-        return _all(graph) if how.activations is Activations.INT16 else feedback(graph) | _chosen(graph, how.int16)
+        if how.activations is Activations.INT16:
+            return _all(graph)
+        given = feedback(graph) | _chosen(graph, how.int16)
+        if how.precision is Precision.AUTO:
+            _note_open(graph, given)
+        return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), INT16)
 
     return replace(
         SETTLED,
@@ -43,6 +49,13 @@ def scheme_for(how: Options) -> Scheme:
         elements=elements,
         respell=lambda module: _spell_wide(module, elements),
     )
+
+
+def _note_open(graph: Graph, given: Elements) -> None:
+    """Which calls measurement may choose: those that have int16 kernels as they are."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node not in given and patterns_of(node.target) and has_wide_kernel(node):
+            MAY_BE_WIDE.note(node, value=True)
 
 
 def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> bool:
@@ -62,7 +75,7 @@ def _spell_wide(module: GraphModule, elements: Callable[[Graph], Elements]) -> b
 def _spelled_wide(node: Node) -> list[Pattern]:
     """The patterns of a call that know it in other calls, where none takes it in int16."""
     known = [pattern for pattern in patterns_of(node.target) if pattern.in_wide is not None]
-    return [] if not known or _has_wide_kernel(node) else known
+    return [] if not known or has_wide_kernel(node) else known
 
 
 def _nothing(graph: Graph) -> dict[Node, Element]:
@@ -70,22 +83,27 @@ def _nothing(graph: Graph) -> dict[Node, Element]:
 
 
 def _chosen(graph: Graph, expressions: Sequence[str]) -> dict[Node, Element]:
-    """The tensors of modules whose names match one of these (--int16)."""
-    return dict.fromkeys((node for text in expressions for node in _of_modules(graph, "--int16", text)), INT16)
+    """The tensors whose names, or those of their modules, match one of these (--int16)."""
+    return dict.fromkeys((node for text in expressions for node in _matching(graph, "--int16", text)), INT16)
 
 
 def _kept(graph: Graph, expressions: Sequence[str]) -> list[Node]:
     """The calls of modules whose names match one of these (--keep-float)."""
-    found = [node for text in expressions for node in _of_modules(graph, "--keep-float", text)]
+    found = [node for text in expressions for node in _matching(graph, "--keep-float", text)]
     return [node for node in found if node.op == "call_function"]
 
 
-def _of_modules(graph: Graph, option: str, text: str) -> list[Node]:
-    mine = [node for node in graph.nodes if _is_real(node) and re.fullmatch(text, module_path(node) or "")]
+def _matching(graph: Graph, option: str, text: str) -> list[Node]:
+    """Tensors by the whole name of their module, or by their own as the report has it."""
+
+    def matches(node: Node) -> bool:
+        return any(re.fullmatch(text, name) for name in (module_path(node) or "", node.name))
+
+    mine = [node for node in graph.nodes if is_real(node) and matches(node)]
     if not mine:
         raise CortadoError(
-            f"{option} '{text}' matches no module that computes real numbers; expected a regular expression of the "
-            "whole name of one, as in 'encoder.*'"
+            f"{option} '{text}' matches no module that computes real numbers, and no tensor; expected a regular "
+            "expression of the whole name of one, as in 'encoder.*'"
         )
     return mine
 
@@ -113,7 +131,7 @@ class FeedbackLoop:
     @property
     def narrow(self) -> Node | None:
         """A call of real numbers that has no int16 kernel, or that needs none here."""
-        return next((call for call in self.calls if _is_real(call) and _stays_narrow(call)), None)
+        return next((call for call in self.calls if is_real(call) and _stays_narrow(call)), None)
 
 
 def loops_of(graph: Graph) -> list[FeedbackLoop]:
@@ -147,7 +165,7 @@ def _reached(start: Sequence[Node], step: Callable[[Node], Iterable[Node]]) -> s
     return found
 
 
-def _is_real(node: Node) -> bool:
+def is_real(node: Node) -> bool:
     value = VALUE.of(node)
     return isinstance(value, torch.Tensor) and value.dtype == torch.float32
 
@@ -167,10 +185,11 @@ def _stays_narrow(call: Node) -> bool:
 
 
 def _takes_wide(call: Node) -> bool:
-    return bool(_spelled_wide(call)) or _has_wide_kernel(call)
+    return bool(_spelled_wide(call)) or has_wide_kernel(call)
 
 
-def _has_wide_kernel(call: Node) -> bool:
+def has_wide_kernel(call: Node) -> bool:
+    """Whether a call takes int16 codes."""
     WANTED.note(call, INT16)
     match = decide(call)
     WANTED.forget(call)
@@ -181,7 +200,7 @@ def _of_feedback(graph: Graph) -> dict[Node, Element]:
     wide: dict[Node, Element] = {}
     for loop in loops_of(graph):
         narrow = loop.narrow
-        wider = not loop.only_moves and narrow is None and all(_is_real(state) for state in loop.states)
+        wider = not loop.only_moves and narrow is None and all(is_real(state) for state in loop.states)
         why = "computed from itself" if wider else _reason(narrow)
         for state in loop.states:
             if not loop.only_moves:
@@ -203,13 +222,13 @@ def _reason(narrow: Node | None) -> str:
 def _around(loop: FeedbackLoop) -> list[Node]:
     """The tensors of a loop, and from tensor to tensor what leads there and what comes of it: as far as all are small
     beside the loop's own, and have int16 kernels."""
-    inside = [node for node in (*loop.states, *loop.calls) if _is_real(node)]
+    inside = [node for node in (*loop.states, *loop.calls) if is_real(node)]
     most = LARGER * max(_size(node) for node in inside)
 
     def fits(node: Node) -> bool:
         return (
             node.op != "output"
-            and _is_real(node)
+            and is_real(node)
             and _size(node) <= most
             and (_is_data(node) or not _stays_narrow(node))
         )

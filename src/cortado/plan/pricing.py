@@ -1,0 +1,93 @@
+"""A quantized model as the passes leave it, and what it takes of RAM and time, before anything is emitted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from cortado.base.errors import CortadoError
+from cortado.base.target import CortexMTargetConfig
+from cortado.frontend.convert import Quantized
+from cortado.frontend.inputs import Inputs
+from cortado.frontend.mixed import Price
+from cortado.ir.graph import TO_NHWC
+from cortado.ir.patched import late_code
+from cortado.options import InputLayout, Options
+from cortado.passes import PIPELINE, CortexMPassManager
+from cortado.passes.base import CortexMPass
+from cortado.plan.kernel_costs import estimated_cycles
+from cortado.plan.lowered import LoweredGraph, after, lowered_graph, run_reference
+from cortado.plan.pushed import Feeding, program_of
+from cortado.plan.schedule import schedule
+
+
+def lowered(
+    quantized: Quantized,
+    target: CortexMTargetConfig,
+    options: Options,
+    intermediates: Path | None = None,
+    *,
+    allow_float: bool = False,
+    stream: bool = False,
+    passes: Sequence[type[CortexMPass]] = PIPELINE,
+) -> ExportedProgram:
+    """A model as the pipeline leaves it; with `stream`, for an endless stream of rows."""
+    return CortexMPassManager(
+        quantized.program(),
+        passes,
+        target_config=target,
+        intermediates=intermediates,
+        linear=options.linear,
+        allow_float=allow_float,
+        input_layout=options.input_layout,
+        stream=stream,
+    ).transform()
+
+
+def as_read(inputs: Sequence[Tensor], options: Options) -> tuple[Tensor, ...]:
+    """Inputs of the model as the compiled one reads them."""
+    nhwc = options.input_layout is InputLayout.NHWC
+    return tuple(value.permute(TO_NHWC).contiguous() if nhwc and value.dim() == 4 else value for value in inputs)
+
+
+class Pricing:
+    """Quantized models, one after the other: what each takes on a target, and what its integers give."""
+
+    def __init__(self, name: str, target: CortexMTargetConfig, options: Options) -> None:
+        self._name, self._target, self._options = name, target, options
+        self._last: tuple[Quantized, LoweredGraph | None] | None = None
+
+    def price(self, quantized: Quantized) -> Price | None:
+        """Bytes of the arena and cycles; None where it can't be lowered."""
+        options, graph = self._options, self._graph(quantized)
+        if graph is None:
+            return None
+        feeding = Feeding(rows=options.input_rows, stream=options.stream, camera=options.camera)
+        planned = schedule(program_of(self._name, graph, self._target, options.io, feeding), options.optimize)
+        return Price(planned.plan.peak, sum(cycles or 0.0 for cycles in estimated_cycles(planned)))
+
+    def outputs(self, quantized: Quantized, samples: Sequence[Inputs]) -> list[list[Tensor]] | None:
+        """The reference's outputs; of a model with state samples are steps."""
+        graph = self._graph(quantized)
+        if graph is None:
+            return None
+        found, values = [], dict[str, Tensor]()
+        for number, sample in enumerate(samples):
+            begins = number == 0 or (quantized.how.sequence is not None and number % quantized.how.sequence == 0)
+            values = run_reference(graph, as_read(sample, self._options), None if begins else after(graph, values))
+            found.append([values[name] for name in graph.outputs])
+        return found
+
+    def _graph(self, quantized: Quantized) -> LoweredGraph | None:
+        if self._last is None or self._last[0] is not quantized:
+            self._last = quantized, self._lowered(quantized)
+        return self._last[1]
+
+    def _lowered(self, quantized: Quantized) -> LoweredGraph | None:
+        stream = self._options.stream is not None
+        try:
+            with late_code():
+                return lowered_graph(lowered(quantized, self._target, self._options, stream=stream))
+        except CortadoError:
+            return None
