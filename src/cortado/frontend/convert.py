@@ -29,6 +29,7 @@ from cortado.frontend.precision import WHY, scheme_for
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.frontend.recurrences import take_filters
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
 from cortado.frontend.state import StateBuffer, StateSequence, as_codes, holders, keep_needed, tie_state
@@ -199,7 +200,7 @@ def _canonical(captured: Captured, example_inputs: Sequence[Tensor]) -> tuple[St
     """Brings the captured graph into the form that is known, and tells what of its state is needed."""
     initial = [one.initial for one in captured.state]
     canonicalize(captured.module, (*example_inputs, *initial))
-    return keep_needed(captured.module, captured.state)
+    return take_filters(captured.module, keep_needed(captured.module, captured.state))
 
 
 def _no_state(captured: Captured, what: str) -> None:

@@ -194,3 +194,8 @@ int32_t cortado_spectrum_s16_scratch(const cortado_spectrum_t *L)
 {
     return 8 * (L->pairs + 1) + 4 * ((L->window_length + 1) / 2);
 }
+
+int32_t cortado_filter_s16_scratch(const cortado_filter_t *L)
+{
+    return 20 * L->channels * L->sections;
+}
