@@ -71,7 +71,7 @@ ELEMENTS: Mapping[str, int] = {
 }
 
 # Operators on signals: their samples are of every length and curve.
-SIGNALS: Mapping[str, int] = {"cortado::samples": 12, "cortado::spectrum": 40}
+SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "cortado::spectrum": 40}
 
 
 # Operators of 16-bit codes, beside those above.

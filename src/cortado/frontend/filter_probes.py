@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from cortado.ir.facts import VALUE
 from cortado.ir.graph import shape
 from cortado.ops._float import constant_data, is_constant
 from cortado.ops._sections import Numbers, Section
@@ -18,6 +19,7 @@ from cortado.ops.filter_codes import filtered
 Tensor = torch.Tensor
 
 _MOST_NUMBERS = 2048  # samples and states of a call
+_AT_ONCE = 1 << 24  # numbers that all calls together may hold
 _LONG = 1024  # samples of an impulse response
 _LINEAR = 1e-9
 _ALIKE = 1e-5
@@ -37,7 +39,7 @@ class Probed(Protocol):
 
 
 @dataclass(frozen=True)
-class Layout:
+class TimeLayout:
     """Where time lies in a signal and in what comes of it; `last_only`: only the last sample of a block is given."""
 
     time: int
@@ -47,7 +49,7 @@ class Layout:
     last_only: bool = False
 
 
-def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[Layout]:
+def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[TimeLayout]:
     """Those that may be; the last dimension first. A signal of one sample a call has its time in any of size 1."""
     count = math.prod(signal)
     dims = [dim for dim in reversed(range(len(signal))) if signal[dim] > 1]
@@ -55,20 +57,20 @@ def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[Layout]:
     for dim in dims:
         for out in outs:
             if math.prod(end) == count and end[out] == signal[dim]:
-                yield Layout(dim, out, count // signal[dim], signal[dim])
+                yield TimeLayout(dim, out, count // signal[dim], signal[dim])
     if count == math.prod(end) and count <= _MOST_NUMBERS:
         yield from _single(signal, end, count)
     for dim in dims:
         if math.prod(end) == count // signal[dim]:
-            yield Layout(dim, 0, count // signal[dim], signal[dim], last_only=True)
+            yield TimeLayout(dim, 0, count // signal[dim], signal[dim], last_only=True)
 
 
-def _single(signal: Sequence[int], end: Sequence[int], count: int) -> Iterator[Layout]:
+def _single(signal: Sequence[int], end: Sequence[int], count: int) -> Iterator[TimeLayout]:
     """All numbers of a call are channels."""
     time = next((dim for dim in range(len(signal)) if signal[dim] == 1), None)
     out = next((dim for dim in range(len(end)) if end[dim] == 1), None)
     if time is not None and out is not None:
-        yield Layout(time, out, count, 1)
+        yield TimeLayout(time, out, count, 1)
 
 
 # ---- running -------------------------------------------------------------------------------------------------
@@ -88,6 +90,7 @@ class _Runner:
                 needed.add(node)
                 left += node.all_input_nodes
         self.calls = [node for node in between.end.graph.nodes if node in needed]
+        self.numbers = sum(made.numel() for node in self.calls if isinstance(made := VALUE.of(node), Tensor))
         self.constants: dict[Node, Any] = {}
 
     def __call__(self, signal: Tensor, *states: Tensor) -> list[Tensor]:
@@ -110,10 +113,10 @@ class _Runner:
 
 
 @dataclass(frozen=True)
-class Block:
+class SampleBlock:
     """One call of a model as matrices: (outputs, new states) of (signal, states); channel 0 is looked at."""
 
-    layout: Layout
+    layout: TimeLayout
     by_signal: Numbers  # [outputs of channel 0, samples of channel 0]
     by_state: Numbers  # [outputs of channel 0, states]
     into_state: Numbers  # [states, samples of channel 0]
@@ -149,7 +152,7 @@ class Block:
         return np.concatenate(parts)
 
 
-def block_of(between: Probed, layout: Layout) -> Block | None:
+def block_of(between: Probed, layout: TimeLayout) -> SampleBlock | None:
     """None where the calls are not linear, or can't be run."""
     run, nodes = _Runner(between), (between.signal, *between.states)
     sizes = [math.prod(shape(node)) for node in nodes]
@@ -188,8 +191,9 @@ def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
         return torch.cat([value.reshape(-1) for value in found])
 
     units = torch.eye(count, dtype=torch.float64)
+    at_once = max(1, _AT_ONCE // max(run.numbers, 1))
     try:
-        found: Tensor = torch.vmap(flat)(units)
+        found: Tensor = torch.vmap(flat, chunk_size=at_once)(units)
     except Exception:
         try:
             found = torch.stack([flat(one) for one in units])
@@ -198,7 +202,7 @@ def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
     return found.T
 
 
-def _of_matrix(matrix: Numbers, between: Probed, layout: Layout, samples: int) -> Block:
+def _of_matrix(matrix: Numbers, between: Probed, layout: TimeLayout, samples: int) -> SampleBlock:
     """Of the first channel of the signal and of the output."""
     sizes, end = shape(between.signal), shape(between.end)
     taken = np.moveaxis(np.arange(samples).reshape(sizes), layout.time, -1).reshape(layout.channels, -1)[0]
@@ -207,7 +211,7 @@ def _of_matrix(matrix: Numbers, between: Probed, layout: Layout, samples: int) -
         given = np.arange(1)
     else:
         given = np.moveaxis(np.arange(outputs).reshape(end), layout.out_time, -1).reshape(layout.channels, -1)[0]
-    return Block(
+    return SampleBlock(
         layout,
         matrix[given][:, taken],
         matrix[given][:, samples:],
@@ -219,7 +223,7 @@ def _of_matrix(matrix: Numbers, between: Probed, layout: Layout, samples: int) -
 # ---- whether it is so ----------------------------------------------------------------------------------------
 
 
-def runs_like(between: Probed, layout: Layout, sections: Sequence[Section]) -> bool:
+def runs_like(between: Probed, layout: TimeLayout, sections: Sequence[Section]) -> bool:
     """All channels and some blocks of noise, beside the filter itself."""
     run, blocks = _Runner(between), max(3, 96 // layout.samples) if between.states else 1
     rng = torch.Generator().manual_seed(4)

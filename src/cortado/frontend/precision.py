@@ -38,7 +38,7 @@ def scheme_for(how: Options) -> Scheme:
     def elements(graph: Graph) -> Elements:
         if how.activations is Activations.INT16:
             return _all(graph)
-        return feedback(graph) | _of_filters(graph) | _chosen(graph, how.int16)
+        return _of_filters(graph) | feedback(graph) | _chosen(graph, how.int16)
 
     return replace(
         SETTLED,
@@ -104,7 +104,10 @@ def _of_filters(graph: Graph) -> dict[Node, Element]:
     found: dict[Node, Element] = {}
     for node in [node for node in graph.nodes if node.target == FILTER_OF]:
         found[node] = INT16
-        node = bind(node)["signal"]
+        bound = bind(node)
+        if bound["before"] is not None:
+            WHY.note(bound["before"], "the state of a filter, in words of 32 bits")
+        node = bound["signal"]
         while node.op == "call_function" and _keeps_codes(node) and len(node.all_input_nodes) == 1:
             found[node] = INT16
             node = node.all_input_nodes[0]

@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.errors import Refused
-from cortado.frontend.filter_probes import Block, Layout, block_of, layouts, runs_like
+from cortado.frontend.filter_probes import SampleBlock, TimeLayout, block_of, layouts, runs_like
 from cortado.frontend.precision import loops_of
 from cortado.frontend.state import StateBuffer, holders, results, returned_nodes
 from cortado.ir.facts import STATE, VALUE, Lasting, dtype
@@ -31,7 +31,6 @@ _MOST_CUTS = 24  # ends that are tried
 _MOST_BEFORE = 6  # calls in front of the signal that may be part of the filter
 _FORGETS = 16.0  # up to this noise gain a loop of one sample a call is served by codes of 16 bits
 _OUTSIDE = 1.0 + 1e-6  # the magnitude of a pole that is surely outside of the unit circle
-_APART = (aten.unbind.int, aten.split.Tensor, aten.chunk.default, aten.select.int, aten.slice.Tensor)
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Between:
 @dataclass(frozen=True)
 class Recurrence:
     between: Between
-    layout: Layout
+    layout: TimeLayout
     sections: tuple[Section, ...]
 
 
@@ -74,12 +73,12 @@ def take_filters(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[Sta
 
 def _is_taken_apart(node: Node) -> bool:
     """Whether a signal is looked at sample by sample."""
-    value = VALUE.of(node)
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or STATE.known(node):
+    if not _is_signal(node) or not shape(node):
         return False
-    parts = [user for user in node.users if user.target in _APART]
-    pieces = sum(len(made) if isinstance(made := VALUE.of(user), tuple | list) else 1 for user in parts)
-    return pieces >= _SHORTEST and pieces >= max(value.shape, default=0)
+    longest = max(shape(node))
+    parts = [made for user in node.users if isinstance(made := VALUE.of(user), torch.Tensor)]
+    samples = [made for made in parts if made.numel() * longest == VALUE.must(node).numel()]
+    return len(samples) >= max(longest, _SHORTEST)
 
 
 # ---- between which nodes -------------------------------------------------------------------------------------
@@ -154,8 +153,9 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
         return []
     states = tuple(one for one in ends if one in needed)
     inside, moving = set(needed), set[Node](states) if calls else {signal}
-    users_own = returned_nodes(graph)[: len(returned_nodes(graph)) - len(ends)]
-    pending: dict[Node, int] = {}
+    returned = [*returned_nodes(graph)[: len(returned_nodes(graph)) - len(ends)]]
+    returned += [end for one, end in ends.items() if one not in states]  # read by others, all of them
+    pending = {one: _readers(one, returned) for one in states}
     cuts: list[Node] = []
     for node in graph.nodes:
         reads = [one for one in node.all_input_nodes if not is_constant(one)]
@@ -165,14 +165,17 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
                 continue
             inside.add(node)
             moving.add(node)
-            outside = sum(1 for user in node.users if user.op != "output") + (node in users_own)
-            pending[node] = outside
+            pending[node] = _readers(node, returned)
             for one in reads:
                 if one in pending:
                     pending[one] -= 1
             if all(not count for one, count in pending.items() if one is not node) and needed <= {*inside, *states}:
                 cuts.append(node)
     return [Between(signal, end, states, tuple(ends[one] for one in states)) for end in reversed(cuts[-_MOST_CUTS:])]
+
+
+def _readers(node: Node, returned: Sequence[Node]) -> int:
+    return sum(user.op != "output" for user in node.users) + (node in returned)
 
 
 # ---- which filter --------------------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ def _recognized(between: Between) -> Recurrence | None:
     return None
 
 
-def _sections(between: Between, block: Block) -> tuple[Section, ...] | None:
+def _sections(between: Between, block: SampleBlock) -> tuple[Section, ...] | None:
     impulse, responses = block.impulse(), block.responses()
     if impulse is None or not np.isfinite(impulse).all() or not np.isfinite(responses).all():
         return None
@@ -244,7 +247,7 @@ def _signal(like: Node, signal: Node) -> Node:
     return add_call(like, SAMPLES_OF, reads[0], 0) if raw else signal
 
 
-def _arranged(like: Node, made: Node, layout: Layout) -> Node:
+def _arranged(like: Node, made: Node, layout: TimeLayout) -> Node:
     if layout.last_only:
         last = add_call(like, aten.slice.Tensor, made, 1, layout.samples - 1, layout.samples)
         return add_view(like, last, shape(like))

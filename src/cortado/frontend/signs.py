@@ -52,7 +52,8 @@ def _of_product(node: Node, factors: list[Any], accepts: int) -> Node | None:
     """Both of one sign, or of two."""
     if factors[0] is factors[1]:
         return None
-    below, above = ([_compare(node, one, target) for one in factors] for target in (aten.lt.Scalar, aten.gt.Scalar))
+    below = [_compare(node, one, aten.lt.Scalar) for one in factors]
+    above = [_compare(node, one, aten.gt.Scalar) for one in factors]
     pairs = [(below[0], above[1]), (above[0], below[1])] if accepts == BELOW else [tuple(below), tuple(above)]
     halves = [add_call(node, aten.logical_and.default, *pair) for pair in pairs]
     return add_call(node, aten.logical_or.default, *halves)

@@ -174,7 +174,7 @@ _ROOM = 0.98  # rounding takes part
 
 
 @dataclass(frozen=True)
-class Integers:
+class SectionIntegers:
     """Coefficients with 30 fractional bits, [sections, 5]; an output of the last section is 2^13 * `gain` times what
     the filter gives of the samples; `error`: how far rounding ever takes it away, in its own steps."""
 
@@ -183,7 +183,7 @@ class Integers:
     error: float
 
 
-def in_integers(found: Sequence[Section]) -> Integers | None:
+def in_integers(found: Sequence[Section]) -> SectionIntegers | None:
     """Each section as large as its sum stays within 30 bits for all samples of 16 bits."""
     points = points_of(found)
     if points is None:
@@ -204,7 +204,7 @@ def in_integers(found: Sequence[Section]) -> Integers | None:
     for at, gain in enumerate(gains):
         after = np.prod(above[at + 1 :] / below[at + 1 :], axis=0) * gains[-1] / gain
         error += 0.5 * _sum((1 - z) / below[at] * after, points)
-    return Integers(np.clip(coefficients, -(2.0**31), 2.0**31 - 1).astype(np.int64), gains[-1], error)
+    return SectionIntegers(np.clip(coefficients, -(2.0**31), 2.0**31 - 1).astype(np.int64), gains[-1], error)
 
 
 def _sum(through: Numbers, points: int) -> float:

@@ -13,7 +13,7 @@ from cortado.ir.facts import qparams
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.op import Activation, Lowering, Pattern, Plain, Quantization
-from cortado.ops._sections import LIFT, Integers, in_integers, pole_size
+from cortado.ops._sections import LIFT, SectionIntegers, in_integers, pole_size
 from cortado.ops.filter import COEFFICIENTS, FILTER, SOUND, STATE, WORDS
 
 Tensor = torch.Tensor
@@ -117,7 +117,7 @@ def _call(lowering: Lowering, out: QParams) -> Node:
     )
 
 
-def _integers(bound: Bound) -> Integers:
+def _integers(bound: Bound) -> SectionIntegers:
     sections = [(b0, b1, b2, a1, a2) for b0, b1, b2, a1, a2 in by_section(list(bound["sections"]))]
     found = in_integers(sections)
     if found is None:
