@@ -71,7 +71,7 @@ ELEMENTS: Mapping[str, int] = {
 }
 
 # Operators on signals: their samples are of every length and curve.
-SIGNALS: Mapping[str, int] = {"cortado::samples": 12, "cortado::spectrum": 40}
+SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "cortado::spectrum": 40}
 
 # Layers with 4-bit weights: kernels for spans of pixels, for one, and for windows, with factors and without.
 NARROW: Mapping[str, int] = {"cortado::narrow_conv2d": 48}

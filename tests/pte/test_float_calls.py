@@ -76,6 +76,11 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
 }
 BEYOND: dict[str, dict[str, Any]] = {
     "bags": {"weight": _real(6, 3), "indices": _ids(2, 4), "mean": True, "padding_idx": -1},
+    "filter_of": {"signal": _real(2, 6), "before": None, "after": None, "sections": [0.5, 0.0, 0.0, -0.5, 0.0]},
+    "filter_state": {
+        **{"signal": _real(2, 6), "before": torch.zeros(2, 1, 5, dtype=torch.int32)},
+        **{"sections": [0.5, 0.0, 0.0, -0.5, 0.0]},
+    },
     "spectrum_of": {
         **{"signal": _real(2, 96), "window": torch.ones(32), "bands": torch.ones(4, 17), "points": 32, "hop": 16},
         **{"skip": 0, "lead": 0, "frames": 5, "power": 2, "curve": 0},

@@ -13,7 +13,12 @@ from helpers.python_page import page
 
 # What an option means nothing without.
 CAMERA = {"input_format": "grey8", "input_size": "8x8", "resize": "4x4"}
-PARTNERS = {"input_format": CAMERA, "resize_filter": CAMERA}
+PARTNERS = {
+    "input_format": CAMERA,
+    "resize_filter": CAMERA,
+    "weights": {"flash_budget": "64K"},
+    "precision": {"min_sqnr": 30.0},
+}
 
 
 def test_the_page_about_python_is_up_to_date(golden: Golden) -> None:

@@ -19,6 +19,7 @@ from cortado.frontend.exact import compare_integers, has_integers
 from cortado.frontend.mask_forms import may_have_masks, write_out_masks
 from cortado.frontend.mask_rules import take_masks
 from cortado.frontend.scalars import give_scalars_a_dimension
+from cortado.frontend.signs import compare_before
 from cortado.frontend.spelled import spell_out
 from cortado.frontend.writes import make_writes_plain
 from cortado.ir.facts import USER_INPUT, VALUE, dtype
@@ -92,6 +93,7 @@ def canonicalize(module: GraphModule, inputs: Sequence[torch.Tensor] | None = No
         plainer = _plainer(node)
         if plainer is not None:
             _replace(node, plainer)
+    compare_before(module)
     spell_out(module, _PLAIN)
     if has_integers(graph):
         compare_integers(module)

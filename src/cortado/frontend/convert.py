@@ -43,6 +43,7 @@ from cortado.frontend.precision import WHY, scheme_for
 from cortado.frontend.qat import QatModel, prepare_graph
 from cortado.frontend.quantized import is_dequantize, is_quantized, qparams_of
 from cortado.frontend.quantizer import CortexMQuantizer
+from cortado.frontend.recurrences import take_filters
 from cortado.frontend.rounded import Correction, Rounded, Scales
 from cortado.frontend.scales import take
 from cortado.frontend.sharing import share
@@ -54,7 +55,7 @@ from cortado.ir.facts import STATE
 from cortado.ir.graph import describe, lift, output_node
 from cortado.ir.patched import counted_on, late_code
 from cortado.ops._float import constant_data
-from cortado.options import DEFAULTS, CalibrationMethod, Options
+from cortado.options import DEFAULTS, Activations, CalibrationMethod, Options
 
 Tensor = torch.Tensor
 AS_IT_CAME = Options(calibration_method=CalibrationMethod.MINMAX, bias_correction=False)
@@ -120,7 +121,7 @@ def quantize(
     writes = [describe(node) for node in module.graph.nodes if written(node)]
     infinite = infinite_constant(module)
     with captured.eager.blamed("the example inputs", example_inputs):
-        state = _canonical(captured, example_inputs)
+        state = _canonical(captured, example_inputs, how.state)
     _check_finite(module, infinite)
     stream = StateSequence(state, how.sequence)
     if how.sequence is not None and not state:
@@ -221,11 +222,13 @@ NO_STATE = (
 )
 
 
-def _canonical(captured: Captured, example_inputs: Sequence[Tensor]) -> tuple[StateBuffer, ...]:
-    """Brings the captured graph into the form that is known, and tells what of its state is needed."""
+def _canonical(captured: Captured, example_inputs: Sequence[Tensor], wide: Activations) -> tuple[StateBuffer, ...]:
+    """Brings the captured graph into the form that is known, and tells what of its state is needed. Where feedback is
+    to be int8, filters stay the calls that they are."""
     initial = [one.initial for one in captured.state]
     canonicalize(captured.module, (*example_inputs, *initial))
-    return keep_needed(captured.module, captured.state)
+    state = keep_needed(captured.module, captured.state)
+    return state if wide is Activations.INT8 else take_filters(captured.module, state)
 
 
 def _no_state(captured: Captured, what: str) -> None:
@@ -409,8 +412,13 @@ class MixedWork:
 class FloatModel:
     """A model in float: the user's own module, and its graph just before quantization."""
 
-    def __init__(self, model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Tensor]) -> None:
-        self._model, self._example_inputs = evaluating(as_module(model)), example_inputs
+    def __init__(
+        self,
+        model: torch.nn.Module | ExportedProgram,
+        example_inputs: Sequence[Tensor],
+        state: Activations = DEFAULTS.state,
+    ) -> None:
+        self._model, self._example_inputs, self._state = evaluating(as_module(model)), example_inputs, state
         self._eager = Eager(self._model)
 
     def outputs(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -426,7 +434,7 @@ class FloatModel:
         captured = capture(self._model, self._example_inputs)
         if is_quantized(captured.module):
             return take(captured.module, (*self._example_inputs, *(one.initial for one in captured.state)))
-        _canonical(captured, self._example_inputs)
+        _canonical(captured, self._example_inputs, self._state)
         return _prepare(captured.module)  # the observers in it only look
 
     def twins(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ def float_model(
     wanted = [list(_model_order(artifact, np.empty(t.model_shape)).shape) for t in artifact.report.inputs]
     if found != wanted:
         raise CortadoError(f"the float model takes inputs of shapes {found}, the one in {artifact.folder} {wanted}")
-    return FloatModel(model, example_inputs)
+    return FloatModel(model, example_inputs, report.options.state)
 
 
 def _model_order(artifact: Artifact, value: ArrayType) -> ArrayType:

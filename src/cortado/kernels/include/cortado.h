@@ -824,6 +824,22 @@ typedef struct {
 
 void cortado_samples_s16(const cortado_samples_t *L, const int8_t *in, int16_t *out, int32_t pixels);
 
+/* Samples [channels, samples] through second-order sections, one after the other; coefficients have 30 fractional bits,
+ * b0, b1, b2, a1, a2 of each section. u = sample << 13 goes into the first, y of each into the next:
+ *   v = b0 * u + b1 * u1 + b2 * u2 - a1 * y1 - a2 * y2 + rest, y = clamp(v >> 30, -2^29, 2^29 - 1), rest = v mod 2^30
+ *   out = clamp(requant(y))
+ * u1, u2, y1, y2 and rest are the state [channels, sections, 5]: that before the first sample (NULL: zeros), and that
+ * after the last, in which the kernel works. Without `out` there is the state alone. */
+typedef struct {
+    int32_t channels, samples, sections;
+    int32_t out_multiplier, out_shift, act_min, act_max;
+    const int32_t *coefficients;
+} cortado_filter_t;
+
+void cortado_filter_s16(const cortado_filter_t *L, const int16_t *in, const int32_t *before, int16_t *out,
+                        int32_t *after);
+int32_t cortado_filter_s16_scratch(const cortado_filter_t *L);
+
 /* out = clamp(out_zero + requant(sum(a * b) * 2^24 / sqrt(max(sum(a^2), a_least) * max(sum(b^2), b_least)))), of codes
  * without their zero points; the quotient is rounded, ties away from zero. */
 typedef struct {

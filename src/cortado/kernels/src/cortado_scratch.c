@@ -220,3 +220,8 @@ int32_t cortado_spectrum_s16__mve_scratch(const cortado_spectrum_t *L)
 {
     return 8 * (L->pairs + 1) + 4 * larger((L->window_length + 1) / 2, L->pairs / 2);
 }
+
+int32_t cortado_filter_s16_scratch(const cortado_filter_t *L)
+{
+    return 20 * L->channels * L->sections;
+}
