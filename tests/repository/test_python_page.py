@@ -13,11 +13,11 @@ from helpers.python_page import page
 
 # What an option means nothing without.
 CAMERA = {"input_format": "grey8", "input_size": "8x8", "resize": "4x4"}
-PARTNERS = {
-    "input_format": CAMERA,
-    "resize_filter": CAMERA,
-    "weights": {"flash_budget": "64K"},
-    "precision": {"min_sqnr": 30.0},
+PARTNERS: dict[str, dict[str, Any]] = {
+    "--input-format": CAMERA,
+    "--resize-filter": CAMERA,
+    "--weights auto": {"flash_budget": "64K"},
+    "--precision auto": {"min_sqnr": 30.0},
 }
 
 
@@ -40,5 +40,6 @@ def test_every_option_of_python_is_one_of_the_command_line() -> None:
         default = getattr(one.default, "value", one.default)
         assert (tuple(action.default) if isinstance(action.default, list) else action.default) == default, one.name
         for text in action.choices or ():
-            chosen: dict[str, Any] = {**PARTNERS.get(one.name, {}), one.name: text}
+            option = f"--{one.name.replace('_', '-')}"
+            chosen = {**PARTNERS.get(option, PARTNERS.get(f"{option} {text}", {})), one.name: text}
             assert getattr(Options(**chosen), one.name).value == text

@@ -127,7 +127,7 @@ def _of_filters(graph: Graph) -> dict[Node, Element]:
         while node.op == "call_function" and _keeps_codes(node) and len(node.all_input_nodes) == 1:
             found[node] = INT16
             node = node.all_input_nodes[0]
-        if _is_real(node) and (_is_data(node) or _takes_wide(node)):
+        if is_real(node) and (_is_data(node) or _takes_wide(node)):
             found[node] = INT16
     return found
 
