@@ -1,6 +1,8 @@
 """Filters as calls of the float graph, and their codes. The state of a filter are integers of 32 bits on the device; in
 the float graph the same words hold the bits of its real numbers: both begin with zeros."""
 
+import math
+
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -9,7 +11,7 @@ from cortado.base.element import INT16
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed, QParams
 from cortado.ir.domain import DomainRule
-from cortado.ir.facts import qparams
+from cortado.ir.facts import CLAMP, qparams
 from cortado.ir.functions import Functions
 from cortado.ir.graph import Bound, describe, taken_from
 from cortado.ir.op import Activation, Lowering, Pattern, Plain, Quantization
@@ -84,17 +86,18 @@ def lower_state(lowering: Lowering) -> Node:
     outputs = [user for user in lowering.bound.node.users if user.target == FILTER_OF]
     out = qparams(outputs[0])
     assert out is not None
-    return lowering.part(_call(lowering, out), STATE)
+    return lowering.part(_call(lowering, outputs[0], out), STATE)
 
 
 def lower(lowering: Lowering) -> Node:
     after = lowering.bound["after"]
-    call = _call(lowering, lowering.out) if after is None else taken_from(lowering.node("after"))
+    call = _call(lowering, lowering.bound.node, lowering.out) if after is None else taken_from(lowering.node("after"))
     assert call is not None
     return lowering.part(call, SOUND)
 
 
-def _call(lowering: Lowering, out: QParams) -> Node:
+def _call(lowering: Lowering, sound: Node, out: QParams) -> Node:
+    """For both results; `sound` carries the clamp behind the filter."""
     bound, scale = lowering.bound, lowering.q("signal").scale
     found = _integers(bound)
     factor = scale / (found.gain * 2**LIFT * out.scale)
@@ -105,6 +108,7 @@ def _call(lowering: Lowering, out: QParams) -> Node:
             "so that the output is no smaller than the input"
         )
     fixed = Fixed.of(factor)
+    low, high = CLAMP.of(sound) or (-math.inf, math.inf)
     return lowering.call(
         FILTER,
         input=lowering.node("signal"),
@@ -112,8 +116,8 @@ def _call(lowering: Lowering, out: QParams) -> Node:
         coefficients=lowering.constant("coefficients", torch.from_numpy(found.coefficients).to(torch.int32)),
         multiplier=fixed.multiplier,
         shift=fixed.shift,
-        activation_min=INT16.low,
-        activation_max=INT16.high,
+        activation_min=INT16.low if math.isinf(low) else out.quantize(low),
+        activation_max=INT16.high if math.isinf(high) else out.quantize(high),
     )
 
 
@@ -129,5 +133,5 @@ def _integers(bound: Bound) -> SectionIntegers:
 
 
 STATE_PATTERN = Pattern(aten=(FILTER_STATE,), match=match_state, lower=lower_state, elements=(INT16,))
-FILTER_PATTERN = Pattern(aten=(FILTER_OF,), match=match, lower=lower, elements=(INT16,))
+FILTER_PATTERN = Pattern(aten=(FILTER_OF,), match=match, lower=lower, elements=(INT16,), fuses_clamp=True)
 FILTER_DOMAIN = DomainRule(aten=(FILTER_OF,), real=lambda making, bound: bound.node)
