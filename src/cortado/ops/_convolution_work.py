@@ -111,8 +111,23 @@ _OF_SMALL = "group_c group_c*window/4 group_c/4"
 _SMALL_PIXELS = {"calls": "", "tiles/4*groups": _OF_SMALL, "spans": "in_c/4", **_CUT}
 _SMALL_LINEAR = {"calls": "", "spans": "out_c out_c/3 out_c/3*in_c out_c/3*fours", **_CUT}
 _SMALL_WINDOWS = (*nested({"calls": "kernel_h groups", "tiles/4*groups": _OF_SMALL, "outputs": "", **_CUT}), *_LAID_OUT)
-# 4-bit weights of linear layers on small cores: four channels at a time, of a copy of the pixel.
-_NARROW_LINEAR = {"calls": "", "spans": "in_c out_c/4 out_c/4*in_c out_c/4*odd16 out_c", **_CUT}
+# 4-bit weights: tiles of four pixels on small cores, of two with DSP instructions, of two and one with vectors. A
+# linear layer takes four channels of one pixel, on small cores of a copy of it.
+_NARROW_SMALL = nested({"calls": "", "tiles/4": "window taps group_c group_c*window/8", "outputs": ""})
+_NARROW_LINEAR = nested({"calls": "", "spans": "in_c out_c/4 out_c/4*in_c"})
+_NARROW_DSP = nested({"calls": "", "tiles/2": "window/4 taps group_c/4 group_c/4*window/4"})
+_NARROW_VECTORS = "taps window/16 group_c/4 group_c/4*window/16"
+_NARROW_MVE = nested({"calls": "", "pairs": _NARROW_VECTORS, "singles": _NARROW_VECTORS})
+_NARROW_KERNELS = {
+    "conv1x1_{}_s8__scalar": _NARROW_SMALL,
+    "conv2d_{}_s8__scalar": _NARROW_SMALL,
+    "linear_{}_s8__scalar": _NARROW_LINEAR,
+    "linear_{}_s8__dsp": _NARROW_LINEAR,
+    "conv1x1_{}_s8__dsp": _NARROW_DSP,
+    "conv2d_{}_s8__dsp": _NARROW_DSP,
+    "conv1x1_{}_s8__mve": _NARROW_MVE,
+    "conv2d_{}_s8__mve": _NARROW_MVE,
+}
 
 # One channel of a window at a time.
 _TAPS = ("taps", "taps/2", "odd_taps")
@@ -158,14 +173,7 @@ TERMS = {
     "conv2d_s16__scalar": _SMALL_WINDOWS,
     "conv2d_s16__dsp": _WIDE_WINDOWS,
     "conv2d_s16__mve": nested(_VECTOR_WIDE_WINDOWS),
-    **{f"conv1x1_{kind}_s8__scalar": _PIXEL_TILES for kind in ("narrow", "runs")},
-    **{f"linear_{kind}_s8__scalar": nested(_NARROW_LINEAR) for kind in ("narrow", "runs")},
-    **{f"conv2d_{kind}_s8__scalar": _SCALAR_WINDOWS for kind in ("narrow", "runs")},
-    **{f"conv1x1_{kind}_s8__dsp": _by_group(_LANE_PIXELS) for kind in ("narrow", "runs")},
-    **{f"linear_{kind}_s8__dsp": _by_group(_LANE_PIXELS) for kind in ("narrow", "runs")},
-    **{f"conv2d_{kind}_s8__dsp": (*_by_group(_LANE_WINDOWS), *_LAID_OUT) for kind in ("narrow", "runs")},
-    **{f"conv1x1_{kind}_s8__mve": nested(_VECTOR_PIXELS) for kind in ("narrow", "runs")},
-    **{f"conv2d_{kind}_s8__mve": nested(_VECTOR_WINDOWS) for kind in ("narrow", "runs")},
+    **{name.format(kind): terms for name, terms in _NARROW_KERNELS.items() for kind in ("narrow", "runs")},
     "depthwise_s8": nested(_PORTABLE_DEPTHWISE),
     "depthwise_s8__scalar": nested(
         {
