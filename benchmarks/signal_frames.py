@@ -1,11 +1,15 @@
-"""A frame of sound as the logarithms of its bands, on the emulated boards: instructions, flash and scratch, beside the
+"""A frame of sound as the logarithms of its bands, on the emulated boards: instructions, RAM and flash, beside the
 figures of baselines.json.
+
+ram: scratch beside the window's samples; code: the kernel's functions; tables: twiddles, window, weights of bands,
+roots and logarithms, of which the last column are twiddles and bands.
 
 python benchmarks/signal_frames.py [--targets m0,m3,m4,m55] [--lengths 512:400,400:400] [--json]
 """
 
 import argparse
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,13 +18,20 @@ import torch
 
 from _common import BASELINES, NOTE, TARGETS, progress, ratio, table
 from cortado import api
-from cortado.base.target import from_target_string
-from cortado.ir.kernel import Array
+from cortado.base.target import Compiler, from_target_string
+from cortado.emit.c.bundle import emit_c
+from cortado.emit.c.library import kernel_files
+from cortado.ir.kernel import Array, Kernel
 from cortado.options import Artifacts, Options
+from cortado.plan.planned import Planned
 from cortado.profile import profile
+from cortado.run.elf import load_image
+from cortado.run.measure import linked_code
+from cortado.run.runner import BundleInfo
 
 RATE, BANDS = 16_000, 40
 PEER: dict[str, Any] = BASELINES["signal_frames"]
+TWIDDLES_AND_BANDS = ("twiddles", "turns", "weights", "starts", "counts")
 
 
 def mel(points: int) -> torch.Tensor:
@@ -49,6 +60,18 @@ class Frame(torch.nn.Module):
         return torch.log(sizes @ self.bands + (1e-10 if self.power == 2 else 1e-6))
 
 
+def code_bytes(planned: Planned, info: BundleInfo, kernel: Kernel) -> int:
+    """The functions of the kernel's own files in a program that holds nothing else of them than it calls."""
+    bundle = emit_c(planned)
+    elf = linked_code(dict(bundle.files), [bundle], [info], Compiler.GCC)
+    assert elf is not None
+    texts = [text for name, text in kernel_files(kernel.sources).items() if re.search("spectrum|fft|root", name)]
+    called = {name for text in texts for name in re.findall(r"\w+", text)}
+    symbols = {symbol.address: symbol for symbol in load_image(elf).symbols if symbol.is_function}
+    endings = re.compile(r"(__scalar|__dsp)?(\.\w+)*$")
+    return sum(symbol.size for symbol in symbols.values() if endings.sub("", symbol.name, count=1) in called)
+
+
 def measure(key: str, points: int, window: int, power: int) -> dict[str, int]:
     """Instructions of the frame's kernel, its scratch, and what the bundle has in flash; the run is checked."""
     rng = torch.Generator().manual_seed(0)
@@ -64,8 +87,14 @@ def measure(key: str, points: int, window: int, power: int) -> dict[str, int]:
     assert compiled.planned is not None
     step = next(step for step in compiled.planned.program.steps if step.operator == "cortado::spectrum")
     kernel = next(iter(step.kernels.values()))
-    tables = sum(field.data.nbytes for field in kernel.fields.values() if isinstance(field, Array))
-    return {"instructions": layer.spent.instructions, "scratch": step.scratch, "tables": tables}
+    tables = {name: field.data.nbytes for name, field in kernel.fields.items() if isinstance(field, Array)}
+    return {
+        "instructions": layer.spent.instructions,
+        "ram": step.scratch - 4 * -(-window // 2),
+        "code": code_bytes(compiled.planned, artifact.info, kernel),
+        "tables": sum(tables.values()),
+        "twiddles_and_bands": sum(tables[name] for name in TWIDDLES_AND_BANDS),
+    }
 
 
 def main() -> None:
@@ -82,15 +111,17 @@ def main() -> None:
                 progress(f"{length} {name} {key}")
                 found = measure(key, points, window, power)
                 results[f"{length} {name} {key}"] = found
-                bar = PEER["goals"][name].get(key) if points == 512 else None
+                bar = round(PEER["goals"][name][key] * (1 if points == 512 else 1.15)) if points in (400, 512) else None
                 peer = PEER["cmsis_dsp_mfcc_q31"].get(key) if points == 512 else None
                 made = found["instructions"]
                 row = [f"{length} {name} {key}", made, bar, None if bar is None else ratio(made, bar)]
-                rows.append([*row, None if peer is None else ratio(made, peer), found["scratch"], found["tables"]])
+                sizes = [found[name] for name in ("ram", "code", "tables", "twiddles_and_bands")]
+                rows.append([*row, None if peer is None else ratio(made, peer), *sizes])
     if arguments.json:
         print(json.dumps(results, indent=2))
         return
-    print(table(["frame", "instructions", "goal", "of it", "of CMSIS-DSP", "scratch", "tables"], rows))
+    heads = ["frame", "instructions", "goal", "of it", "of CMSIS-DSP", "ram", "code", "tables", "twiddles, bands"]
+    print(table(heads, rows))
     print(f"\n{PEER['about']}; {NOTE}")
 
 

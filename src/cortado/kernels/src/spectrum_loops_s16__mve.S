@@ -3,13 +3,27 @@
  * The inner loops of spectra with vector instructions: spectrum_loops_s16__mve.h. Real parts and imaginary parts lie in
  * arrays of their own; twiddles are those of four butterflies side by side, negated.
  *
+ *   void cortado_spectrum_samples_s16__mve(const int16_t *from, int16_t *to, int32_t n, int32_t *range)
+ *   void cortado_spectrum_first2_s16__mve(const cortado_spectrum_planes_t *S, const int32_t *stream, int32_t count)
+ *   void cortado_spectrum_first3_s16__mve(...)
+ *   void cortado_spectrum_first4_s16__mve(...)
+ *   void cortado_spectrum_fours_s16__mve(int32_t *re, int32_t *im, const int16_t *twiddles, int32_t q, int32_t count)
+ *   void cortado_spectrum_fives_s16__mve(...)
+ *   void cortado_spectrum_powers_s16__mve(int32_t *re, int32_t *im, const int16_t *turns, int32_t pairs)
+ *   void cortado_spectrum_sizes_s16__mve(int32_t *re, int32_t *im, const int16_t *turns, int32_t pairs,
+ *                                        const int16_t *roots)
+ *   const int16_t *cortado_spectrum_power_sums_s16__mve(const cortado_spectrum_bands_t *B, const int16_t *weights,
+ *                                                       uint32_t *sums, int32_t bands)
+ *   const int16_t *cortado_spectrum_size_sums_s16__mve(...)
+ *
  * Tile: 4 butterflies. Scratch: none of their own.
  */
 #include "cortado_asm.h"
+#include "spectrum_loops_s16__mve.h"
 
 #if defined(__ARM_FEATURE_MVE)
 
-/* void cortado_spectrum_samples_s16__mve(const int16_t *from, int16_t *to, int32_t n, int32_t *range)
+/* ---- samples --------------------------------------------------------------------------------------------------
  *
  *   r0 from   r1 to   r2 n   r3 range: the largest and the least so far   r4, r12 these
  */
@@ -30,7 +44,7 @@
     pop     {r4, pc}
     .size   cortado_spectrum_samples_s16__mve, . - cortado_spectrum_samples_s16__mve
 
-/* void cortado_spectrum_firstN_s16__mve(const cortado_spectrum_planes_t *S, const int32_t *stream, int32_t count)
+/* ---- the first stage ------------------------------------------------------------------------------------------
  *
  *   r0, r3, r4, r5 samples of legs 0, 1, 2, 3   r1 stream   r2 shift   r6 where real parts begin   r7 from there to
  *   imaginary parts   lr butterflies left   q7 places
@@ -58,11 +72,11 @@
     push    {r4-r7, lr}
     vpush   {d8-d15}
     sub     sp, sp, #32
-    ldr     r3, [r0, #4]
-    ldrd    r6, r7, [r0, #12]
+    ldr     r3, [r0, #PLANES_LEG]
+    ldrd    r6, r7, [r0, #PLANES_RE]
     dlstp.32 lr, r2
-    ldr     r2, [r0, #8]
-    ldr     r0, [r0]
+    ldr     r2, [r0, #PLANES_LEFT]
+    ldr     r0, [r0, #PLANES_SAMPLES]
     add     r4, r0, r3, lsl #1
     add     r5, r4, r3
     add     r3, r0, r3
@@ -205,7 +219,7 @@
     vstrw.32 q1, [\i_a]\move_a
     .endm
 
-/* void cortado_spectrum_fours_s16__mve(int32_t *re, int32_t *im, const int16_t *twiddles, int32_t q, int32_t count)
+/* ---- radix 4 --------------------------------------------------------------------------------------------------
  *
  *   r0, r2, r3, r4 real parts of the four legs   r1, r5, r6, r8 imaginary parts   r7 twiddles   r9 those of the group
  *   r10 bytes of a leg   r11 groups   r12 turns of a group   lr turns left
@@ -226,6 +240,7 @@
     add     r6, r5, r10
     add     r8, r6, r10
     add     r10, r10, r10, lsl #1
+    /* One turn: one group. */
 .Lgroup:
     mov     r7, r9
     dls     lr, r12
@@ -257,7 +272,7 @@
     pop     {r4-r11, pc}
     .size   cortado_spectrum_fours_s16__mve, . - cortado_spectrum_fours_s16__mve
 
-/* void cortado_spectrum_fives_s16__mve(int32_t *re, int32_t *im, const int16_t *twiddles, int32_t q, int32_t count)
+/* ---- radix 5 --------------------------------------------------------------------------------------------------
  *
  *   r0 to r4 real parts of the five legs   r5 imaginary parts of one   r6 from one to the other   r7 twiddles
  *   r8, r9, r10, r11 cos(72 degrees), 1 + cos(144 degrees), sin(72 degrees) - 1, sin(144 degrees) - 1
@@ -356,6 +371,7 @@
     movt    r10, #:upper16:(-3208 << 15)
     movw    r11, #:lower16:(-27015 << 15)
     movt    r11, #:upper16:(-27015 << 15)
+    /* One turn: one group. */
 .Lfives_group:
     dls     lr, r12
     /* One turn: four butterflies. */
@@ -417,9 +433,7 @@
     pop     {r4-r11, pc}
     .size   cortado_spectrum_fives_s16__mve, . - cortado_spectrum_fives_s16__mve
 
-/* void cortado_spectrum_powers_s16__mve(int32_t *re, int32_t *im, const int16_t *turns, int32_t pairs)
- * void cortado_spectrum_sizes_s16__mve(int32_t *re, int32_t *im, const int16_t *turns, int32_t pairs,
- *                                      const int16_t *roots)
+/* ---- from pairs to reals --------------------------------------------------------------------------------------
  *
  *   r0, r1 bins from below   r2 turns   r4, r5 where bins begin   r6 4   r7 1   lr bins left   q7 bins from above
  *   r8, r9 roots, as if from that of 0 on, and of the next   r10 16
@@ -548,9 +562,7 @@
     pop     {r4-r10, pc}
     .size   cortado_spectrum_sizes_s16__mve, . - cortado_spectrum_sizes_s16__mve
 
-/* const int16_t *cortado_spectrum_power_sums_s16__mve(const cortado_spectrum_bands_t *B, const int16_t *weights,
- *                                                     uint32_t *sums, int32_t bands)
- * const int16_t *cortado_spectrum_size_sums_s16__mve(...)
+/* ---- bands ----------------------------------------------------------------------------------------------------
  *
  *   r0, r1 bins, lower and upper words   r2 starts   r3 counts   r4 weights   r5 sums   r6, r7, r10, r11 a sum
  *   r8, r9 bins of the band   r12 bands left   lr bins left

@@ -16,9 +16,20 @@
 #ifndef SPECTRUM_LOOPS_S16__MVE_H
 #define SPECTRUM_LOOPS_S16__MVE_H
 
-#include "cortado_spectrum.h"
+/* Members of cortado_spectrum_planes_t, for the assembly, which reads re with to_im; cortado_spectrum_bands_t is read
+ * at once. */
+#define PLANES_SAMPLES 0
+#define PLANES_LEG 4
+#define PLANES_LEFT 8
+#define PLANES_RE 12
+#define PLANES_TO_IM 16
+#define BANDS_LOWER 0
+#define BANDS_UPPER 4
+#define BANDS_STARTS 8
+#define BANDS_COUNTS 12
 
-#if defined(__ARM_FEATURE_MVE)
+#if !defined(__ASSEMBLER__)
+#include "cortado_spectrum.h"
 
 /* Samples, two for each butterfly; those of the next leg are `leg` bytes ahead. */
 typedef struct {
@@ -33,6 +44,16 @@ typedef struct {
     const int32_t *lower, *upper;
     const int16_t *starts, *counts;
 } cortado_spectrum_bands_t;
+
+CORTADO_AT(cortado_spectrum_planes_t, samples, PLANES_SAMPLES);
+CORTADO_AT(cortado_spectrum_planes_t, leg, PLANES_LEG);
+CORTADO_AT(cortado_spectrum_planes_t, left, PLANES_LEFT);
+CORTADO_AT(cortado_spectrum_planes_t, re, PLANES_RE);
+CORTADO_AT(cortado_spectrum_planes_t, to_im, PLANES_TO_IM);
+CORTADO_AT(cortado_spectrum_bands_t, lower, BANDS_LOWER);
+CORTADO_AT(cortado_spectrum_bands_t, upper, BANDS_UPPER);
+CORTADO_AT(cortado_spectrum_bands_t, starts, BANDS_STARTS);
+CORTADO_AT(cortado_spectrum_bands_t, counts, BANDS_COUNTS);
 
 /* Copies n samples; range: the largest and the least until now. */
 void cortado_spectrum_samples_s16__mve(const int16_t *from, int16_t *to, int32_t n, int32_t *range);

@@ -3,6 +3,19 @@
  * The inner loops of spectra, for cores without vector instructions: spectrum_loops_s16__scalar_dsp.h. Complex numbers
  * are two words, the real part first; twiddles have the cosine below and the sine above, both negated.
  *
+ *   void cortado_spectrum_first2_s16(const cortado_spectrum_samples_t *S, const int32_t *stream, cortado_bin_t *z)
+ *   void cortado_spectrum_first3_s16(...)
+ *   void cortado_spectrum_first4_s16(...)
+ *   void cortado_spectrum_fours_s16(cortado_complex_t *z, const int32_t *twiddles, int32_t q, int32_t count)
+ *   void cortado_spectrum_powers_s16(cortado_bin_t *first, cortado_bin_t *last, const int32_t *turns)
+ *   void cortado_spectrum_sizes_s16(cortado_bin_t *first, cortado_bin_t *last, const int32_t *turns,
+ *                                   const int16_t *roots)
+ *
+ * and on small cores, where those are C, instead
+ *
+ *   uint64_t cortado_spectrum_power_sum_s16(const cortado_bin_t *bin, const uint16_t *w, int32_t n)
+ *   uint64_t cortado_spectrum_size_sum_s16(...)
+ *
  * Tile: 1 butterfly. Scratch: none of their own.
  */
 #include "cortado_asm.h"
@@ -10,9 +23,6 @@
 #if defined(__thumb__) && CORTADO_SMALL_CORE
 
 /* ---- small -----------------------------------------------------------------------------------------------------
- *
- * uint64_t cortado_spectrum_power_sum_s16(const cortado_bin_t *bin, const uint16_t *w, int32_t n)
- * uint64_t cortado_spectrum_size_sum_s16(const cortado_bin_t *bin, const uint16_t *w, int32_t n)
  *
  * Products of halves. The sums of those of 2^0 and of 2^32 are one of 64 bits, whose carries are counted.
  *
@@ -141,7 +151,7 @@
 #endif
     .endm
 
-/* void cortado_spectrum_fours_s16(cortado_complex_t *z, const int32_t *twiddles, int32_t q, int32_t count)
+/* Radix 4.
  *
  *   r0 to r3 the four legs   r4 twiddles   r5 to r12, lr numbers
  */
@@ -165,6 +175,7 @@
     add     r1, r0, r5
     add     r2, r1, r5
     add     r3, r2, r5
+    /* One turn: one group. */
 .Lfours_group:
     str     r1, [sp, #END]
     /* One turn: one butterfly. */
@@ -225,7 +236,7 @@
     pop     {r4-r11, pc}
     .size   CORTADO_ISA(cortado_spectrum_fours_s16), . - CORTADO_ISA(cortado_spectrum_fours_s16)
 
-/* void cortado_spectrum_firstN_s16(const cortado_spectrum_samples_t *S, const int32_t *stream, cortado_complex_t *z)
+/* The first stage.
  *
  *   r0 samples   r1 stream   r2 z   r3 a word of the stream   r4 bytes of a leg   r5 factor, without DSP instructions
  *   a left shift   r6 to r12, lr numbers
@@ -323,8 +334,7 @@
     first   4
     .size   CORTADO_ISA(cortado_spectrum_first4_s16), . - CORTADO_ISA(cortado_spectrum_first4_s16)
 
-/* void cortado_spectrum_powers_s16(uint32_t *first, uint32_t *last, const int32_t *turns)
- * void cortado_spectrum_sizes_s16(uint32_t *first, uint32_t *last, const int32_t *turns, const int16_t *roots)
+/* From pairs to reals.
  *
  *   r0 bin from below   r1 bin from above   r2 turns   r3 to r10, lr numbers   r11 roots, as if from that of 0 on
  */

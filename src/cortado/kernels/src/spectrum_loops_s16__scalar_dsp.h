@@ -6,8 +6,8 @@
  *
  *   | window 2 x 4 of leg 0 | of leg 2 | of leg 1 | of leg 3 | 32 * place 4 |
  *
- * with the legs that hold samples: 2 and 3, or 3 and 4 of them. Of other radices, and of windows that fill less than two
- * legs, the window is as it is, and the layer has `places`.
+ * with the legs that hold samples: 2 and 3, or 3 and 4 of them. Of other radices, and of windows that fill less than
+ * two legs, the window is as it is, and the layer has `places`.
  */
 #ifndef SPECTRUM_LOOPS_S16__SCALAR_DSP_H
 #define SPECTRUM_LOOPS_S16__SCALAR_DSP_H
@@ -20,6 +20,12 @@ typedef struct {
     int32_t leg;
     int32_t factor; /* 2^shift; without DSP instructions 16 + shift */
 } cortado_spectrum_samples_t;
+
+/* The assembly reads all four at once. */
+CORTADO_AT(cortado_spectrum_samples_t, from, 0);
+CORTADO_AT(cortado_spectrum_samples_t, end, 4);
+CORTADO_AT(cortado_spectrum_samples_t, leg, 8);
+CORTADO_AT(cortado_spectrum_samples_t, factor, 12);
 
 void CORTADO_ISA(cortado_spectrum_first2_s16)(const cortado_spectrum_samples_t *S, const int32_t *stream,
                                             cortado_bin_t *z);
