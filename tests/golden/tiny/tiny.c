@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x68d2d045u
+#if TINY_BUILD != 0xc73dececu
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 
