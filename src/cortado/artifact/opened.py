@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -259,16 +259,8 @@ class Artifact:
         feeds, expected = self._recorded(samples) or self._referenced(samples, on, sequence)
         stores = looked.allowed(self.report, self.store_rules() if check_stores else None)
         steps, info = self._steps() if timed else None, looked.info(self.report, self.info)
-        made = self.execute(
-            looked.lines or feeds,
-            on,
-            stores=stores,
-            timed=steps,
-            flags=flags,
-            sequence=sequence,
-            info=info,
-            limits=limits,
-        )
+        execute = partial(self.execute, on=on, flags=flags, sequence=sequence, limits=limits)
+        made = execute(looked.lines or feeds, stores=stores, timed=steps, info=info)
         return self.checked(made, expected)
 
     def _steps(self) -> StoreRules | None:
