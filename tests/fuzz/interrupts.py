@@ -10,6 +10,7 @@ from cortado.base.target import BUNDLE_FLAGS, Machine
 from cortado.run import runner
 from cortado.run.board import find_board
 from cortado.run.firmware import build_firmware
+from cortado.run.glue import untyped
 from cortado.run.harness import run_harness
 
 HERE = Path(__file__).parent
@@ -43,7 +44,7 @@ def glue(info: runner.BundleInfo, least: int) -> str:
     name, text = info.name, runner.harness_source(info)
     header = f'#include "{name}.h"\n'
     changed = text.replace(header, header + DISTURBED.format(name=name, least=least), 1)
-    changed = changed.replace(f" {runner.untyped('int ', f'{name}_run')},", " disturbed_run,", 1)
+    changed = changed.replace(f" {untyped('int ', f'{name}_run')},", " disturbed_run,", 1)
     assert changed.count("disturbed_run") == 2, "the harness's glue has changed"
     return changed
 

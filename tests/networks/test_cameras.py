@@ -18,7 +18,7 @@ from cortado.base.errors import CortadoError
 from cortado.base.target import BUNDLE_FLAGS, Core, from_target_string
 from cortado.emit.c.bundle import emit_c
 from cortado.frontend.camera import codes_of, pixels_of, sample_picture, sensed
-from cortado.options import Border, CalibrationMethod, Optimize, Options
+from cortado.options import Artifacts, Border, CalibrationMethod, Optimize, Options
 from cortado.plan.lowered import run_reference
 from cortado.plan.pushed import Feeding, program_of
 from cortado.plan.schedule import schedule
@@ -105,7 +105,7 @@ def test_same_bits_here_under_sanitizers(
     given = options(how, size, rows=rows, **more)
     camera, target = given.camera, from_target_string("cortex-m4")
     assert camera is not None
-    graph = model_of(channels).compile(target, Options(artifacts="c")).graph
+    graph = model_of(channels).compile(target, Options(artifacts=Artifacts.C)).graph
     assert graph is not None
     feeding = Feeding(rows=rows, camera=camera)
     planned = schedule(program_of("net", graph, target, Border.INT8, feeding, cores=(Core.PORTABLE,)), Optimize.RAM)
@@ -165,7 +165,7 @@ def test_no_picture_lies_in_memory() -> None:
     """With rows, neither the picture nor the network's image: one line of 16 bits, and a ring of rows."""
     given = options("rgb565", "160x120", resize="20x14")
     whole = model_of(3).compile("cortex-m4", given)
-    plain = model_of(3).compile("cortex-m4", Options(artifacts="c"))
+    plain = model_of(3).compile("cortex-m4", Options(artifacts=Artifacts.C))
     assert whole.planned is not None
     assert plain.planned is not None
     sizes = {buffer.name: buffer.size for buffer in whole.planned.problem.buffers}
@@ -263,7 +263,7 @@ int main(void)
 def test_firmware_that_counts_wrongly_is_answered(rows: bool, tmp_path: Path) -> None:
     camera = options("rgb565", "40x30", crop="3,2,32x27", resize="20x14").camera
     config = from_target_string("cortex-m4")
-    graph = model_of(3).compile(config, Options(artifacts="c")).graph
+    graph = model_of(3).compile(config, Options(artifacts=Artifacts.C)).graph
     assert graph is not None
     feeding = Feeding(rows=rows, camera=camera)
     planned = schedule(program_of("net", graph, config, Border.INT8, feeding, cores=(Core.PORTABLE,)))
@@ -313,6 +313,8 @@ class Two(nn.Module):
 
 
 class Kept(nn.Module):
+    seen: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("seen", torch.zeros(1, 3, 8, 8))
