@@ -15,7 +15,7 @@ from cortado.run.runner import IO, BundleInfo, StoreRules
 
 
 @dataclass(frozen=True)
-class SeenPictures:
+class FedSamples:
     """Samples as the network gets them, and where they were pictures, the lines of the sensor."""
 
     samples: Sequence[Sequence[ArrayType]]
@@ -36,10 +36,10 @@ class SeenPictures:
         return replace(rules, always=(*rules.always, *((one.offset, one.offset + one.bytes) for one in inputs)))
 
 
-def seen(report: Report, samples: Sequence[Sequence[ArrayType]], on: str | None) -> SeenPictures:
+def seen(report: Report, samples: Sequence[Sequence[ArrayType]], on: str | None) -> FedSamples:
     """Pictures become codes by the reference of the front end; other samples stay as they are."""
     if report.camera is None or not all(len(sample) == 1 and is_picture(report, sample[0]) for sample in samples):
-        return SeenPictures(samples)
+        return FedSamples(samples)
     if is_probe(on):
         raise CortadoError(
             "pictures of a camera run on emulated boards and on host; expected the network's own input for a chip "
@@ -50,7 +50,7 @@ def seen(report: Report, samples: Sequence[Sequence[ArrayType]], on: str | None)
     lines = [[lines_of(camera, sample[0], f"sample {number}")] for number, sample in enumerate(samples)]
     channels, zero_point = tensor.model_shape[1], tensor.zero_point or 0
     codes = [[codes_of(camera, one[0], channels, tensor.scale, zero_point)] for one in lines]
-    return SeenPictures(codes, lines)
+    return FedSamples(codes, lines)
 
 
 def is_picture(report: Report, value: ArrayType) -> bool:
