@@ -36,6 +36,8 @@ def test_the_words_are_heard(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-euc", script], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"s: (\w+)", done.stdout) == ["yes", "no", "left"]
+    for line in ("hits 3 of 3, misses 0", "false alarms 0: 0.00 in an hour", "the compiled C decides the same"):
+        assert line in done.stdout.splitlines()
     budgets = re.findall(r"(\w+) at \d+ MHz: ([\d.]+) ms of every 20 \(([\d,]+) instr", done.stdout)
     assert [chip for chip, *_ in budgets] == ["nrf52840", "stm32u575"]
     for _, milliseconds, instructions in budgets:
