@@ -426,6 +426,7 @@ def _check_options(options: object) -> None:
 
 def _check_installed(options: Options) -> None:
     """Tells of a missing package before the work, not after it; where C is left to be made, the report tells of it."""
+    options.check_budget()
     of_pte = (options.pte is PteKind.DELEGATE, options.allow_float, options.bundleio, options.etrecord)
     needed = options.artifacts is Artifacts.PTE or any(of_pte)
     needed = needed or (options.strict and options.artifacts is Artifacts.BOTH)

@@ -343,6 +343,9 @@ class Options:
                 f"{option} and {other}: int4 weights have a scale per channel, meet int8 tensors and are for the C "
                 "bundle. Leave one of the two out"
             )
+
+    def check_budget(self) -> None:
+        """Refuses what can't be compiled without a budget."""
         if self.weights is Weights.AUTO and self.flash_limit is None:
             raise CortadoError(
                 "--weights auto takes int4 weights as far as the flash asks for it: give --flash-budget, or --chip"

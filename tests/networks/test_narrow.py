@@ -184,7 +184,6 @@ def test_a_budget_that_cannot_be_reached_says_what_was() -> None:
         ({"weights": "int4", "linear": "per-tensor"}, "--weights int4 and --linear per-tensor"),
         ({"weights": "int4", "artifacts": "pte"}, "--weights int4 and --artifacts pte"),
         ({"weights": "auto", "allow_float": True, "flash_budget": "64K"}, "--weights auto and --allow-float"),
-        ({"weights": "auto"}, "give --flash-budget, or --chip"),
         ({"weight_group": 32}, "--weight-group and --weights int8"),
         ({"weights": "int4", "weight_group": 16}, "weight_group=16 .* expected 32"),
         ({"weights": "int3"}, "expected one of 'int8', 'int4', 'auto'"),
@@ -193,3 +192,8 @@ def test_a_budget_that_cannot_be_reached_says_what_was() -> None:
 def test_options_that_contradict_each_other_are_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(CortadoError, match=words):
         Options(**options)
+
+
+def test_auto_needs_a_budget() -> None:
+    with pytest.raises(CortadoError, match="give --flash-budget, or --chip"):
+        compiled("cortex-m4", weights="auto")
