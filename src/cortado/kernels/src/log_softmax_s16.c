@@ -35,7 +35,7 @@ static inline int16_t code(const cortado_log_softmax_s16_t *L, int32_t y, int32_
     return (int16_t)(v > 32768 ? -32768 : -v);
 }
 
-static void one_row(const cortado_log_softmax_s16_t *L, const int8_t *kept, const int16_t *in, int16_t *out)
+static void logarithms(const cortado_log_softmax_s16_t *L, const int8_t *kept, const int16_t *in, int16_t *out)
 {
     const cortado_softmax_s16_t row = {L->length, L->multiplier, L->shift, L->bits, L->powers};
     int32_t largest = -32768, some = 0;
@@ -56,7 +56,7 @@ static void one_row(const cortado_log_softmax_s16_t *L, const int8_t *kept, cons
 void cortado_log_softmax_s16(const cortado_log_softmax_s16_t *L, const int16_t *in, int16_t *out, int32_t rows)
 {
     for (; rows > 0; rows--, in += L->length, out += L->length) {
-        one_row(L, NULL, in, out);
+        logarithms(L, NULL, in, out);
     }
 }
 
@@ -64,6 +64,6 @@ void cortado_kept_log_softmax_s16(const cortado_log_softmax_s16_t *L, const int1
                                   int16_t *out)
 {
     for (int32_t r = 0; r < L->rows; r++, in += L->length, out += L->length) {
-        one_row(L, kept + r % L->kept_rows * L->length, in, out);
+        logarithms(L, kept + r % L->kept_rows * L->length, in, out);
     }
 }

@@ -27,7 +27,7 @@ static int32_t keeps_some(mask_t mask, int32_t n)
 }
 
 /* Over what is kept, of which there is some; 0 elsewhere. With `alike` all that is kept has equal parts. */
-static void softmax_row(const cortado_softmax_s16_t *L, mask_t mask, int32_t alike, const int16_t *in, int16_t *out)
+static void softmax_kept(const cortado_softmax_s16_t *L, mask_t mask, int32_t alike, const int16_t *in, int16_t *out)
 {
     const int32_t n = L->channels;
     int32_t largest = -32768;
@@ -57,21 +57,21 @@ static void fill(int16_t *out, int32_t n, int32_t code)
     }
 }
 
-static void one_row(const cortado_masked_softmax_s16_t *L, mask_t mask, const int8_t *weaker, const int16_t *in,
-                    int16_t *out)
+static void masked(const cortado_masked_softmax_s16_t *L, mask_t mask, const int8_t *weaker, const int16_t *in,
+                   int16_t *out)
 {
     const mask_t all = {NULL, NULL}, second = {NULL, weaker};
     const cortado_softmax_s16_t row = {L->length, L->multiplier, L->shift, L->bits, L->powers};
     if (keeps_some(mask, L->length)) {
-        softmax_row(&row, mask, 0, in, out);
+        softmax_kept(&row, mask, 0, in, out);
     } else if (weaker != NULL && keeps_some(second, L->length)) {
-        softmax_row(&row, second, L->nothing <= 32767, in, out);
+        softmax_kept(&row, second, L->nothing <= 32767, in, out);
     } else if (weaker != NULL && L->zeros) {
         fill(out, L->length, 0);
     } else if (L->nothing <= 32767) {
         fill(out, L->length, L->nothing);
     } else {
-        softmax_row(&row, all, 0, in, out);
+        softmax_kept(&row, all, 0, in, out);
     }
 }
 
@@ -80,7 +80,7 @@ void cortado_masked_softmax_s16(const cortado_masked_softmax_s16_t *L, const int
     const int32_t stride = (L->length + 7) >> 3;
     mask_t mask = {L->mask, NULL};
     for (int32_t r = 0; rows > 0; rows--, in += L->length, out += L->length) {
-        one_row(L, mask, NULL, in, out);
+        masked(L, mask, NULL, in, out);
         mask.bits = ++r < L->kept_rows ? mask.bits + stride : L->mask;
         r = r < L->kept_rows ? r : 0;
     }
@@ -92,6 +92,6 @@ void cortado_kept_softmax_s16(const cortado_masked_softmax_s16_t *L, const int16
     const int32_t n = L->length;
     for (int32_t r = 0; r < L->rows; r++, in += n, out += n) {
         const mask_t mask = {NULL, kept + r % L->kept_rows * n};
-        one_row(L, mask, weaker == NULL ? NULL : weaker + r % L->weaker_rows * n, in, out);
+        masked(L, mask, weaker == NULL ? NULL : weaker + r % L->weaker_rows * n, in, out);
     }
 }

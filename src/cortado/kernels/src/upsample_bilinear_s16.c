@@ -7,7 +7,7 @@
 #include "cortado_wide.h"
 
 /* The row at position `down` (in steps of 1/2048) below `top`; with `down` 0 the row `bottom` does not count. */
-static void one_row(const cortado_bilinear_t *L, const int16_t *top, const int16_t *bottom, int32_t down, int16_t *out)
+static void between(const cortado_bilinear_t *L, const int16_t *top, const int16_t *bottom, int32_t down, int16_t *out)
 {
     const int32_t channels = L->channels, up = 2048 - down;
     for (int32_t x = 0; x < L->out_w; x++) {
@@ -26,7 +26,7 @@ void cortado_upsample_bilinear_s16(const cortado_bilinear_t *L, const int8_t *co
 {
     const int32_t place = L->rows[y], down = place & 2047;
     const int8_t *const *top = rows + ((place >> 11) - (y >> L->shift_h) + 1); /* rows[1] is row y >> shift_h */
-    one_row(L, cortado_wide_row(top[0]), cortado_wide_row(top[down == 0 ? 0 : 1]), down, out);
+    between(L, cortado_wide_row(top[0]), cortado_wide_row(top[down == 0 ? 0 : 1]), down, out);
 }
 
 void cortado_upsample_bilinear_all_s16(const cortado_bilinear_t *L, const int16_t *in, int16_t *out)
@@ -36,7 +36,7 @@ void cortado_upsample_bilinear_all_s16(const cortado_bilinear_t *L, const int16_
         for (int32_t y = 0; y < L->out_h; y++, out += L->out_w * L->channels) {
             const int32_t place = L->rows[y], down = place & 2047;
             const int16_t *top = in + (place >> 11) * row;
-            one_row(L, top, down == 0 ? top : top + row, down, out);
+            between(L, top, down == 0 ? top : top + row, down, out);
         }
     }
 }
