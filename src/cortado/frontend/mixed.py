@@ -34,7 +34,7 @@ PRICED = 2  # tensors of which the bytes and cycles are planned before one is ta
 MOST_PLANS = 8  # when so many were made, sizes decide
 SMALL = 12  # calls of which all subsets are looked at
 FEWEST_PLANS, PLANS = 4, 64  # of these: at least, and in all, counted by calls
-MEASURES = 24  # choices that are run, counted in the same way
+MEASURES = 32  # choices that are run, counted in the same way
 TRIED = 2  # calls that are given back if the bar still holds
 SLACK = 2.0  # dB that a call's int16 may give for that, by the noise
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
@@ -261,10 +261,20 @@ class MixedSearch:
             fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
             fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
             priced = [(price.ram, -kept[one], number) for number, one in enumerate(fit) if (price := self._price(one))]
-            for _, _, number in sorted(priced)[:measures]:
-                if self._holds(fit[number]):
-                    return fit[number]
+            found = self._first_that_holds([fit[number] for _, _, number in sorted(priced)], measures)
+            if found is not None:
+                return found
         return self._every(every)
+
+    def _first_that_holds(self, choices: Sequence[Chosen], measures: int) -> Chosen | None:
+        """So many are measured; where one does not reach the bar, no part of it does."""
+        failed: list[Chosen] = []
+        for one in choices:
+            if len(failed) < measures and not any(one < other for other in failed):
+                if self._holds(one):
+                    return one
+                failed.append(one)
+        return None
 
     def _thresholds(self) -> list[float]:
         """Decibels by the noise alone, from what may be enough to what surely is: corrected biases take some away."""
