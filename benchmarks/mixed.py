@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from _common import progress, table
-from cortado import api
-from cortado.frontend import convert
+from cortado.api import prepare
+from cortado.frontend.convert import MixedWork
 from cortado.frontend.mixed import Chosen, Mixed, MixedSearch
-from cortado.options import Options
+from cortado.options import Artifacts, Options, Precision
 
 BARS = (0.3, 0.6, 0.85)  # parts of the way from int8 to int16, in decibels
 MOST = 1.15
@@ -104,14 +104,12 @@ def measure(name: str, target: str) -> list[dict[str, Any]]:
             priced = [(price.ram, number) for number, one in enumerate(subsets) if (price := self._price(one))]
             return next(ram for ram, number in sorted(priced) if self._holds(subsets[number]))
 
-    usual = convert.MixedSearch
-    convert.MixedSearch = AllSubsets  # type: ignore[misc]
+    options = Options(precision=Precision.AUTO, min_sqnr=30.0, artifacts=Artifacts.C)
+    MixedWork.search = AllSubsets
     try:
-        api.prepare(
-            model, data[0], data, options=Options(precision="auto", min_sqnr=30.0, artifacts="c"), target=target
-        )  # type: ignore[arg-type]
+        prepare(model, data[0], data, options=options, target=target)
     finally:
-        convert.MixedSearch = usual  # type: ignore[misc]
+        MixedWork.search = MixedSearch
     return rows
 
 

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from cortado.api import Model, prepare
 from cortado.base.element import INT8, INT16
 from cortado.base.errors import CortadoError
-from cortado.options import Options
+from cortado.options import Artifacts, Options
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+
+C_ALONE = Options(artifacts=Artifacts.C)
 
 
 class Narrow(nn.Module):
@@ -43,7 +45,7 @@ def model() -> nn.Module:
 
 def prepared(model: nn.Module, **options: object) -> Model:
     data = samples(33)
-    return prepare(model, data[0], data, "mixed", options=Options(artifacts="c", **options), target="cortex-m4")  # type: ignore[arg-type]
+    return prepare(model, data[0], data, "mixed", options=Options(artifacts=Artifacts.C, **options), target="cortex-m4")  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def test_a_bar_that_int8_reaches_leaves_all_as_it_is(model: nn.Module) -> None:
     plain, easy = prepared(model), prepared(model, precision="auto", min_sqnr=5)
     assert easy.quantized.mixed is not None
     assert not easy.quantized.mixed.calls
-    files = [made.compile("cortex-m4", Options(artifacts="c")).bundle for made in (plain, easy)]
+    files = [made.compile("cortex-m4", C_ALONE).bundle for made in (plain, easy)]
     assert files[0] is not None
     assert files[1] is not None
     assert files[0].files == files[1].files
@@ -81,8 +83,8 @@ def test_a_bar_that_int8_reaches_leaves_all_as_it_is(model: nn.Module) -> None:
 def test_what_was_chosen_is_chosen_by_hand_in_the_same_way(auto: Model, model: nn.Module) -> None:
     assert auto.quantized.mixed is not None
     names = tuple(sorted(auto.quantized.mixed.calls))
-    by_hand = prepared(model, int16=names).compile("cortex-m4", Options(artifacts="c"))
-    made = auto.compile("cortex-m4", Options(artifacts="c"))
+    by_hand = prepared(model, int16=names).compile("cortex-m4", C_ALONE)
+    made = auto.compile("cortex-m4", C_ALONE)
     assert made.graph is not None
     assert by_hand.graph is not None
     assert [value.element for value in made.graph.values.values()] == [

@@ -338,6 +338,8 @@ class Measured:
 class MixedWork:
     """The same network with other tensors in 16 bits, as often as it is asked for: nothing is observed again."""
 
+    search: type[MixedSearch] = MixedSearch
+
     def __init__(
         self,
         pristine: GraphModule,
@@ -371,7 +373,7 @@ class MixedWork:
             found = measured.pricing.outputs(quantized, self._samples)
             return -math.inf if found is None else goal.kept(found), measured.pricing.price(quantized)
 
-        return MixedSearch(tensors, self._noise(narrow, tensors), Attempts(price, measure), goal.bar).choose()
+        return self.search(tensors, self._noise(narrow, tensors), Attempts(price, measure), goal.bar).choose()
 
     def prepared(self, wide: Collection[str]) -> GraphModule:
         """Its observers know all that was seen."""

@@ -3,7 +3,8 @@
 A tensor has them where the call that makes it and all that read it compute with int16 codes. What each tensor's int8
 codes cost the outputs is measured once: noise where it alone is rounded, added up over tensors. So the decibels of any
 choice are known without a run; what it takes of RAM and time is planned. Tensors are taken in the order of decibels
-for bytes and cycles until the bar holds, then those that are not needed any more are given back; the bar is judged by
+for bytes and cycles until the bar holds (of few calls, the cheapest subset that should reach it); then those that are
+not needed any more are given back. The bar is judged by
 the integers of the lowered graph (accuracy: by the quantized graph).
 """
 
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -29,8 +31,11 @@ from cortado.ir.op import MATCH, Activation, Match, SharedWith
 Tensor = torch.Tensor
 Chosen = frozenset[str]  # names of calls that compute with int16 codes
 PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
-FEWEST_PLANS, PLANS = 6, 80  # plans, and plans of calls: when so many were made, sizes decide
-TRIED = 3  # calls that are given back if the bar still holds
+MOST_PLANS = 8  # when so many were made, sizes decide
+SMALL = 12  # calls of which all subsets are looked at
+FEWEST_PLANS, PLANS = 4, 64  # of these: at least, and in all, counted by calls
+MEASURES = 32  # choices that are run, counted in the same way
+TRIED = 2  # calls that are given back if the bar still holds
 SLACK = 2.0  # dB that a call's int16 may give for that, by the noise
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
 NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
@@ -240,18 +245,58 @@ class MixedSearch:
 
     def choose(self) -> Mixed:
         every = frozenset(call for calls in self._tensors.open.values() for call in calls)
+        if self._holds(frozenset()):
+            return self._result(frozenset())
+        found = self._cheapest(every) if len(every) <= SMALL else self._in_order(every)
+        return self._result(self._given_back(found))
+
+    def _cheapest(self, every: Chosen) -> Chosen:
+        """Of few calls all subsets are looked at: by their noise, the cheapest by their sizes are planned, and the
+        cheapest of these that holds is taken."""
+        names = sorted(every)
+        subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
+        kept = {one: self._decibels(one) for one in subsets}
+        plans, measures = max(FEWEST_PLANS, PLANS // max(1, len(every))), max(2, MEASURES // max(1, len(every)))
+        for least in self._thresholds():
+            fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
+            fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
+            priced = [(price.ram, -kept[one], number) for number, one in enumerate(fit) if (price := self._price(one))]
+            found = self._first_that_holds([fit[number] for _, _, number in sorted(priced)], measures)
+            if found is not None:
+                return found
+        return self._every(every)
+
+    def _first_that_holds(self, choices: Sequence[Chosen], measures: int) -> Chosen | None:
+        """So many are measured; where one does not reach the bar, no part of it does."""
+        failed: list[Chosen] = []
+        for one in choices:
+            if len(failed) < measures and not any(one < other for other in failed):
+                if self._holds(one):
+                    return one
+                failed.append(one)
+        return None
+
+    def _thresholds(self) -> list[float]:
+        """Decibels by the noise alone, from what may be enough to what surely is: corrected biases take some away."""
+        noise = self._decibels(frozenset())
+        if not self._bar.decibels:
+            return [noise + STEP * more for more in (1, 3, 6, 12)]
+        more = max(0.0, self._measure(frozenset()) - noise)
+        return [self._bar.least + one for one in (-more - 0.5, 0.5, 3.0)]
+
+    def _in_order(self, every: Chosen) -> Chosen:
+        """Of many calls, tensor after tensor."""
         chosen: Chosen = frozenset()
         aim = self._bar.least if self._bar.decibels else self._decibels(chosen) + STEP
         found = chosen
         while not self._holds(found):
             if chosen == every:
-                found = self._every(every)
-                break
+                return self._every(every)
             chosen = self._grown(chosen, aim)
             found = self._pruned(chosen, aim)
             missing = self._bar.least - self._measure(found) if self._bar.decibels else STEP
             aim = max(aim, self._decibels(found)) + max(missing, 0.1)
-        return self._result(self._given_back(found))
+        return found
 
     def _every(self, every: Chosen) -> Chosen:
         if not self._holds(every):
@@ -277,8 +322,7 @@ class MixedSearch:
 
         left = [tensor for tensor, calls in self._tensors.open.items() if not calls <= chosen]
         left = sorted(left, key=seeming, reverse=True)
-        planned = len(self._prices) < max(FEWEST_PLANS, PLANS // max(1, len(self._tensors.reads)))
-        return left[: PRICED if planned else 1]
+        return left[: PRICED if len(self._prices) < MOST_PLANS else 1]
 
     def _worth(self, chosen: Chosen, tensor: Node) -> float:
         """Decibels for bytes and cycles, as parts of what the network takes."""
