@@ -69,8 +69,7 @@ def take_filters(module: GraphModule, state: Sequence[StateBuffer]) -> TakenFilt
         if not loops:
             break
         tried.update(loops[0].states)
-        usable = all(dtype(one) == torch.float32 and not STATE.must(one).initial.any() for one in loops[0].states)
-        found = _of_loop(graph, loops[0].calls) if usable else None
+        found = None if loops[0].only_moves else _of_loop(graph, loops[0].calls)
         if found is not None:
             kept, drift = _replace(found, kept), drift + _drift(found)
     for node in [node for node in graph.nodes if _is_taken_apart(node)]:
@@ -99,18 +98,26 @@ def _is_taken_apart(node: Node) -> bool:
 
 
 def _of_loop(graph: Graph, calls: Sequence[Node]) -> Recurrence | None:
-    """From the latest signal through which all that a loop reads comes."""
-    loop, ends = set(calls), _ends(graph)
-    behind = {one for one in ends if any(user in loop for user in one.users)} | loop
-    ahead = set[Node]()
+    """From the latest signal that hangs on no state, as all delays belong to the filter; or else on none of the loop,
+    as what comes before it may be none."""
+    ends, loop = _ends(graph), set(calls)
+    own = {one for one in ends if any(user in loop for user in one.users)}
+    for states in (set(ends), own):
+        found = _behind_all(graph, calls, states, ends)
+        if found is not None:
+            return found
+    return None
+
+
+def _behind_all(graph: Graph, calls: Sequence[Node], states: set[Node], ends: dict[Node, Node]) -> Recurrence | None:
+    """From the latest signal through which all that a loop reads comes, but for these states."""
+    ahead = {*states, *calls}
     for node in graph.nodes:
-        if node in behind or any(one in ahead for one in node.all_input_nodes):
+        if any(one in ahead for one in node.all_input_nodes):
             ahead.add(node)
     candidates = [node for node in reversed(graph.nodes) if node not in ahead and _is_signal(node)]
-    for signal in candidates:
-        if _needed(calls, signal, ends) is not None:
-            return _searched(graph, signal, calls)
-    return None
+    signal = next((one for one in candidates if _needed(calls, one, ends) is not None), None)
+    return None if signal is None else _searched(graph, signal, calls)
 
 
 def _is_signal(node: Node) -> bool:
@@ -166,6 +173,8 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
     if needed is None:
         return []
     states = tuple(one for one in ends if one in needed)
+    if not all(dtype(one) == torch.float32 and not STATE.must(one).initial.any() for one in states):
+        return []
     inside, moving = set(needed), set[Node](states) if calls else {signal}
     returned = [*returned_nodes(graph)[: len(returned_nodes(graph)) - len(ends)]]
     returned += [end for one, end in ends.items() if one not in states]  # read by others, all of them
