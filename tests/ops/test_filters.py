@@ -2,7 +2,9 @@
 
 import copy
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,10 +169,8 @@ def test_boards_and_this_machine_give_the_references_bits(target: str, tmp_path:
 
 def test_a_filter_that_grows_without_bound_is_refused_in_a_sentence() -> None:
     b0, b1, b2, a1, _ = lowpass(0.1)
-    with pytest.raises(
-        CortadoError, match=r"pole of magnitude 1\.01\d+, expected less than 1.*half of the sample rate"
-    ):
-        lowered(filters.direct((b0, b1, b2, a1, 1.01**2 * 1.02)), sound(8, (8,), seed=1))
+    with pytest.raises(CortadoError, match=r"pole of magnitude 1\.02, expected less than 1.*half of the sample rate"):
+        lowered(filters.direct((b0, b1, b2, a1, 1.02**2)), sound(8, (8,), seed=1))
 
 
 def test_a_cutoff_too_low_for_its_sample_rate_is_refused() -> None:
@@ -178,24 +178,24 @@ def test_a_cutoff_too_low_for_its_sample_rate_is_refused() -> None:
         lowered(filters.average(1e-7), sound(64, (1,), seed=1))
 
 
-def _kept(self: Signal, x: Tensor) -> Tensor:
+def _kept(self: Any, x: Tensor) -> Tensor:
     self.h = 0.5 * self.h + x
     return self.h * 2.0
 
 
-def _bent(self: Signal, x: Tensor) -> Tensor:
+def _bent(self: Any, x: Tensor) -> Tensor:
     self.h = 0.99 * self.h + 0.01 * torch.tanh(self.h + x)
     return self.h * 2.0
 
 
-def _sum(self: Signal, x: Tensor) -> Tensor:
+def _sum(self: Any, x: Tensor) -> Tensor:
     self.h = self.h + x
     return self.h * 2.0
 
 
 @pytest.mark.parametrize("function", [_kept, _bent, _sum])
-def test_what_is_no_filter_or_forgets_quickly_stays_as_it_was(function: object) -> None:
-    graph = lowered(Signal(function, h=torch.zeros(1, 4)), sound(40, (4,), seed=1))  # type: ignore[arg-type]
+def test_what_is_no_filter_or_forgets_quickly_stays_as_it_was(function: Callable[..., Tensor]) -> None:
+    graph = lowered(Signal(function, h=torch.zeros(1, 4)), sound(40, (4,), seed=1))
     assert "cortado::filter" not in computes(graph)
     assert [graph.values[one.name].dtype for one in graph.state] == [torch.int16]
 
@@ -203,19 +203,19 @@ def test_what_is_no_filter_or_forgets_quickly_stays_as_it_was(function: object) 
 # ---- other signals -------------------------------------------------------------------------------------------
 
 
-def _emphasis(self: Signal, x: Tensor) -> Tensor:
+def _emphasis(self: Any, x: Tensor) -> Tensor:
     y = x - 0.97 * torch.cat([self.last, x[:, :-1]], 1)
     self.last = x[:, -1:]
     return y
 
 
-def _fir(self: Signal, x: Tensor) -> Tensor:
+def _fir(self: Any, x: Tensor) -> Tensor:
     both = torch.cat([self.last, x], 1)
     self.last = both[:, -14:]
     return nn.functional.conv1d(both[:, None], self.taps)[:, 0]
 
 
-def _variance(self: Signal, x: Tensor) -> Tensor:
+def _variance(self: Any, x: Tensor) -> Tensor:
     self.mean = 0.95 * self.mean + 0.05 * x.mean(1, keepdim=True)
     self.spread = 0.95 * self.spread + 0.05 * (x - self.mean).square().mean(1, keepdim=True)
     return self.spread * 1.0
@@ -240,7 +240,7 @@ def test_other_signals_keep_forty_decibels_in_16_bits(name: str) -> None:
     assert decibels(eager(OTHERS[name], steps), run_steps(graph, steps)) > 45
 
 
-CROSSINGS = {
+CROSSINGS: dict[str, Callable[..., Tensor]] = {
     "product": lambda self, x: ((x[:, 1:] * x[:, :-1]) < 0).sum(1),
     "signs": lambda self, x: ((x[:, 1:] < 0) != (x[:, :-1] < 0)).sum(1),
 }

@@ -228,7 +228,11 @@ def _canonical(captured: Captured, example_inputs: Sequence[Tensor], wide: Activ
     initial = [one.initial for one in captured.state]
     canonicalize(captured.module, (*example_inputs, *initial))
     state = keep_needed(captured.module, captured.state)
-    return state if wide is Activations.INT8 else take_filters(captured.module, state)
+    if wide is Activations.INT8:
+        return state
+    found = take_filters(captured.module, state)
+    captured.eager.drift = found.drift
+    return found.state
 
 
 def _no_state(captured: Captured, what: str) -> None:

@@ -50,16 +50,17 @@ class TimeLayout:
 
 
 def layouts(signal: Sequence[int], end: Sequence[int]) -> Iterator[TimeLayout]:
-    """Those that may be; the last dimension first. A signal of one sample a call has its time in any of size 1."""
+    """Those that may be: one sample a call for each of many channels, whose time is any dimension of size 1; then time
+    in the last dimension, then in another. (Channels side by side are a filter in time too, of more poles.)"""
     count = math.prod(signal)
     dims = [dim for dim in reversed(range(len(signal))) if signal[dim] > 1]
     outs = [dim for dim in reversed(range(len(end))) if end[dim] > 1]
+    if count == math.prod(end):
+        yield from _single(signal, end, count)
     for dim in dims:
         for out in outs:
             if math.prod(end) == count and end[out] == signal[dim]:
                 yield TimeLayout(dim, out, count // signal[dim], signal[dim])
-    if count == math.prod(end) and count <= _MOST_NUMBERS:
-        yield from _single(signal, end, count)
     for dim in dims:
         if math.prod(end) == count // signal[dim]:
             yield TimeLayout(dim, 0, count // signal[dim], signal[dim], last_only=True)
@@ -101,7 +102,8 @@ class _Runner:
 
         for call in self.calls:
             args, kwargs = map_arg((call.args, call.kwargs), value)
-            values[call] = call.target(*args, **kwargs)  # type: ignore[operator]
+            target: Any = call.target
+            values[call] = target(*args, **kwargs)
         return [values[one].to(torch.float64) for one in self.wanted]
 
     def _constant(self, node: Node) -> Tensor:
@@ -122,7 +124,7 @@ class SampleBlock:
     into_state: Numbers  # [states, samples of channel 0]
     onward: Numbers  # [states, states]
 
-    def impulse(self) -> Numbers | None:
+    def impulse(self) -> Numbers:
         """What comes of a single sample of 1, for as long as can be seen."""
         samples = self.layout.samples
         if self.layout.last_only:
@@ -142,7 +144,6 @@ class SampleBlock:
         samples."""
         if self.layout.last_only or not self.onward.size:
             impulse = self.impulse()
-            assert impulse is not None
             columns = min(len(impulse) // 3, 64)
             return np.stack([impulse[1 + at : 1 + at + len(impulse) - columns - 1] for at in range(columns)], 1)
         parts, rows = [self.by_state], self.by_state
@@ -152,8 +153,8 @@ class SampleBlock:
         return np.concatenate(parts)
 
 
-def block_of(between: Probed, layout: TimeLayout) -> SampleBlock | None:
-    """None where the calls are not linear, or can't be run."""
+def matrix_of(between: Probed) -> Numbers | None:
+    """[outputs and new states, samples and states]; None where the calls are not linear, or can't be run."""
     run, nodes = _Runner(between), (between.signal, *between.states)
     sizes = [math.prod(shape(node)) for node in nodes]
     if sum(sizes) > _MOST_NUMBERS:
@@ -173,7 +174,8 @@ def block_of(between: Probed, layout: TimeLayout) -> SampleBlock | None:
     together = torch.cat([one.reshape(-1) for one in drawn])
     if not _near(matrix @ together, torch.cat([one.reshape(-1) for one in once])):
         return None
-    return _of_matrix(matrix.numpy(), between, layout, sizes[0])
+    found: Numbers = matrix.numpy()
+    return found
 
 
 def _near(first: Tensor, second: Tensor) -> bool:
@@ -202,9 +204,10 @@ def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
     return found.T
 
 
-def _of_matrix(matrix: Numbers, between: Probed, layout: TimeLayout, samples: int) -> SampleBlock:
+def block_of(matrix: Numbers, between: Probed, layout: TimeLayout) -> SampleBlock:
     """Of the first channel of the signal and of the output."""
     sizes, end = shape(between.signal), shape(between.end)
+    samples = math.prod(sizes)
     taken = np.moveaxis(np.arange(samples).reshape(sizes), layout.time, -1).reshape(layout.channels, -1)[0]
     outputs = math.prod(end)
     if layout.last_only:

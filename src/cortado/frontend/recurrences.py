@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.errors import Refused
-from cortado.frontend.filter_probes import SampleBlock, TimeLayout, block_of, layouts, runs_like
+from cortado.frontend.filter_probes import SampleBlock, TimeLayout, block_of, layouts, matrix_of, runs_like
 from cortado.frontend.precision import loops_of
 from cortado.frontend.state import StateBuffer, holders, results, returned_nodes
 from cortado.ir.facts import STATE, VALUE, Lasting, dtype
@@ -30,6 +30,7 @@ _SHORTEST = 16  # samples of a window whose filter can be told from them alone
 _MOST_CUTS = 24  # ends that are tried
 _MOST_BEFORE = 6  # calls in front of the signal that may be part of the filter
 _FORGETS = 16.0  # up to this noise gain a loop of one sample a call is served by codes of 16 bits
+_FLOAT32 = 2.0**-21  # what the sums of a section lose in float32, beside the largest
 _OUTSIDE = 1.0 + 1e-6  # the magnitude of a pole that is surely outside of the unit circle
 
 
@@ -50,25 +51,37 @@ class Recurrence:
     sections: tuple[Section, ...]
 
 
-def take_filters(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[StateBuffer, ...]:
-    """Rewrites a canonical graph in place; gives the state that it then has."""
-    graph, kept = module.graph, tuple(state)
+@dataclass(frozen=True)
+class TakenFilters:
+    """The state that a graph has once its filters are calls; by what part of the largest output the model itself, which
+    computes in float32, may be away from them."""
+
+    state: tuple[StateBuffer, ...]
+    drift: float
+
+
+def take_filters(module: GraphModule, state: Sequence[StateBuffer]) -> TakenFilters:
+    """Rewrites a canonical graph in place."""
+    graph, kept, drift = module.graph, tuple(state), 0.0
     tried: set[Node] = set()
     while True:
         loops = [loop for loop in loops_of(graph) if not tried.issuperset(loop.states)] if kept else []
         if not loops:
             break
         tried.update(loops[0].states)
-        usable = all(dtype(one) == torch.float32 and not STATE.must(one).initial.any() for one in loops[0].states)
-        found = _of_loop(graph, loops[0].calls) if usable else None
+        found = None if loops[0].only_moves else _of_loop(graph, loops[0].calls)
         if found is not None:
-            kept = _replace(found, kept)
+            kept, drift = _replace(found, kept), drift + _drift(found)
     for node in [node for node in graph.nodes if _is_taken_apart(node)]:
         found = None if node._erased else _searched(graph, node, ())
         if found is not None:
-            kept = _replace(found, kept)
+            kept, drift = _replace(found, kept), drift + _drift(found)
     module.recompile()
-    return kept
+    return TakenFilters(kept, drift)
+
+
+def _drift(found: Recurrence) -> float:
+    return min(_FLOAT32 * noise_gain(found.sections), 0.1)
 
 
 def _is_taken_apart(node: Node) -> bool:
@@ -85,18 +98,26 @@ def _is_taken_apart(node: Node) -> bool:
 
 
 def _of_loop(graph: Graph, calls: Sequence[Node]) -> Recurrence | None:
-    """From the latest signal through which all that a loop reads comes."""
-    loop, ends = set(calls), _ends(graph)
-    behind = {one for one in ends if any(user in loop for user in one.users)} | loop
-    ahead = set[Node]()
+    """From the latest signal that hangs on no state, as all delays belong to the filter; or else on none of the loop,
+    as what comes before it may be none."""
+    ends, loop = _ends(graph), set(calls)
+    own = {one for one in ends if any(user in loop for user in one.users)}
+    for states in (set(ends), own):
+        found = _behind_all(graph, calls, states, ends)
+        if found is not None:
+            return found
+    return None
+
+
+def _behind_all(graph: Graph, calls: Sequence[Node], states: set[Node], ends: dict[Node, Node]) -> Recurrence | None:
+    """From the latest signal through which all that a loop reads comes, but for these states."""
+    ahead = {*states, *calls}
     for node in graph.nodes:
-        if node in behind or any(one in ahead for one in node.all_input_nodes):
+        if any(one in ahead for one in node.all_input_nodes):
             ahead.add(node)
     candidates = [node for node in reversed(graph.nodes) if node not in ahead and _is_signal(node)]
-    for signal in candidates:
-        if _needed(calls, signal, ends) is not None:
-            return _searched(graph, signal, calls)
-    return None
+    signal = next((one for one in candidates if _needed(calls, one, ends) is not None), None)
+    return None if signal is None else _searched(graph, signal, calls)
 
 
 def _is_signal(node: Node) -> bool:
@@ -152,10 +173,12 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
     if needed is None:
         return []
     states = tuple(one for one in ends if one in needed)
+    if not all(dtype(one) == torch.float32 and not STATE.must(one).initial.any() for one in states):
+        return []
     inside, moving = set(needed), set[Node](states) if calls else {signal}
     returned = [*returned_nodes(graph)[: len(returned_nodes(graph)) - len(ends)]]
     returned += [end for one, end in ends.items() if one not in states]  # read by others, all of them
-    pending = {one: _readers(one, returned) for one in states}
+    pending = {one: _readers(one, needed, returned) for one in states}
     cuts: list[Node] = []
     for node in graph.nodes:
         reads = [one for one in node.all_input_nodes if not is_constant(one)]
@@ -165,8 +188,8 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
                 continue
             inside.add(node)
             moving.add(node)
-            pending[node] = _readers(node, returned)
-            for one in reads:
+            pending[node] = _readers(node, needed, returned)
+            for one in reads if node not in needed else ():
                 if one in pending:
                     pending[one] -= 1
             if all(not count for one, count in pending.items() if one is not node) and needed <= {*inside, *states}:
@@ -174,42 +197,43 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
     return [Between(signal, end, states, tuple(ends[one] for one in states)) for end in reversed(cuts[-_MOST_CUTS:])]
 
 
-def _readers(node: Node, returned: Sequence[Node]) -> int:
-    return sum(user.op != "output" for user in node.users) + (node in returned)
+def _readers(node: Node, inside: set[Node], returned: Sequence[Node]) -> int:
+    """How many read it that are not known to be inside."""
+    return sum(user.op != "output" and user not in inside for user in node.users) + (node in returned)
 
 
 # ---- which filter --------------------------------------------------------------------------------------------
 
 
 def _recognized(between: Between) -> Recurrence | None:
-    for layout in layouts(shape(between.signal), shape(between.end)):
+    matrix, unstable = matrix_of(between), None
+    for layout in layouts(shape(between.signal), shape(between.end)) if matrix is not None else ():
         if not between.states and layout.samples < _SHORTEST:
             continue
-        block = block_of(between, layout)
-        if block is None:
-            return None  # not linear, whatever the layout
-        found = _sections(between, block)
+        assert matrix is not None
+        try:
+            found = _sections(block_of(matrix, between, layout))
+        except Unstable as error:  # of this layout: it may be another
+            unstable = error
+            continue
         if found is not None and runs_like(between, layout, found):
             quick = layout.samples == 1 and noise_gain(found) < _FORGETS
             recursive = any(a1 or a2 for *_, a1, a2 in found)
             return Recurrence(between, layout, found) if recursive and not quick else None
+    if unstable is not None and unstable.size > _OUTSIDE:
+        raise Refused(
+            f"{describe(between.end)} is a filter with a pole of magnitude {unstable.size:.4g}, expected less than 1: "
+            "what comes out grows without bound; check its coefficients, and that its cutoff is below half of the "
+            "sample rate"
+        )
     return None
 
 
-def _sections(between: Between, block: SampleBlock) -> tuple[Section, ...] | None:
+def _sections(block: SampleBlock) -> tuple[Section, ...] | None:
     impulse, responses = block.impulse(), block.responses()
-    if impulse is None or not np.isfinite(impulse).all() or not np.isfinite(responses).all():
+    if not np.isfinite(impulse).all() or not np.isfinite(responses).all():
         return None
-    try:
-        return sections_of(impulse, responses)
-    except Unstable as error:
-        if error.size > _OUTSIDE:
-            raise Refused(
-                f"{describe(between.end)} is a filter with a pole of magnitude {error.size:.4g}, expected less than 1: "
-                "what comes out grows without bound; check its coefficients, and that its cutoff is below half of the "
-                "sample rate"
-            ) from None
-    return None
+    return sections_of(impulse, responses)
 
 
 # ---- one call instead ----------------------------------------------------------------------------------------
