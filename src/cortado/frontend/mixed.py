@@ -34,6 +34,7 @@ PRICED = 2  # tensors of which the bytes and cycles are planned before one is ta
 MOST_PLANS = 8  # when so many were made, sizes decide
 SMALL = 12  # calls of which all subsets are looked at
 FEWEST_PLANS, PLANS = 4, 64  # of these: at least, and in all, counted by calls
+ROUNDS = 3  # in which they are looked for, each with more decibels
 MEASURES = 32  # choices that are run, counted in the same way
 TRIED = 2  # calls that are given back if the bar still holds
 SLACK = 2.0  # dB that a call's int16 may give for that, by the noise
@@ -257,18 +258,33 @@ class MixedSearch:
         subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
         kept = {one: self._decibels(one) for one in subsets}
         plans, measures = max(FEWEST_PLANS, PLANS // max(1, len(every))), max(2, MEASURES // max(1, len(every)))
-        for least in self._thresholds():
+        least = self._first_threshold()
+        for _ in range(ROUNDS):
             fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
             fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
             priced = [(price.ram, -kept[one], number) for number, one in enumerate(fit) if (price := self._price(one))]
-            found = self._first_that_holds([fit[number] for _, _, number in sorted(priced)], measures)
+            failed: list[Chosen] = []
+            found = self._first_that_holds([fit[number] for _, _, number in sorted(priced)], measures, failed)
             if found is not None:
                 return found
+            least, plans = max(least + 0.3, self._next_threshold(failed)), max(3, plans // 2)
         return self._every(every)
 
-    def _first_that_holds(self, choices: Sequence[Chosen], measures: int) -> Chosen | None:
+    def _first_threshold(self) -> float:
+        """Decibels by the noise alone that may be enough: corrected biases take some noise away."""
+        noise = self._decibels(frozenset())
+        if not self._bar.decibels:
+            return noise + STEP
+        return self._bar.least - max(0.0, self._measure(frozenset()) - noise) - 0.5
+
+    def _next_threshold(self, failed: Sequence[Chosen]) -> float:
+        """By what those that were measured are missing."""
+        if not self._bar.decibels:
+            return max((self._decibels(one) for one in failed), default=-math.inf) + 2 * STEP
+        return min((self._decibels(one) + self._bar.least - self._measure(one) for one in failed), default=-math.inf)
+
+    def _first_that_holds(self, choices: Sequence[Chosen], measures: int, failed: list[Chosen]) -> Chosen | None:
         """So many are measured; where one does not reach the bar, no part of it does."""
-        failed: list[Chosen] = []
         for one in choices:
             if len(failed) < measures and not any(one < other for other in failed):
                 if self._holds(one):
