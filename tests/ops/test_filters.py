@@ -232,6 +232,20 @@ OTHERS = {
 }
 
 
+def _mean(self: Any, x: Tensor) -> Tensor:
+    self.mean = 0.95 * self.mean + 0.05 * x.mean(1, keepdim=True)
+    return self.mean * 1.0
+
+
+def test_a_running_mean_of_blocks_is_a_filter_of_one_pole() -> None:
+    model = Signal(_mean, mean=torch.zeros(1, 1))
+    graph = lowered(model, sound(40, (16,), seed=1))
+    (words,) = graph.state
+    assert graph.values[words.name].shape == (1, 1, 5)
+    steps = sound(FRESH // 16, (16,), seed=2)
+    assert decibels(eager(model, steps), run_steps(graph, steps)) > 45
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_signals_keep_forty_decibels_in_16_bits(name: str) -> None:
     options = Options(activations=Activations.INT16)

@@ -216,7 +216,7 @@ def _recognized(between: Between) -> Recurrence | None:
         except Unstable as error:  # of this layout: it may be another
             unstable = error
             continue
-        if found is not None and runs_like(between, layout, found):
+        if found is not None and _remembers(between, layout, found) and runs_like(between, layout, found):
             quick = layout.samples == 1 and noise_gain(found) < _FORGETS
             recursive = any(a1 or a2 for *_, a1, a2 in found)
             return Recurrence(between, layout, found) if recursive and not quick else None
@@ -227,6 +227,13 @@ def _recognized(between: Between) -> Recurrence | None:
             "sample rate"
         )
     return None
+
+
+def _remembers(between: Between, layout: TimeLayout, found: Sequence[Section]) -> bool:
+    """A filter has no more poles than its states have numbers: means over blocks look like one of many."""
+    poles = sum(2 if a2 else int(a1 != 0.0) for *_, a1, a2 in found)
+    numbers = sum(VALUE.must(one).numel() for one in between.states) // layout.channels
+    return not between.states or poles <= numbers
 
 
 def _sections(block: SampleBlock) -> tuple[Section, ...] | None:
