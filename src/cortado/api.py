@@ -28,7 +28,7 @@ from cortado.emit.image.writer import check_one_core, emit_image
 from cortado.emit.pte.edge import import_executorch
 from cortado.emit.pte.program import Pte, emit_pte
 from cortado.frontend.calm import few_collections, one_thread
-from cortado.frontend.convert import FloatRun, Measured, Quantized, keep, quantize, train
+from cortado.frontend.convert import FloatRun, PrecisionGiven, Quantized, keep, quantize, train
 from cortado.frontend.export import capture
 from cortado.frontend.inputs import Inputs, check_batches, check_example
 from cortado.frontend.labels import checked_labels
@@ -362,12 +362,14 @@ def _check_quantized(options: Options) -> None:
         )
 
 
-def _measured(name: str, inputs: Inputs, target: str | CortexMTargetConfig | None, options: Options) -> Measured | None:
+def _measured(
+    name: str, inputs: Inputs, target: str | CortexMTargetConfig | None, options: Options
+) -> PrecisionGiven | None:
     """What --precision auto goes by: for the target that the model is prepared for, or any core."""
     if options.precision is not Precision.AUTO:
         return None
     labelled = None if options.labelled is None else read_labelled(Path(options.labelled), inputs)
-    return Measured(Pricing(name, _config(target, options), options), labelled)
+    return PrecisionGiven(Pricing(name, _config(target, options), options), labelled)
 
 
 def _try_out(

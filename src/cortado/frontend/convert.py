@@ -112,7 +112,7 @@ def quantize(
     how: Options = DEFAULTS,
     counted: Callable[[int], None] = lambda done: None,
     tried: Callable[[Quantized], None] | None = None,
-    measured: "Measured | None" = None,
+    measured: "PrecisionGiven | None" = None,
 ) -> Quantized:
     """Prepare, calibrate and convert with CortexMQuantizer; on all data the graph must compute what the model does.
     `counted` is told how many batches are done; `tried` is given what the first one makes of the model, to refuse it
@@ -324,7 +324,7 @@ def _prepare(module: GraphModule, how: Options = DEFAULTS, wide: Collection[str]
     return prepared
 
 
-class Pricing(Protocol):
+class Priced(Protocol):
     """What --precision auto asks of the stages behind this one."""
 
     def price(self, quantized: Quantized) -> Price | None: ...
@@ -332,10 +332,10 @@ class Pricing(Protocol):
 
 
 @dataclass(frozen=True)
-class Measured:
+class PrecisionGiven:
     """What --precision auto goes by beside the calibration data."""
 
-    pricing: Pricing
+    pricing: Priced
     labelled: Labelled | None = None
 
 
@@ -359,7 +359,7 @@ class MixedWork:
         self._samples = [data.batches[number] for number in numbers]
         self._wanted = [data.wanted[number] for number in numbers]
 
-    def choose(self, first: GraphModule, measured: Measured, eager: Eager) -> Mixed:
+    def choose(self, first: GraphModule, measured: PrecisionGiven, eager: Eager) -> Mixed:
         """`first` is the graph that has seen all data."""
         self._sightings = Sightings.of(first)
         goal = Goal(self._how, self._wanted, eager, measured.labelled)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines of a camera's sensor as rows of a network's int8 input: cropped, resized, normalized and quantized, in integers.
+ * Lines of a camera's sensor as rows of a network's int8 input: cropped, resized, normalized, quantized, in integers.
  * MODEL_camera.c has the tables, and says which line makes which row.
  *
  * Across: h = 256 * p[at] + (p[at + 1] - p[at]) * weight of the pixels p of a line. Down: v = 256 * held + (h - held) *
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* The first of two neighbours, pixels or lines, and the weight of the second in 256ths; where it is 0, there is none. */
+/* The first of two neighbours, pixels or lines, and the weight of the second in 256ths; 0 where there is none. */
 typedef struct {
     uint16_t at;
     uint16_t weight;
@@ -44,7 +44,7 @@ typedef struct {
 /* A row of a line, one pixel of it for each of the row's. */
 typedef void cortado_camera_nearest_t(const cortado_camera_t *C, const uint8_t *line, int8_t *out);
 
-/* A row of a line and of the one before, which is `held`; `weight` is the line's own in 256ths, 0 where the row needs no
+/* A row of a line and of the one before, which is `held`; `weight` is the line's own in 256ths, 0 where it needs no
  * other. With `keep`, the line is held for the next row. Without a place for a row (NULL) it is only held. */
 typedef void cortado_camera_bilinear_t(const cortado_camera_t *C, const uint8_t *line, uint16_t *held, int32_t weight,
                                        int32_t keep, int8_t *out);

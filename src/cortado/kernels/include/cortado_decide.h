@@ -22,8 +22,8 @@ typedef struct {
     uint16_t bytes;  /* of a score: 1 or 2 */
 } cortado_decision_t;
 
-/* `kept` is what lasts from output to output, aligned to 4: the sums and the decision, 4 * (classes + 1) bytes; the next
- * place in the ring, the count of outputs and what is left of the hold-offs, 2 * (2 + classes); then the ring,
+/* `kept` is what lasts from output to output, aligned to 4: the sums and the decision, 4 * (classes + 1) bytes; next
+ * the place in the ring, the count of outputs and what is left of the hold-offs, 2 * (2 + classes); then the ring,
  * bytes * smooth * classes. */
 void cortado_reset_decision(const cortado_decision_t *decision, void *kept);
 

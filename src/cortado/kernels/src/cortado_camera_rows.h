@@ -9,7 +9,7 @@
 
 #define CORTADO_CAMERA_INLINE static inline __attribute__((always_inline))
 
-/* A number for each channel, in the sensor's order; of grey the first alone. Three names, so that they are registers. */
+/* A number for each channel, in the sensor's order; of grey the first alone. Three names: they are registers. */
 typedef struct {
     int32_t a, b, c;
 } cortado_channels_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two pixels in four bytes, Y0 U Y1 V, as ITU-R BT.601 has them: of c = Y - 16, d = U - 128, e = V - 128,
- * R = (298 c + 409 e + 128) >> 8, G = (298 c - 100 d - 208 e + 128) >> 8, B = (298 c + 516 d + 128) >> 8, cut to 0 to 255.
+ * R = (298 c + 409 e + 128) >> 8, G = (298 c - 100 d - 208 e + 128) >> 8, B = (298 c + 516 d + 128) >> 8, 0 to 255.
  */
 #include "cortado_camera_rows.h"
 
