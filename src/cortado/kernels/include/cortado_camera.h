@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cortado_endian.h"
+
 #include "cortado_version.h"
 
 #ifdef __cplusplus

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "cortado_endian.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
