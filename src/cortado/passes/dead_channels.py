@@ -59,7 +59,7 @@ def _is_layer(node: Node) -> bool:
 
 
 @dataclass(frozen=True)
-class Codes:
+class ChannelCodes:
     """Of each channel the code that it holds everywhere, and whether it holds one."""
 
     fixed: Tensor
@@ -126,7 +126,7 @@ class _Region:
 
     # ---- which channels hold one code ------------------------------------------------------------------------
 
-    def _codes(self, between: Sequence[Node]) -> dict[Node, Codes]:
+    def _codes(self, between: Sequence[Node]) -> dict[Node, ChannelCodes]:
         """Of layers by the largest and the smallest sum there can be; behind them by running the calls."""
         found = {self.maker: self._of_sums(self.maker)}
         for node in between:
@@ -137,13 +137,13 @@ class _Region:
             filled = before.code.to(dtype(source)).expand(shape(source)).contiguous()
             made = operator.reference(**{name: filled if value is source else value for name, value in given.items()})
             rows = made.reshape(-1, self.channels).to(torch.int64)
-            found[node] = Codes(before.fixed & (rows == rows[0]).all(0), rows[0])
+            found[node] = ChannelCodes(before.fixed & (rows == rows[0]).all(0), rows[0])
             if operator is DEPTHWISE:
                 own = self._of_sums(node)
-                found[node] = Codes(found[node].fixed | own.fixed, torch.where(own.fixed, own.code, rows[0]))
+                found[node] = ChannelCodes(found[node].fixed | own.fixed, torch.where(own.fixed, own.code, rows[0]))
         return found
 
-    def _of_sums(self, layer: Node) -> Codes:
+    def _of_sums(self, layer: Node) -> ChannelCodes:
         """Whatever is read, padding included, gives something between what these sums give."""
         given = self._arguments(layer)
         weight, offset = given["weight"].to(torch.int64), given["input_offset"]
@@ -155,28 +155,28 @@ class _Region:
             finish(part.sum(taps), given["bias"], *factors, *bounds).to(torch.int64)
             for part in (reach.amin(0), reach.amax(0))
         )
-        return Codes(low == high, low)
+        return ChannelCodes(low == high, low)
 
     # ---- what readers make of them ---------------------------------------------------------------------------
 
-    def _unread(self, reader: Node, codes: Codes) -> Tensor:
+    def _unread(self, reader: Node, codes: ChannelCodes) -> Tensor:
         given = self._arguments(reader)
         inside = torch.tensor(given["padding"] == [0, 0])  # padding is no channel's code
         nothing = codes.code + given["input_offset"] == 0
         return (given["weight"] == 0).all((0, 1, 2)) | (codes.fixed & (inside | nothing))
 
-    def _bias(self, reader: Node, gone: Tensor, codes: Codes) -> Tensor:
+    def _bias(self, reader: Node, gone: Tensor, codes: ChannelCodes) -> Tensor:
         given = self._arguments(reader)
         sums = given["weight"].to(torch.int64).sum((1, 2)) @ ((codes.code + given["input_offset"]) * gone)
         return sums if given["bias"] is None else sums + given["bias"].to(torch.int64)
 
-    def _fits(self, reader: Node, gone: Tensor, codes: dict[Node, Codes]) -> bool:
+    def _fits(self, reader: Node, gone: Tensor, codes: dict[Node, ChannelCodes]) -> bool:
         bias = self._bias(reader, gone, codes[reader.kwargs["input"]])  # type: ignore[index]
         return bool((bias.clamp(*INT32.codes) == bias).all())
 
     # ---- without them ----------------------------------------------------------------------------------------
 
-    def _read_less(self, reader: Node, gone: Tensor, codes: Codes) -> None:
+    def _read_less(self, reader: Node, gone: Tensor, codes: ChannelCodes) -> None:
         bias = self._bias(reader, gone, codes)
         if reader.kwargs["bias"] is not None or bool(bias.any()):
             self._set(reader, "bias", bias.to(torch.int32))
