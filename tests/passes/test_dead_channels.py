@@ -105,6 +105,26 @@ def test_the_bits_are_the_same_without_them(change: Callable[[Net], None], paddi
         assert torch.equal(got, wanted)
 
 
+class Ranked(nn.Module):
+    """What gives several tensors reads all channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 8, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.layer(x).mean((2, 3))
+        return scores.argmax(1), scores.topk(2, 1).values
+
+
+def test_a_reader_with_several_results_is_left_alone() -> None:
+    torch.manual_seed(1)
+    model, data = Ranked().eval(), batches(4, 1)
+    quantized = quantize(capture(model, data[0]), data[0], data, EVERY_VALUE)
+    graph = CortexMPassManager(quantized.program(), PIPELINE).transform().graph_module.graph
+    assert not any(DROPPED.known(node) for node in graph.nodes)
+
+
 @pytest.mark.qemu
 def test_both_artifacts_are_smaller_and_right() -> None:
     data = batches(33, 1)
