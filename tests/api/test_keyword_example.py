@@ -29,7 +29,7 @@ MOST_INSTRUCTIONS, MOST_MILLISECONDS = 130_000, 3.0  # of a push
 
 @pytest.mark.qemu
 def test_the_words_are_heard(tmp_path: Path) -> None:
-    (script,) = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
+    script, _ = re.findall(r"```sh\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     script = script.replace("examples/", f"{ROOT}/examples/").replace("build/", f"{tmp_path}/")

@@ -80,7 +80,7 @@ def test_the_summary_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
 def test_without_executorch_there_is_c_and_the_summary_says_what_is_missing(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cortado.api.find_spec", lambda name: None)
+    monkeypatch.setattr("cortado.lowering.find_spec", lambda name: None)
     done = compile_tiny(run, "-o", here / "out")
     assert done.code == 0, done.err
     assert "no .pte  executorch is not installed: pip install 'cortado[executorch]'" in done.out

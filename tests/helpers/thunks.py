@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from hypothesis import HealthCheck, Phase, given, settings
-
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, from_target_string
 from cortado.emit.image.every import ListedThunk
@@ -13,30 +11,9 @@ from cortado.ir.op import Operator
 from cortado.options import Border
 from cortado.plan.lowered import lowered_graph
 from cortado.plan.program import build_program
-from helpers.cases import Case, lowered_program
+from helpers.cases import Case, drawn, lowered_program
 
 CORES = (Core.SMALL, Core.LONG, Core.DSP, Core.MVE, Core.PORTABLE)
-
-
-def drawn(operator: Operator, count: int) -> list[Case]:
-    """So many of its samples, always the same."""
-    assert operator.samples is not None
-    found: list[Case] = []
-
-    @settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(operator.samples())
-    def take(arguments: dict[str, object]) -> None:
-        found.append((operator, arguments))
-
-    take()
-    return found
 
 
 def of_samples(cases: list[Case]) -> Iterator[tuple[Core, Kernel]]:
@@ -65,6 +42,6 @@ def listed(kernels: Iterable[tuple[Core, Kernel]]) -> dict[int, ListedThunk]:
 
 def of_operator(operator: Operator, count: int) -> dict[int, ListedThunk]:
     try:
-        return listed(of_samples(drawn(operator, count)))
+        return listed(of_samples([(operator, arguments) for arguments in drawn(operator, count)]))
     except CortadoError as error:
         raise AssertionError(f"{operator.name}: {error}") from error

@@ -3,23 +3,21 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from cortado.base.data import KERNELS
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexM, CortexMTargetConfig
 from cortado.ir.kernel import Kernel
-from cortado.ir.op import Call, Operator, registry
+from cortado.ir.op import Call, registry
 from cortado.ir.work import Calls, Work, loops
 from cortado.ops.pad import PAD
 from cortado.ops.transpose import TRANSPOSE
 from cortado.plan.jobs import function_of, kernels_of
 from cortado.plan.kernel_costs import Terms, evaluate, known_costs
-from helpers.cases import call_of
+from helpers.cases import call_of, drawn
 from helpers.kernels import header_text
 
 DRAWN = 30
@@ -32,26 +30,6 @@ Declared = Mapping[str, Terms]  # by C function: its terms, and how often they a
 
 def _kind(cpu: CortexM) -> Core:
     return max(CortexMTargetConfig(cpu).cores)
-
-
-def _arguments(operator: Operator) -> list[dict[str, Any]]:
-    drawn: list[dict[str, Any]] = []
-    assert operator.samples is not None
-
-    @seed(5)
-    @settings(
-        max_examples=DRAWN,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-        deadline=None,
-    )
-    @given(arguments=operator.samples())
-    def take(arguments: dict[str, Any]) -> None:
-        drawn.append(arguments)
-
-    take()
-    return drawn
 
 
 def _kernels(call: Call, core: Core) -> Iterator[Kernel]:
@@ -67,7 +45,7 @@ def declared() -> dict[Core, dict[str, Terms]]:
     """What the samples of all operators can choose, by kind of core."""
     found: dict[Core, dict[str, Terms]] = {core: {} for core in CORES}
     for operator in OPERATORS:
-        for arguments in _arguments(operator):
+        for arguments in drawn(operator, DRAWN):
             call = call_of(operator, arguments)
             for core in CORES:
                 running = operator.running(call, core)

@@ -36,8 +36,7 @@ SMALL = 12  # calls of which all subsets are looked at
 FEWEST_PLANS, PLANS = 4, 64  # of these: at least, and in all, counted by calls
 ROUNDS = 3  # in which they are looked for, each with more decibels
 MEASURES = 32  # choices that are run, counted in the same way
-TRIED = 2  # calls that are given back if the bar still holds
-SLACK = 2.0  # dB that a call's int16 may give for that, by the noise
+TRIED = 2  # calls, at least, that are given back if the bar still holds
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
 NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
 FEWEST, MOST = 2, 8  # samples that noise is measured on
@@ -292,14 +291,6 @@ class MixedSearch:
                 failed.append(one)
         return None
 
-    def _thresholds(self) -> list[float]:
-        """Decibels by the noise alone, from what may be enough to what surely is: corrected biases take some away."""
-        noise = self._decibels(frozenset())
-        if not self._bar.decibels:
-            return [noise + STEP * more for more in (1, 3, 6, 12)]
-        more = max(0.0, self._measure(frozenset()) - noise)
-        return [self._bar.least + one for one in (-more - 0.5, 0.5, 3.0)]
-
     def _in_order(self, every: Chosen) -> Chosen:
         """Of many calls, tensor after tensor."""
         chosen: Chosen = frozenset()
@@ -363,11 +354,11 @@ class MixedSearch:
 
     def _given_back(self, chosen: Chosen) -> Chosen:
         """Without calls that the bar itself does not need; a few of them are tried."""
-        least = self._decibels(chosen) - SLACK
-        hopeful = [name for name in self._by_size(chosen) if self._decibels(chosen - {name}) >= least]
-        for name in hopeful[:TRIED]:
-            if self._holds(chosen - {name}):
-                chosen -= {name}
+        least, tries = self._first_threshold(), max(TRIED, MEASURES // max(1, len(self._tensors.reads)))
+        for name in self._by_size(chosen):
+            if tries > 0 and self._decibels(chosen - {name}) >= least:
+                tries -= 1
+                chosen -= {name} if self._holds(chosen - {name}) else set()
         return chosen
 
     # ---- what is known of a choice ----

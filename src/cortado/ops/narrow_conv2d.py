@@ -6,6 +6,7 @@ factors are 1. One group of channels. What cores have kernels for is in _narrow_
 """
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import torch
@@ -31,6 +32,14 @@ def in_pte(arguments: Mapping[str, Any], add: PteWriter, target: CortexMTargetCo
     return conv2d.in_pte({name: value for name, value in arguments.items() if name != "run"}, add, target)
 
 
+# Kernel, whether it is a linear layer, run: cores have other kernels for each.
+_FORMS = [
+    (kernel, pixel, run)
+    for kernel, pixel in [*2 * [((1, 1), True), ((1, 1), False)], ((3, 3), False), ((2, 5), False), ((1, 3), False)]
+    for run in (0, RUN)
+]
+
+
 def samples() -> Any:
     """As conv2d's, with one group, runs or none, and layers deep enough for several runs."""
     from hypothesis import strategies as st
@@ -39,12 +48,15 @@ def samples() -> Any:
 
     @st.composite
     def draw_case(draw: Any) -> dict[str, Any]:
-        kernel = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (3, 3), (2, 5), (1, 3)]))
+        seed = draw(sampling.SEEDS)
+        kernel, pixel, run = Random(seed).choice(_FORMS)
         deep = st.sampled_from([32, 63, 64, 65, 96, 640, 1200]) if kernel == (1, 1) else sampling.CHANNELS
         in_c, out_c = draw(st.one_of(sampling.CHANNELS, deep)), draw(sampling.CHANNELS)
         sizes = (out_c, *kernel, in_c)
-        case = weighted_case(draw, kernel, (in_c, out_c), sizes, draw(st.booleans()), kinds=(INT8,))
-        run, seed = draw(st.sampled_from([0, RUN])), draw(sampling.SEEDS)
+        usual = draw(st.sampled_from([True, True, True, False]))
+        case = weighted_case(draw, kernel, (in_c, out_c), sizes, usual, kinds=(INT8,))
+        if pixel:
+            case["input"] = case["input"][:1, :1, :1].contiguous()
         if draw(st.sampled_from([True, True, True, False])):  # for which cores have kernels of their own
             case["requantize_shifts"] = case["requantize_shifts"].clamp(max=-1)
         return {**case, "weight": _drawn(seed, sizes, run), "run": run}
