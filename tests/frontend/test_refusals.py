@@ -161,6 +161,7 @@ def test_weights_that_are_an_input_are_refused(function: Callable[..., Tensor], 
     ("function", "reason"),
     [
         (lambda self, x, i: x * (i << 1), "no integer operator for it"),
+        (lambda self, x, i: x.scatter_reduce(1, i % 4, x, "amax"), "no integer operator for it"),  # positions stay
         (lambda self, x, i: (x, i.argmax(1)), "its self holds int64 values, and only real numbers can be quantized"),
         (lambda self, x, i: x.topk(2, sorted=False), "leaves the order of its results open (sorted=False)"),
         (

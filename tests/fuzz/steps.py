@@ -46,6 +46,11 @@ def _gathered(x: Tensor, i: Tensor) -> Tensor:
     return x.gather(-1, index)
 
 
+def _taken_along(x: Tensor, i: Tensor) -> Tensor:
+    """Positions of one row, for all of them."""
+    return torch.take_along_dim(x, _list(x, i).reshape((1,) * (x.dim() - 1) + (-1,)), -1)
+
+
 def _written(x: Tensor, i: Tensor) -> Tensor:
     y = x.clone()
     y[..., _position(x, i)] = 1
@@ -125,6 +130,8 @@ CALLS: dict[str, Callable[..., Tensor]] = {
     "pad": lambda a, number: functional.pad(a, (1, 2), value=number),
     "constant positions": lambda a: a[..., [0, -1, 0]],
     "gather": _gathered,
+    "take_along_dim": _taken_along,
+    "take": lambda x, i: torch.take(x, i.long() % x.numel()),
     "index_select": lambda x, i: x.index_select(-1, _list(x, i)),
     "brackets": lambda x, i: x[..., _position(x, i)],
     "table": lambda i: TABLE[i.long() % len(TABLE)],
@@ -197,7 +204,7 @@ _DIMS = "any|all|sum|count|count nonzero|cumsum|flip|roll|select"
 _DIMS_OF_INTEGERS = "amax|min"
 _PLAIN = "not|sum of all|through float|transpose|slice|expand|repeat|flatten|constant positions|one hot|arange"
 _INTEGERS = "neg|abs|square|sign|table|truth table|collapse"
-_PAIRS = "less|equal|float sides|and|or|xor|masked_fill|gather|index_select|brackets"
+_PAIRS = "less|equal|float sides|and|or|xor|masked_fill|gather|take_along_dim|take|index_select|brackets"
 _PAIRS_OF_INTEGERS = "add|sub|mul|minimum|maximum|floor_divide|remainder|write at"
 
 STEPS: dict[str, Callable[[Random, Values], Step | None]] = {

@@ -123,6 +123,15 @@ COUNTS: dict[str, tuple[Model, tuple[tuple[Draw, tuple[int, ...]], ...]]] = {
         lambda self, x, i: (i.gather(1, x.topk(3)[1]), i.index_select(1, x[0].argsort()), i[0][x[1].topk(2)[1]]),
         ((distinct, (5, 9)), (ids, (5, 9))),
     ),
+    "taken ids": (
+        lambda self, x, i: (
+            torch.take_along_dim(i, x.argsort(1), 1),
+            torch.take_along_dim(i, x[:1].topk(3)[1], -1),
+            torch.take_along_dim(i[0], x[1:2].argmax(1)),
+            torch.take(i, x.argmax(1) + 9),
+        ),
+        ((distinct, (5, 9)), (ids, (5, 9))),
+    ),
     "moved": (
         lambda self, i: (i.flip(1), i.roll(2, 1), i.repeat(1, 2), i.T, i[:, ::2], torch.stack([i, i + 1], 1)),
         ((ids, (4, 9)),),

@@ -214,6 +214,11 @@ CLOSE: dict[str, tuple[Callable[..., Any], tuple[tuple[Draw, tuple[int, ...]], .
         ((reals, (4, 3, 5)), (reals, (4, 3, 5))),
         ["argmax", "pick", "transpose"],
     ),
+    "taken along": (
+        lambda self, x, y: torch.take_along_dim(y, x.argmax(1, keepdim=True), 1),
+        ((reals, (4, 3, 5)), (reals, (4, 3, 5))),
+        ["argmax", "pick", "transpose"],
+    ),
     "written where a mask holds": (writes, ((reals, (2, 9, 3)), (truth, (2, 9))), ["repeat", "where"]),
     "written where a constant mask holds": (writes_some, ((reals, (4, 6)),), ["quantized_mul", "quantized_add"]),
     "where": (

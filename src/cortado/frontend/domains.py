@@ -183,7 +183,10 @@ class Meeting:
         kept = {key: value for key, value in node.kwargs.items() if key != "dtype"}
         args, kwargs = map_arg((node.args, kept), lambda one: given.get(one) or one)
         target: Any = node.target
-        return add_call(node, target, *args, **kwargs)
+        try:
+            return add_call(node, target, *args, **kwargs)
+        except (RuntimeError, IndexError):  # torch itself takes integers alone there, such as positions
+            return None
 
     def interval(self, value: Any) -> Interval | None:
         return interval(value)

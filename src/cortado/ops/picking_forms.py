@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from cortado.ir.facts import dtype
 from cortado.ir.graph import Bound, add_call, shape
-from cortado.ir.op import Rewrite
+from cortado.ir.op import Decomposition, Rewrite
 from cortado.ops._float import add_constant, add_permute, add_view, constant_data, is_constant, pair
 from cortado.ops.embedding import looked_up
 from cortado.ops.pick import PICKED
@@ -145,6 +145,27 @@ def _row_of(like: Node, table: Node, ids: Node) -> Node | None:
     return looked_up(like, table, add_call(like, aten.remainder.Scalar, ids, shape(table)[0]))
 
 
+def taken_along(source: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """take_along_dim as a gather: source and positions have one shape but for the dimension."""
+    if dim is None:
+        return aten.gather.default(source.reshape(-1), 0, indices.reshape(-1))
+    others = [1 if axis == dim % source.dim() else size for axis, size in enumerate(source.shape)]
+    sizes = torch.broadcast_shapes(indices.shape, others)
+    rows = [size if axis == dim % source.dim() else sizes[axis] for axis, size in enumerate(source.shape)]
+    return aten.gather.default(source.expand(rows), dim, indices.expand(sizes))
+
+
+def taken(source: Tensor, index: Tensor) -> Tensor:
+    """take as a gather of all values in a row."""
+    return aten.gather.default(source.reshape(-1), 0, index.reshape(-1)).reshape(index.shape)
+
+
+def computed_places(bound: Bound) -> bool:
+    return _constants(bound) is None
+
+
+TAKEN_ALONG = Decomposition(aten=(aten.take_along_dim.default,), function=taken_along, takes=computed_places)
+TAKEN = Decomposition(aten=(aten.take.default,), function=taken, takes=computed_places)
 PICKED_REWRITE = Rewrite(
     aten=(
         aten.gather.default,
