@@ -1,6 +1,8 @@
-"""Random networks around what the general ones never draw: real tensors of 16 bits, inputs of bytes and of samples,
-rows of more than 1,023 values, calls that few models have."""
+"""Random networks around what the general ones never draw: real tensors of 16 bits and some of 16 among others of 8,
+weights of 4 bits, inputs of bytes and of samples, filters, rows of more than 1,023 values, calls that few models have.
+"""
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
@@ -9,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cortado.options import Activations
+from cortado.options import Activations, Options, Weights
 from cortado.plan.lowered import run_reference
 from fuzz.network import eager
 from fuzz.oracles import (
@@ -25,14 +27,17 @@ from fuzz.oracles import (
     rms,
 )
 from fuzz.recipe import Call
+from helpers.filters import in_window, lowpass
 from helpers.single import EVERY_VALUE
 
 Made = Callable[[Random, tuple[int, ...]], nn.Module]  # of a shape [1, C, H, W]
-JUMPS = {"sign", "rounded", "choice", "choice of two"}
+JUMPS = {"sign", "rounded", "choice", "choice of two", "unpooled"}
 WIDE_DB = 30.0  # that 16 bits keep at least, of what the model gives
 JUMPING_DB = 25.0  # behind something that jumps, where the last bit may decide
-STARTS = ("numbers", "bytes", "signed bytes", "samples", "spectrum of samples", "spectrum of bytes")
-SAMPLES, FRAME, HOP = 512, 64, 32
+STARTS = ("numbers", "bytes", "signed bytes", "samples", "spectrum of samples", "spectrum of bytes", "filtered samples")
+ALL, SOME, NONE = "16 bits", "some of 16 bits", "8 bits"  # of the real tensors
+WEIGHTS = {"8-bit weights": 0, "4-bit weights": 0, "4-bit weights in groups": 32}
+SAMPLES, FILTERED, FRAME, HOP = 512, 64, 64, 32
 BLOCK_LIMIT = 6
 MOST_VALUES = 4096
 
@@ -138,26 +143,30 @@ class Elements(nn.Module):
         super().__init__()
         draw = Random(seed)
         torch.manual_seed(seed)
-        self.wide, self.start = draw.random() < 0.6, draw.choice(STARTS)
+        self.precision, self.start = draw.choice((ALL, ALL, ALL, SOME, NONE, NONE)), draw.choice(STARTS)
+        self.wide = self.precision == ALL
+        self.weights = draw.choice(list(WEIGHTS)) if self.precision == NONE else "8-bit weights"
         self.factor, self.offset = draw.choice((1.0, 1 / 64, 1 / 255)), draw.choice((0, 0, 128))
         self.register_buffer("window", torch.hann_window(FRAME))
+        self.filter = in_window(lowpass(draw.choice((0.02, 0.08, 0.2))))
         self.channels, self.side = draw.randint(1, 4), draw.randint(5, 12)
-        self.drawn = [self.start, "16 bits" if self.wide else "8 bits"]
+        self.drawn = [self.start, self.precision, self.weights]
         self.blocks = nn.ModuleList()
         x = self._begin(*self.batches(1, 0)[0])
-        known = WIDE if self.wide else {**WIDE, **RARE}
+        known = {**WIDE, **RARE}
         for _ in range(draw.randint(2, BLOCK_LIMIT)):
-            name = draw.choice(list(RARE)) if not self.wide and draw.random() < 0.5 else draw.choice(list(known))
+            name = draw.choice(list(RARE)) if draw.random() < 0.3 else draw.choice(list(known))
             block = known[name](draw, tuple(x.shape))
             made = block(x)
             if 0 < made.numel() <= MOST_VALUES and made.shape[2] > 1 and made.shape[3] > 1:
                 self.blocks.append(block)
                 self.drawn.append(name)
                 x = made
-        self.end = draw.choice(("as it is", "scores", "long row", "truth", *(() if self.wide else ("best",))))
+        self.end = draw.choice(("as it is", "scores", "long row", "truth", "best"))
         self.drawn.append(f"ends in: {self.end}")
         count = draw.randint(1030, 1300) if self.end == "long row" else draw.randint(2, 8)
         self.last = nn.Linear(x[0].numel(), count)
+        self.chosen = tuple(f"blocks.{place}" for place in range(len(self.blocks)) if draw.random() < 0.5)
         if draw.random() < 0.3:
             self._thin(draw)
 
@@ -172,7 +181,8 @@ class Elements(nn.Module):
 
     def batches(self, count: int, seed: int, scale: float = 1.0) -> list[tuple[Tensor, ...]]:
         rng = torch.Generator().manual_seed(seed)
-        shape = (1, SAMPLES) if "samples" in self.start or "spectrum" in self.start else self._picture
+        samples = FILTERED if self.start == "filtered samples" else SAMPLES
+        shape = (1, samples) if "samples" in self.start or "spectrum" in self.start else self._picture
         if self.start == "numbers":
             return [(scale * torch.randn(shape, generator=rng),) for _ in range(count)]
         kind = {"bytes": torch.uint8, "spectrum of bytes": torch.uint8, "signed bytes": torch.int8}.get(
@@ -183,8 +193,13 @@ class Elements(nn.Module):
 
     @property
     def smooth(self) -> bool:
+        """Whether 16 bits keep much."""
+        return self.wide and self.steady
+
+    @property
+    def steady(self) -> bool:
         """Whether a small error stays one all the way: nothing jumps, no factor of 8 stands before an exponential."""
-        return self.wide and self.end in ("as it is", "scores") and not JUMPS.intersection(self.drawn)
+        return self.end in ("as it is", "scores") and not JUMPS.intersection(self.drawn)
 
     @property
     def _picture(self) -> tuple[int, ...]:
@@ -198,6 +213,8 @@ class Elements(nn.Module):
         sound = (x.float() - 128) / 128 if self.start == "spectrum of bytes" else x.float() / 32768
         if self.start == "samples":
             return sound.reshape(1, 2, 16, 16)
+        if self.start == "filtered samples":
+            return self.filter(sound).reshape(1, 1, 8, 8)
         spectrum = torch.stft(sound, FRAME, HOP, window=self.window, center=False, return_complex=True)
         return torch.log(spectrum.abs().square() + 1e-3).unsqueeze(1)
 
@@ -221,14 +238,25 @@ class Elements(nn.Module):
 def element_case(seed: int, name: str) -> ModuleCase:
     module = Elements(seed).eval()
     data = Data(module.batches(3, seed), [*module.batches(1, -1), *module.batches(1, -2, scale=4.0)])
-    kind = Activations.INT16 if module.wide else Activations.INT8
-    return ModuleCase(module, data, Choices.draw(seed), name, replace(EVERY_VALUE, activations=kind))
+    return ModuleCase(module, data, Choices.draw(seed), name, options_of(module))
+
+
+def options_of(module: Elements) -> Options:
+    if module.wide:
+        return replace(EVERY_VALUE, activations=Activations.INT16)
+    if module.precision == SOME:
+        return replace(EVERY_VALUE, int16=module.chosen)
+    if module.weights == "8-bit weights":
+        return EVERY_VALUE
+    return replace(EVERY_VALUE, weights=Weights.INT4, weight_group=WEIGHTS[module.weights] or None)
 
 
 def check_values(case: ModuleCase) -> float:
     """In decibels. 16 bits keep much, unless something jumps: then it is as near to torch as PT2E's graph is, as it is
-    with 8 bits."""
+    with 8 bits. With weights of 4 bits it may be as far from torch as the model is whose weights are rounded so."""
     module: Elements = case.network  # type: ignore[assignment]
+    if module.weights != "8-bit weights":
+        return check_accuracy(case, rounded(module)) if module.steady else wide_decibels(case)
     if not module.wide:
         return check_accuracy(case)
     kept = wide_decibels(case)
@@ -237,6 +265,17 @@ def check_values(case: ModuleCase) -> float:
     if module.smooth:
         raise Found(Kind.ACCURACY, f"{kept:.1f} dB in 16 bits, expected {WIDE_DB}")
     return check_accuracy(case)
+
+
+def rounded(module: nn.Module) -> nn.Module:
+    """The same with weights of 15 values for each output channel."""
+    found = copy.deepcopy(module)
+    for layer in found.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            weight = layer.weight.data
+            scale = weight.abs().amax(list(range(1, weight.dim())), keepdim=True).clamp(min=1e-12) / 7
+            layer.weight.data = (weight / scale).round() * scale
+    return found
 
 
 def wide_decibels(case: ModuleCase) -> float:

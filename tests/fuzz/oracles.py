@@ -23,6 +23,7 @@ from torch import nn
 from torch.fx import GraphModule, Interpreter
 
 from cortado.api import Model, prepare
+from cortado.artifact.narrowed import WeightsRequest, narrow_weights
 from cortado.base.errors import CortadoError
 from cortado.base.target import Core, CortexMTargetConfig, from_target_string
 from cortado.emit.c.bundle import Bundle, emit_c
@@ -31,7 +32,7 @@ from cortado.ir import op
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
 from cortado.ops.topk import BEST
-from cortado.options import Border, LinearWeights, Optimize, Options
+from cortado.options import Border, LinearWeights, Optimize, Options, Weights
 from cortado.passes import PIPELINE, CortexMPassManager
 from cortado.plan import checks
 from cortado.plan.lowered import LoweredGraph, lowered_graph, run_reference
@@ -181,22 +182,27 @@ class ModuleCase(Case):
         self.program = CortexMPassManager(
             self.model.quantized.program(), PIPELINE, target_config=choices.config, linear=choices.options.linear
         ).transform()
+        if options.weights is Weights.INT4:
+            narrow_weights(self.program, WeightsRequest(name, choices.config, options, self.batches, correct=True))
         self.graph = lowered_graph(self.program)
 
 
 # ---- accuracy ------------------------------------------------------------------------------------------------------
 
 
-def check_accuracy(case: Case) -> float:
-    """The worst output's SQNR in decibels, of the integer reference against torch."""
+def check_accuracy(case: Case, worse: nn.Module | None = None) -> float:
+    """The worst output's SQNR in decibels, of the integer reference against torch. The error of a worse model is added
+    to what is allowed."""
     truth = [eager(case.network, batch) for batch in case.batches]
     check_capture(case, truth)
     converted = [eager(case.model.quantized.converted, batch) for batch in case.batches]
     integer = [run_reference(case.graph, batch) for batch in case.batches]
+    known = truth if worse is None else [eager(worse, batch) for batch in case.batches]
     worst = math.inf
     for position, name in enumerate(case.graph.outputs):
         want = flat(sample[position] for sample in truth)
         pt2e = rms(flat(sample[position] for sample in converted) - want)
+        pt2e += rms(flat(sample[position] for sample in known) - want)
         ours = rms(flat(sample[name] for sample in integer) - want)
         worst = min(worst, decibels(rms(want), ours))
         if not ours <= _allowed(pt2e, case, name):
