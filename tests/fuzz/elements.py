@@ -166,7 +166,7 @@ class Elements(nn.Module):
         self.drawn.append(f"ends in: {self.end}")
         count = draw.randint(1030, 1300) if self.end == "long row" else draw.randint(2, 8)
         self.last = nn.Linear(x[0].numel(), count)
-        self.chosen = tuple(f"blocks.{place}" for place in range(len(self.blocks)) if draw.random() < 0.5)
+        self.chosen = tuple(rf"blocks\.{place}(\..*)?" for place in range(len(self.blocks)) if draw.random() < 0.5)
         if draw.random() < 0.3:
             self._thin(draw)
 

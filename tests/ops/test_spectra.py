@@ -283,6 +283,17 @@ class Followed(nn.Module):
         )
 
 
+def test_what_follows_may_be_zero_for_a_louder_signal() -> None:
+    """Of which nothing can be told by how it grows."""
+    bands = Spectrogram(64)
+    model = Expression(lambda x: torch.relu(15 - bands(x).mean((1, 2), keepdim=True)))
+    data = [(0.5 * torch.randn(1, 640),) for _ in range(12)]
+    found = lower_on(model, data)
+    assert "spectrum" in found.operators
+    wanted = torch.cat([model(*batch).flatten() for batch in data])
+    assert decibels(wanted, torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data])) > 25
+
+
 @pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
 @pytest.mark.parametrize("kind", ["recurrent", "parts", "largest", "pooled"])
 def test_what_follows_may_give_several_tensors(kind: str) -> None:

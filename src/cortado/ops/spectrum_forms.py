@@ -93,9 +93,9 @@ def _bands_at(function: Function, end: Node, sizes: Sequence[int]) -> Bands | No
     if once is None or twice is None or turned is None or not float(once.abs().max()):
         return None
     largest = float(once.abs().max())
-    power = round(math.log2(float(twice.abs().max()) / largest))
+    power = 1 if float(twice.abs().max()) < 3 * largest else 2
     held = close(twice, 2.0**power * once, largest * CLOSE) and close(turned, once, largest * CLOSE)
-    if power not in (1, 2) or not held or _adds(function, probe, power):
+    if not held or _adds(function, probe, power):
         return None
     axes = moved_axes(function, probe, range(len(sizes) - 1))
     weights = None if axes is None else _weights(function, sizes, axes)
