@@ -23,7 +23,6 @@ from cortado.passes.verify import Level
 
 Tensor = torch.Tensor
 TOGETHER = 4  # kernels take so many channels at once: a number of them stays a multiple
-_PER_CHANNEL = ("weight", "bias", "requantize_multipliers", "requantize_shifts")
 
 
 class DeadChannels(ContextPass):
@@ -133,15 +132,24 @@ class _Region:
             operator = operator_of(node.target)
             assert operator is not None
             (source,) = [source for source in node.all_input_nodes if source in found]
-            before, given = found[source], self._arguments(node)
-            filled = before.code.to(dtype(source)).expand(shape(source)).contiguous()
-            made = operator.reference(**{name: filled if value is source else value for name, value in given.items()})
-            rows = made.reshape(-1, self.channels).to(torch.int64)
-            found[node] = ChannelCodes(before.fixed & (rows == rows[0]).all(0), rows[0])
+            found[node] = self._behind(node, source, found[source])
             if operator is DEPTHWISE:
                 own = self._of_sums(node)
-                found[node] = ChannelCodes(found[node].fixed | own.fixed, torch.where(own.fixed, own.code, rows[0]))
+                found[node] = ChannelCodes(
+                    found[node].fixed | own.fixed, torch.where(own.fixed, own.code, found[node].code)
+                )
         return found
+
+    def _behind(self, node: Node, source: Node, before: ChannelCodes) -> ChannelCodes:
+        """Of one call, by running it on the codes before it; where no channel holds one, there is nothing to run."""
+        operator = operator_of(node.target)
+        if operator is None or not before.fixed.any():
+            return before
+        filled = before.code.to(dtype(source)).expand(shape(source)).contiguous()
+        given = self._arguments(node)
+        made = operator.reference(**{name: filled if value is source else value for name, value in given.items()})
+        rows = made.reshape(-1, self.channels).to(torch.int64)
+        return ChannelCodes(before.fixed & (rows == rows[0]).all(0), rows[0])
 
     def _of_sums(self, layer: Node) -> ChannelCodes:
         """Whatever is read, padding included, gives something between what these sums give."""
@@ -189,7 +197,7 @@ class _Region:
             sizes: Any = node.kwargs["size"]
             node.update_kwarg("size", [*sizes[:-1], int(kept.sum())])
         elif operator in (CONV2D, DEPTHWISE):
-            for name in _PER_CHANNEL:
+            for name in CONV2D.channel_constants:  # a depthwise layer has the same
                 data = self._data(node.kwargs[name])
                 if data is not None:
                     last = operator is DEPTHWISE and name == "weight"
