@@ -116,7 +116,6 @@ def test_rounding_inside_the_model_is_measured_and_integers_are_not_shaken() -> 
     assert held(model, (ids,), (noise, ~equal)) is not None
 
 
-
 def test_rounding_is_no_difference_and_a_lost_write_is() -> None:
     model, (x,) = nn.Conv2d(4, 4, 3), images()[0]
     wanted = model(x).detach()
