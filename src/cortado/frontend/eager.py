@@ -214,7 +214,8 @@ class Shaking(TorchDispatchMode):
         return pytree.tree_map_only(Tensor, self._other_bits, found) if fresh else found
 
     def _other_bits(self, value: Tensor) -> Tensor:
-        if not value.is_floating_point() or not value.numel() or bool((value == value.round()).all()):
+        plain = value.is_floating_point() and value.layout is torch.strided and not value.is_nested
+        if not plain or not value.numel() or bool((value == value.round()).all()):
             return value
         return _shaken(value, self._rng)
 
