@@ -35,7 +35,7 @@ class Wanted:
     jobs: int
 
     def places(self, seed: int) -> Places:
-        return Places(board=seed % 8 == 0, pte=seed % 3 != 0, interrupts=seed % 24 == 0)
+        return Places(board=seed % 8 == 0, pte=seed % 3 == 0, interrupts=seed % 24 == 0)
 
     def enough(self, family: Family, lines: Sequence[dict[str, Any]]) -> bool:
         own = [line for line in lines if line["family"] == family]

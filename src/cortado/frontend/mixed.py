@@ -33,9 +33,9 @@ Chosen = frozenset[str]  # names of calls that compute with int16 codes
 PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
 MOST_PLANS = 8  # when so many were made, sizes decide
 SMALL = 12  # calls of which all subsets are looked at
-FEWEST_PLANS, PLANS = 4, 64  # of these: at least, and in all, counted by calls
+FEWEST_PLANS, PLANS = 4, 256  # of these: at least, and in all, counted by calls
 ROUNDS = 3  # in which they are looked for, each with more decibels
-MEASURES = 32  # choices that are run, counted in the same way
+MEASURES = 96  # choices that are run, counted in the same way
 TRIED = 2  # calls, at least, that are given back if the bar still holds
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
 NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
@@ -251,13 +251,13 @@ class MixedSearch:
         return self._result(self._given_back(found))
 
     def _cheapest(self, every: Chosen) -> Chosen:
-        """Of few calls all subsets are looked at: by their noise, the cheapest by their sizes are planned, and the
-        cheapest of these that holds is taken."""
+        """Of few calls all subsets are looked at. Those are planned that are enough by their noise and cheapest by their
+        sizes, or all where they are few; the cheapest of these that holds is taken."""
         names = sorted(every)
         subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
         kept = {one: self._decibels(one) for one in subsets}
         plans, measures = max(FEWEST_PLANS, PLANS // max(1, len(every))), max(2, MEASURES // max(1, len(every)))
-        least = self._first_threshold()
+        least = -math.inf if len(subsets) <= plans else self._first_threshold()
         for _ in range(ROUNDS):
             fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
             fit = sorted(fit, key=lambda one: (self._tensors.bytes(one), -kept[one]))[:plans]
