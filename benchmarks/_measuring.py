@@ -15,7 +15,7 @@ from architectures import draw
 from cortado.base.target import CortexMTargetConfig, from_target_string
 from cortado.exploring.sketch import Sketch, board_flow, prepared, sketch
 from cortado.models import zoo
-from cortado.options import Optimize, Options
+from cortado.options import Activations, Artifacts, Optimize, Options, Weights
 from cortado.plan.jobs import jobs_of, loop_of
 from cortado.timing.parts import Part
 from cortado.timing.work import MeasuredWork
@@ -23,11 +23,20 @@ from single_layers import draw_biased, draw_layers, draw_rare, draw_wide
 
 Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
-DRAWN = {"a": draw, "b": draw_biased, "l": draw_layers, "r": draw_rare, "w": draw_wide}
+DRAWN = {
+    **{"a": draw, "b": draw_biased, "l": draw_layers, "r": draw_rare, "w": draw_wide},
+    **{"x": draw_layers, "y": draw_wide, "z": draw_layers},
+}
+# Of 16-bit codes, and with 4-bit weights.
+OPTIONS: dict[str, dict[str, Any]] = {
+    **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xy"},
+    "z": {"weights": Weights.INT4, "artifacts": Artifacts.C},
+}
 
 
 def build(name: str) -> tuple[torch.nn.Module, Inputs]:
-    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12, r12, d12), the campaign's (f12)."""
+    """A network by name: of the zoo, an architecture (a12), layers (l12, w12, b12, r12, x12, y12, z12), the
+    campaign's (f12)."""
     if name in zoo.names():
         network = zoo.get(name)
         return network.build(), network.example_inputs()
@@ -62,7 +71,7 @@ def sketcher(name: str, optimize: Optimize) -> Callable[[CortexMTargetConfig], S
     if name[0] in operator_samples.FAMILIES and name[1:].isdecimal():
         cases = operator_samples.draw_calls(int(name[1:]), operator_samples.FAMILIES[name[0]])
         return lambda target: operator_samples.sketch_of(cases, target)
-    options = Options(optimize=optimize)
+    options = Options(optimize=optimize, **OPTIONS.get(name[0], {}) if name[1:].isdecimal() else {})
     model = prepared(*build(name), options)
     return lambda target: sketch(model, target, options)
 

@@ -177,17 +177,22 @@ def task(data: Data, babble: Tensor) -> common.Task:
     return common.Task(batch, loss, len(data.train.labels), BATCH)
 
 
-def test_features(speech: Speech, babble: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def test_waves(speech: Speech, babble: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """A group's words in noise, and a twelfth as many seconds of silence."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randperm(len(speech.labels), generator=generator)
     found = []
     for part in rows.split(240):
         waves, length, labels = with_silence(speech.take(part), len(part) // 12)
-        found.append((mfcc(heard(waves, length, babble, TEST_DECIBELS, generator)), labels))
-    features, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
+        found.append((heard(waves, length, babble, TEST_DECIBELS, generator), labels))
+    waves, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
     order = torch.randperm(len(labels), generator=generator)
-    return features[order], labels[order]
+    return waves[order], labels[order]
+
+
+def test_features(speech: Speech, babble: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    waves, labels = test_waves(speech, babble, seed)
+    return torch.cat([mfcc(part) for part in waves.split(240)]), labels
 
 
 def babble_of(data: Data) -> tuple[Tensor, Tensor]:

@@ -149,8 +149,9 @@ class Elements(nn.Module):
         self.factor, self.offset = draw.choice((1.0, 1 / 64, 1 / 255)), draw.choice((0, 0, 128))
         self.register_buffer("window", torch.hann_window(FRAME))
         self.filter = in_window(lowpass(draw.choice((0.02, 0.08, 0.2))))
+        self.emphasized = "spectrum" in self.start and draw.random() < 0.5
         self.channels, self.side = draw.randint(1, 4), draw.randint(5, 12)
-        self.drawn = [self.start, self.precision, self.weights]
+        self.drawn = [self.start, self.precision, self.weights, *(["pre-emphasis"] if self.emphasized else [])]
         self.blocks = nn.ModuleList()
         x = self._begin(*self.batches(1, 0)[0])
         known = {**WIDE, **RARE}
@@ -215,6 +216,7 @@ class Elements(nn.Module):
             return sound.reshape(1, 2, 16, 16)
         if self.start == "filtered samples":
             return self.filter(sound).reshape(1, 1, 8, 8)
+        sound = sound[:, 1:] - 0.9 * sound[:, :-1] if self.emphasized else sound
         spectrum = torch.stft(sound, FRAME, HOP, window=self.window, center=False, return_complex=True)
         return torch.log(spectrum.abs().square() + 1e-3).unsqueeze(1)
 

@@ -1,5 +1,6 @@
 """Signal front ends: however a model writes its spectrum it is one operator, close to float64 and bit-exact in C."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,28 @@ class Followed(nn.Module):
         return (
             rows.topk(3, 2).values if self.kind == "largest" else functional.max_pool2d(rows, 2, return_indices=True)[0]
         )
+
+
+EARLIER: dict[str, Callable[[Tensor], Tensor]] = {
+    "pre-emphasis": lambda x: x[:, 1:] - 0.97 * x[:, :-1],
+    "a short filter": lambda x: functional.conv1d(x[:, None], torch.tensor([[[0.1, -0.4, 0.7, 0.3]]]))[:, 0],
+    "one after the other": lambda x: functional.conv1d(
+        (0.5 * x[:, 2:] - 0.5 * x[:, :-2])[:, None], torch.ones(1, 1, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_what_is_computed_before_a_spectrum_has_16_bits(name: str) -> None:
+    """A filter makes a ramp of a ramp, as frames do; quiet bands would not outlive 8 bits."""
+    bands, earlier = Spectrogram(64), EARLIER[name]
+    model = Expression(lambda x: torch.log(bands(earlier(x.float() / 32768).flatten(1)) + 1e-6))
+    tones = torch.sin(0.2 * torch.arange(640)) + 0.01 * torch.randn(12, 640, generator=torch.Generator().manual_seed(3))
+    data = [((9000 * one).round().to(torch.int16)[None],) for one in tones]
+    found = lower_on(model, data)
+    assert "spectrum" in found.operators
+    wanted = torch.cat([model(*batch).flatten() for batch in data])
+    assert decibels(wanted, torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data])) > 38
 
 
 def test_what_follows_may_be_zero_for_a_louder_signal() -> None:

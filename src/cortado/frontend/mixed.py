@@ -251,8 +251,8 @@ class MixedSearch:
         return self._result(self._given_back(found))
 
     def _cheapest(self, every: Chosen) -> Chosen:
-        """Of few calls all subsets are looked at. Those are planned that are enough by their noise and cheapest by their
-        sizes, or all where they are few; the cheapest of these that holds is taken."""
+        """Of few calls all subsets are looked at. Those are planned that are enough by their noise and cheapest by
+        their sizes, or all where they are few; the cheapest of these that holds is taken."""
         names = sorted(every)
         subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
         kept = {one: self._decibels(one) for one in subsets}

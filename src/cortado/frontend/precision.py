@@ -1,5 +1,5 @@
 """Which tensors have 16 bits: all real ones (--activations int16), those of modules by name (--int16), or of feedback,
-and signals that go into filters; and which modules are not quantized (--keep-float).
+and signals that go into filters and spectra; and which modules are not quantized (--keep-float).
 
 A state that is computed from itself keeps every error it makes, and on new data it goes further than calibration saw.
 So it is int16, with the tensors of its loop, and those that lead there or come of it as far as they are small beside
@@ -24,6 +24,7 @@ from cortado.ir.facts import VALUE, WANTED, Fact
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.op import Joined, Match, Pattern, Plain, SharedWith, decide, patterns_of
 from cortado.ops.filter_codes import FILTER_OF
+from cortado.ops.spectrum_codes import SPECTRUM_OF
 from cortado.options import Activations, Options, Precision
 
 LARGER = 4  # times the largest tensor of a loop, of those around it that are int16 too
@@ -39,7 +40,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
     def elements(graph: Graph) -> Elements:
         if how.activations is Activations.INT16:
             return _all(graph)
-        given = _of_filters(graph) | feedback(graph) | _chosen(graph, how.int16)
+        given = _of_signals(graph) | feedback(graph) | _chosen(graph, how.int16)
         if how.precision is Precision.AUTO:
             _note_open(graph, given)
         return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), INT16)
@@ -115,21 +116,23 @@ def _all(graph: Graph) -> Elements:
     return dict.fromkeys(graph.nodes, INT16)
 
 
-def _of_filters(graph: Graph) -> dict[Node, Element]:
-    """What goes into a filter, through what only moves it."""
-    found: dict[Node, Element] = {}
-    for node in [node for node in graph.nodes if node.target == FILTER_OF]:
-        found[node] = INT16
-        bound = bind(node)
-        if bound["before"] is not None:
-            WHY.note(bound["before"], "the state of a filter, in words of 32 bits")
-        node = bound["signal"]
-        while node.op == "call_function" and _keeps_codes(node) and len(node.all_input_nodes) == 1:
-            found[node] = INT16
-            node = node.all_input_nodes[0]
-        if is_real(node) and (_is_data(node) or _takes_wide(node)):
-            found[node] = INT16
-    return found
+def _of_signals(graph: Graph) -> dict[Node, Element]:
+    """Filters, and what leads to a filter or a spectrum: they read samples of 16 bits, and a call in front of them that
+    makes 8 of these would take from every band what the quiet ones consist of."""
+    readers = [node for node in graph.nodes if node.target in (FILTER_OF, SPECTRUM_OF)]
+    found: dict[Node, Element] = {node: INT16 for node in readers if node.target == FILTER_OF}
+    for node in found:
+        before = bind(node)["before"]
+        if before is not None:
+            WHY.note(before, "the state of a filter, in words of 32 bits")
+
+    def fits(node: Node) -> bool:
+        return is_real(node) and (_is_data(node) or _keeps_codes(node) or not _stays_narrow(node))
+
+    signals = [bind(node)["signal"] for node in readers]
+    return found | dict.fromkeys(
+        _reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes)), INT16
+    )
 
 
 # ---- feedback ------------------------------------------------------------------------------------------------

@@ -264,6 +264,11 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
     image, frame = torch.arange(images)[:, None, None] * length, torch.arange(count)[None, :, None] * hop
     if hop < 1 or not torch.equal(places, image + frame + (skip + used - first)[None, None]):
         return None
+    probe = _random(sizes).real  # a filter would pass up to here: what it makes of a ramp is a ramp
+    spread, any_signal = torch.zeros_like(window), attempt(function, probe)
+    spread[:, :, inside] = probe.flatten()[places] * window[:, :, inside]
+    if any_signal is None or not close(any_signal.reshape(made[0].shape)[..., :points].reshape(spread.shape), spread):
+        return None
     last = int(used[-1])
     return Frames(source, window[0, 0, first : last + 1], hop, skip, first, count)
 

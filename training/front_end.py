@@ -1,0 +1,94 @@
+"""What the zoo's keyword networks keep behind the integer front end: samples of sound in, words out, all in integers.
+
+python training/front_end.py [NETWORK ...]
+
+The test sets of speech.py and keywords.py, whole: voices that nobody heard in training, in noise. Beside each other are
+the share of seconds that the float network gets right on float features, the same in int8 on float features, and in
+integers from the 16-bit samples on (examples/keyword). At most 0.3 points may be lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import cortado
+import keywords
+from common import ROOT
+from cortado.base.errors import CortadoWarning
+from cortado.models import zoo
+from cortado.models.zoo.mfcc import mfcc
+from cortado.options import Options
+
+MOST_LOST = 0.3  # points
+CALIBRATED = 240
+TARGET = "cortex-m4"
+
+
+def as_samples(waves: Tensor) -> Tensor:
+    return (waves * 32768).round().clamp(-32768, 32767).to(torch.int16)
+
+
+def features(samples: Tensor) -> Tensor:
+    return torch.cat([mfcc(part.float() / 32768) for part in samples.split(240)])
+
+
+def right(module: nn.Module, inputs: Tensor, labels: Tensor) -> float:
+    with torch.no_grad():
+        found = torch.cat([module(part).argmax(1) for part in inputs.split(240)])
+    return float((found == labels).float().mean())
+
+
+def in_integers(module: nn.Module, calibration: Tensor, inputs: Tensor, labels: Tensor) -> float:
+    batches = [(one[None],) for one in calibration]
+    options = Options(artifacts="c")  # type: ignore[arg-type]
+    compiled = cortado.compile(module, batches[0], TARGET, batches, name="heard", options=options)
+    accuracy = compiled.evaluate(inputs.numpy(), np.asarray(labels)).accuracy
+    assert accuracy is not None
+    return accuracy
+
+
+def measured(name: str, data: keywords.Data) -> bool:
+    """Prints a line for each group of voices; whether all are within the bar."""
+    some, babble = keywords.babble_of(data)
+    network = zoo.get(name).build().eval()
+    spotter = importlib.import_module("spot").Spotter(network).eval()
+    heard = as_samples(keywords.test_waves(data.train.take(some[:CALIBRATED]), babble, seed=8)[0])
+    held = True
+    for group, speech in data.tests.items():
+        waves, labels = keywords.test_waves(speech, babble, seed=keywords.TEST_SEED)
+        samples = as_samples(waves)
+        shares = (
+            right(network, features(samples), labels),
+            in_integers(network, features(heard), features(samples), labels),
+            in_integers(spotter, heard, samples, labels),
+        )
+        lost = 100 * (shares[0] - shares[2])
+        held &= lost <= MOST_LOST
+        figures = ", ".join(f"{what} {100 * share:.2f} %" for what, share in zip(KINDS, shares, strict=True))
+        print(f"{name}, {group}, {len(labels)} seconds: {figures}; {lost:+.2f} points lost", flush=True)
+    return held
+
+
+KINDS = ("float", "int8 network", "integers from the samples on")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", default=list(keywords.RECIPES))
+    sys.path.insert(0, str(ROOT / "examples" / "keyword"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CortadoWarning)
+        data = keywords.load()
+        held = [measured(name, data) for name in parser.parse_args().networks]
+    sys.exit(0 if all(held) else 1)
+
+
+if __name__ == "__main__":
+    main()
