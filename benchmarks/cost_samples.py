@@ -3,8 +3,8 @@
 python benchmarks/cost_samples.py FILE --networks a1000-1099,l1000-1039,f5000-5039,zoo [--targets cortex-m4,...]
 
 a: random architectures; l, w, b, r: layers side by side, of every kind, with long sums, with large biases, rare ones;
-x, y: layers of every kind and those with long sums, of 16-bit codes; z: layers with 4-bit weights; f: the networks of the
-campaign; o: calls of every operator with arguments that its samples draw; v: of those that have many kernels; e: of
+x, y: layers of every kind and those with long sums, of 16-bit codes; z: layers with 4-bit weights; f: the campaign's
+networks; o: calls of every operator with arguments that its samples draw; v: of those that have many kernels; e: of
 those that take elements of several sizes; g, h: of those that take 16-bit codes; n: of those with 4-bit weights; s: of
 those on signals. Cores that run the same code share a run.
 """

@@ -267,7 +267,7 @@ def _frames_of(chain: Sequence[Node], source: Node, points: int) -> Frames | Non
     probe = _random(sizes).real  # a filter would pass up to here: what it makes of a ramp is a ramp
     spread, any_signal = torch.zeros_like(window), attempt(function, probe)
     spread[:, :, inside] = probe.flatten()[places] * window[:, :, inside]
-    if any_signal is None or not close(any_signal.reshape(made[0].shape)[..., :points].reshape(spread.shape), spread):
+    if any_signal is None or not close(any_signal.reshape(images, count, -1)[..., :points], spread):
         return None
     last = int(used[-1])
     return Frames(source, window[0, 0, first : last + 1], hop, skip, first, count)
