@@ -142,7 +142,7 @@ class Window:
         }
 
 
-_OF_POOL = "channels channels/4 channels/8 channels/16 channels%4"
+_OF_POOL = "channels channels/2 channels/4 channels/8 channels/16 channels%4"
 _POOL = nested(
     {
         **dict.fromkeys(("spans", "spans*kernel_h", "rows_inside", "taps_inside"), _OF_POOL),

@@ -61,6 +61,21 @@ static inline int32_t cortado_smlad(int32_t a, int32_t b, int32_t sum)
     return v;
 }
 
+/* Of two words of halves, the lower ones and the upper ones. */
+static inline int32_t cortado_low_halves(int32_t first, int32_t last)
+{
+    int32_t v;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(v) : "r"(first), "r"(last));
+    return v;
+}
+
+static inline int32_t cortado_high_halves(int32_t first, int32_t last)
+{
+    int32_t v;
+    __asm__("pkhtb %0, %2, %1, asr #16" : "=r"(v) : "r"(first), "r"(last));
+    return v;
+}
+
 static inline int32_t cortado_dot(const int8_t *a, const int8_t *b, int32_t n)
 {
     int32_t sum = 0;

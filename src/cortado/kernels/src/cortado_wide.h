@@ -6,6 +6,7 @@
 #define CORTADO_WIDE_H
 
 #include "cortado.h"
+#include "cortado_dot.h"
 #include "cortado_math.h"
 
 /* Products that fit 32 bits together: 512 * 127 * 32768 < 2^31. */
@@ -15,6 +16,55 @@
 typedef struct {
     int64_t a, b;
 } cortado_wide_pair_t;
+
+/* Of up to CORTADO_WIDE_RUN products. */
+#if defined(__ARM_FEATURE_MVE)
+
+static inline void cortado_wide_few(cortado_wide_pair_t *sum, const int16_t *x, const int8_t *wa, const int8_t *wb,
+                                    int32_t n)
+{
+    register int32_t a __asm__("r0") = 0; /* VMLADAVA sums into even registers */
+    register int32_t b __asm__("r2") = 0;
+    __asm__ volatile("wlstp.16 lr, %5, 2f\n"
+                     "1: vldrh.16 q0, [%2], #16\n"
+                     "vldrb.s16 q1, [%3], #8\n"
+                     "vmladava.s16 %0, q0, q1\n"
+                     "vldrb.s16 q2, [%4], #8\n"
+                     "vmladava.s16 %1, q0, q2\n"
+                     "letp lr, 1b\n"
+                     "2:"
+                     : "+r"(a), "+r"(b), "+r"(x), "+l"(wa), "+l"(wb)
+                     : "r"(n)
+                     : "lr", "q0", "q1", "q2", "cc", "memory");
+    sum->a += a;
+    sum->b += b;
+}
+
+#elif defined(__ARM_FEATURE_DSP)
+
+static inline void cortado_wide_few(cortado_wide_pair_t *sum, const int16_t *x, const int8_t *wa, const int8_t *wb,
+                                    int32_t n)
+{
+    int32_t a = 0, b = 0;
+    for (; n >= 4; n -= 4, x += 4, wa += 4, wb += 4) {
+        const int32_t first = cortado_load4((const int8_t *)x), last = cortado_load4((const int8_t *)(x + 2));
+        const int32_t even = cortado_low_halves(first, last), odd = cortado_high_halves(first, last);
+        const int32_t of_a = cortado_load4(wa), of_b = cortado_load4(wb);
+        a = cortado_smlad(even, cortado_even(of_a), a);
+        a = cortado_smlad(odd, cortado_odd(of_a), a);
+        b = cortado_smlad(even, cortado_even(of_b), b);
+        b = cortado_smlad(odd, cortado_odd(of_b), b);
+    }
+    for (; n > 0; n--) {
+        const int32_t v = *x++;
+        a += v * *wa++;
+        b += v * *wb++;
+    }
+    sum->a += a;
+    sum->b += b;
+}
+
+#else
 
 static inline void cortado_wide_few(cortado_wide_pair_t *sum, const int16_t *x, const int8_t *wa, const int8_t *wb,
                                     int32_t n)
@@ -28,6 +78,8 @@ static inline void cortado_wide_few(cortado_wide_pair_t *sum, const int16_t *x, 
     sum->a += a;
     sum->b += b;
 }
+
+#endif
 
 static inline void cortado_wide_add(cortado_wide_pair_t *sum, const int16_t *x, const int8_t *wa, const int8_t *wb,
                                     int32_t n)
