@@ -45,9 +45,11 @@ def right(module: nn.Module, inputs: Tensor, labels: Tensor) -> float:
     return float((found == labels).float().mean())
 
 
-def in_integers(module: nn.Module, calibration: Tensor, inputs: Tensor, labels: Tensor) -> float:
+def in_integers(
+    module: nn.Module, calibration: Tensor, inputs: Tensor, labels: Tensor, int16: tuple[str, ...] = ()
+) -> float:
     batches = [(one[None],) for one in calibration]
-    options = Options(artifacts="c")  # type: ignore[arg-type]
+    options = Options(artifacts="c", int16=int16)  # type: ignore[arg-type]
     compiled = cortado.compile(module, batches[0], TARGET, batches, name="heard", options=options)
     accuracy = compiled.evaluate(inputs.numpy(), np.asarray(labels)).accuracy
     assert accuracy is not None
@@ -67,7 +69,7 @@ def measured(name: str, data: keywords.Data) -> bool:
         shares = (
             right(network, features(samples), labels),
             in_integers(network, features(heard), features(samples), labels),
-            in_integers(spotter, heard, samples, labels),
+            in_integers(spotter, heard, samples, labels, ("cosines",)),
         )
         lost = 100 * (shares[0] - shares[2])
         held &= lost <= MOST_LOST

@@ -46,6 +46,7 @@ from cortado.options import (
     DEFAULTS,
     NO_EXECUTORCH,
     OF_CALIBRATION,
+    Activations,
     Artifacts,
     Options,
     Precision,
@@ -379,17 +380,26 @@ def _try_out(
 
 
 @alone()
-def prepare_qat(model: torch.nn.Module | ExportedProgram, example_inputs: Sequence[Given]) -> QatModel:
+def prepare_qat(
+    model: torch.nn.Module | ExportedProgram,
+    example_inputs: Sequence[Given],
+    weights: Weights | str = Weights.INT8,
+    activations: Activations | str = Activations.INT8,
+) -> QatModel:
     """A model for quantization-aware training: train it as any module, then give it to `compile`.
 
     The graph is the one that is deployed: batch norms are folded with the statistics they have, dropouts are gone.
+    Weights of int4 have one scale for each output channel: compile with `weights="int4"` and without a group.
     """
+    how = Options(weights=weights, activations=activations)  # type: ignore[arg-type]
+    if how.weights is Weights.AUTO:
+        raise CortadoError("weights='auto' is chosen when a model is compiled; expected 'int8' or 'int4' for training")
     module, tensors = with_numbers(model, example_inputs)
     inputs = check_example(tensors)
     captured = capture(module, inputs)
     if is_quantized(captured.module):
         raise CortadoError("the model is quantized already, expected a float model to train; give that to prepare_qat")
-    return train(captured, inputs)
+    return train(captured, inputs, how)
 
 
 def compile(

@@ -11,6 +11,7 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.training import PerChannelFakeQuantize
+from cortado.options import Artifacts, Options
 from helpers.digits import accuracy, digits, train, trained
 from helpers.fake import keep
 from helpers.single import images, rejected, seeded
@@ -40,6 +41,35 @@ def test_what_is_compiled_gives_what_was_trained(qat: QatModel) -> None:
         apart = torch.cat([kept.steps_apart(sample) for sample in samples.split(1)])
     assert float((apart < 1.001).double().mean()) > 0.99
     assert float((apart < 0.5).double().mean()) > 0.9
+
+
+@pytest.mark.host
+@pytest.mark.parametrize(
+    ("kind", "expected", "least"), [({"weights": "int4"}, "int4", 0.002), ({"activations": "int16"}, "int16", 0.001)]
+)
+def test_other_elements_are_trained_and_kept(kind: dict[str, str], expected: str, least: float) -> None:
+    """int4 weights have the codes of the training; int16 is all but float."""
+    data = digits()
+    model = prepare_qat(trained(), EXAMPLE, **kind)
+    train(model, 1, rate=5e-4)
+    model.eval()
+    compiled = compile(model, EXAMPLE, "cortex-m4", name="digits", options=Options(artifacts=Artifacts.C, **kind))  # type: ignore[arg-type]
+    found = compiled.evaluate(data.test, data.labels).accuracy
+    assert found is not None
+    assert abs(found - accuracy(model)) <= least
+    assert found > accuracy(trained()) - 0.02
+    assert compiled.graph is not None
+    elements = {one.element for one in compiled.report.weights} | {
+        str(one.element) for one in compiled.graph.values.values()
+    }
+    assert any(expected in one for one in elements)
+
+
+def test_elements_that_can_not_be_trained_are_named() -> None:
+    with pytest.raises(CortadoError, match=r"weights='auto' is chosen when a model is compiled; expected 'int8' or"):
+        prepare_qat(trained(), EXAMPLE, weights="auto")
+    with pytest.raises(CortadoError, match=r"--weights int4 and --activations int16"):
+        prepare_qat(trained(), EXAMPLE, weights="int4", activations="int16")
 
 
 def test_the_graph_is_that_of_post_training_quantization(qat: QatModel) -> None:

@@ -391,10 +391,6 @@ MISFITS: dict[str, tuple[Callable[[Any, Tensor], Any], list[str]]] = {
         lambda m, x: fq(m.a(channels(x, m.scales)), *B),
         ["an activation has a scale for each channel, expected int8 with one scale"],
     ),
-    "int4 weights": (
-        layer(lambda w: per_tensor(w, 0.3, 0, -8, 7, torch.int8)),
-        ["aten.conv2d", "its weights are quantized to codes from -8 to 7, expected int8 with zero point 0"],
-    ),
     "asymmetric weights": (layer(shifted), ["aten.conv2d", "with zero points (5 is the first", "zero point 0"]),
     "uint8 weights": (
         layer(lambda w: per_tensor(w, 0.02, 128, 0, 255, torch.uint8)),

@@ -108,6 +108,9 @@ def element_of(dtype: Any) -> Element:
     return Element(name, 8 * size, 0, 0, _BYTES, real=False)
 
 
+INT4_BITS = 4  # of weights alone
+
+
 def weight_limit(bits: int) -> int:
     """Weights of so many bits are symmetric: the largest magnitude. Two int8 products of them then fit 16 bits."""
     return int(2 ** (bits - 1)) - 1

@@ -275,7 +275,7 @@ def keep(
     )
 
 
-def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
+def train(captured: Captured, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
     """The model with fake quantization in it, to be trained."""
     _no_state(captured, "a model that is trained with quantization")
     module = captured.module
@@ -286,7 +286,7 @@ def train(captured: Captured, example_inputs: Sequence[Tensor]) -> QatModel:
     _check_finite(module, infinite)
     with torch.no_grad(), _right_kernels(module):
         captured.eager.check("the example inputs", example_inputs, module(*example_inputs), writes)
-    return prepare_graph(module, example_inputs)
+    return prepare_graph(module, example_inputs, how)
 
 
 def _same(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:

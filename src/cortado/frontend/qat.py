@@ -5,6 +5,7 @@ The rewriting and the annotations are those of post-training quantization; `trai
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase, FixedQPara
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 from cortado.base.errors import CortadoError
+from cortado.frontend.precision import scheme_for
 from cortado.frontend.quantizer import CortexMQuantizer
-from cortado.frontend.training import PerChannelFakeQuantize
-from cortado.ir.graph import describe
+from cortado.frontend.training import TRAINING, PerChannelFakeQuantize
+from cortado.ir.graph import bind, describe
 from cortado.ops._float import constant_data, is_constant
+from cortado.options import DEFAULTS, Options, Weights
 
 Tensor = torch.Tensor
 aten = torch.ops.aten
@@ -57,10 +60,21 @@ class QatModel(torch.nn.Module):
             ) from error
 
 
-def prepare_graph(module: GraphModule, example_inputs: Sequence[Tensor]) -> QatModel:
-    """A captured model with fake quantization."""
-    prepared: GraphModule = prepare_qat_pt2e(module, CortexMQuantizer(is_qat=True))
+def prepare_graph(module: GraphModule, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
+    """A captured model with fake quantization of the activations and weights that were asked for."""
+    settled = scheme_for(how)
+    scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell)
+    if how.weights is Weights.INT4:
+        scheme = replace(scheme, narrow=takes_int4)
+    prepared: GraphModule = prepare_qat_pt2e(module, CortexMQuantizer(is_qat=True, scheme=scheme))
     return QatModel(prepared, example_inputs)
+
+
+def takes_int4(call: Node) -> bool:
+    """Whether --weights int4 is for a call: convolutions of one group, linear layers."""
+    if call.target == aten.linear.default:
+        return True
+    return call.target in (aten.conv1d.default, aten.conv2d.default) and bind(call)["groups"] == 1
 
 
 def is_qat(model: Any) -> bool:

@@ -11,7 +11,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from cortado.base.element import INT8, Element
+from cortado.base.element import INT4_BITS, INT8, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
@@ -50,7 +50,7 @@ class CortexMQuantizer(Quantizer):
 
     def __init__(self, is_qat: bool = False, scheme: Scheme = ALONE) -> None:
         super().__init__()
-        self.scheme = TRAINING if is_qat else scheme
+        self.scheme = TRAINING if is_qat and scheme is ALONE else scheme
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         self.scheme.before(model)
@@ -155,7 +155,8 @@ class _Annotator:
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
         if isinstance(role, Weight):
-            return self.scheme.weight(quantization.weight_axis, role.bits)
+            bits = INT4_BITS if self.scheme.narrow(bound.node) else role.bits
+            return self.scheme.weight(quantization.weight_axis, bits)
         if isinstance(role, Bias):
             activation, weight = (_first(bound, quantization, kind) for kind in (Activation, Weight))
             return bias_spec(bound.node, activation, weight)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.fx import GraphModule, Node
 
-from cortado.base.element import INT8, INT16, INT32, Element, weight_limit
+from cortado.base.element import INT8, INT16, INT32, Element
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize, inline_contexts
@@ -37,7 +37,6 @@ Tensor = torch.Tensor
 
 KEEPS = (SharedWith, Joined)  # outputs of which every code is an operand's
 ON_GRID = 1e-3  # how far a code may be from an integer: float32 rounds codes times scales
-INT8_SPAN = 2 * weight_limit(8)  # steps between the codes of weights: -127 to 127 at least
 
 
 def take(module: GraphModule, inputs: Sequence[Tensor]) -> GraphModule:
@@ -236,7 +235,6 @@ class _Scales:
                 scales = grid.scales.expand(count)
                 codes = data.to(torch.float64) / scales.reshape(sizes)
                 if _fits(codes, INT8.low, INT8.high) and not bool(grid.zero_points.any()):
-                    _check_bits(node, grid)
                     return scales.to(torch.float32)
         for grid in near:
             if _same_numbers(grid.values, data):
@@ -327,14 +325,6 @@ def _check_one(node: Node) -> None:
         raise CortadoError(
             f"{name} is quantized with several scales ({', '.join(f'{one.scale:g}' for one in found)}), expected one; "
             "have the quantizer annotate this tensor once, and what reads it with a SharedQuantizationSpec"
-        )
-
-
-def _check_bits(node: Node, grid: Grid) -> None:
-    if grid.quant_max - grid.quant_min < INT8_SPAN:
-        raise CortadoError(
-            f"{describe(node)}: its weights are quantized to codes from {grid.quant_min} to {grid.quant_max}, expected "
-            f"{WEIGHTS}; {AGAIN}"
         )
 
 
