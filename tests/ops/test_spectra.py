@@ -306,6 +306,29 @@ def test_what_is_computed_before_a_spectrum_has_16_bits(name: str) -> None:
     assert decibels(wanted, torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data])) > 38
 
 
+@pytest.mark.host
+@pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
+def test_a_product_with_a_matrix_goes_row_by_row_in_a_stream() -> None:
+    """A cosine transform as torchaudio writes it: frames of a push give what they give in the whole window."""
+    torch.manual_seed(2)
+    window, bands, turn = torch.hann_window(64), torch.rand(33, 8), torch.randn(8, 6)
+
+    def features(x: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft((x.float() / 32768).unfold(1, 64, 32) * window).abs()
+        return (torch.log(spectrum.square() @ bands + 1e-3) @ turn).mean(1)
+
+    data = [((3000 * torch.randn(1, 352)).to(torch.int16),) for _ in range(8)]
+    options = Options(stream=1, artifacts=Artifacts.C)
+    compiled = api.compile(Expression(features), data[0], "cortex-m4", data, name="rows", options=options)
+    assert compiled.graph is not None
+    samples = (3000 * torch.randn(14 * 32)).to(torch.int16)
+    streamed = compiled.stream(samples, on="host")
+    assert len(streamed.outputs) == 4
+    for output, end in zip(streamed.outputs, streamed.ends, strict=True):
+        whole = samples[32 * (end + 1) - 352 : 32 * (end + 1)][None]
+        assert np.array_equal(output, reference_outputs(compiled.graph, [whole])[0][0].numpy())
+
+
 def test_what_follows_may_be_zero_for_a_louder_signal() -> None:
     """Of which nothing can be told by how it grows."""
     bands = Spectrogram(64)
