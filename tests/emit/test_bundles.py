@@ -1,89 +1,27 @@
-"""C bundles in a firmware engineer's hands: clean builds, sanitizers, stack, CMake, two models in one program."""
+"""C bundles in a firmware engineer's hands: analyzer, sanitizers, stack, CMake, two models in one program."""
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from cortado import __version__
 from cortado.base.data import KERNELS
-from cortado.base.target import BUNDLE_FLAGS, Compiler, Core, CortexM, from_target_string
-from cortado.emit.c.bundle import emit_c
+from cortado.base.target import from_target_string
 from cortado.emit.c.kernels import library_hash
 from cortado.emit.c.together_source import ProgramMember, emit_together
 from cortado.models import zoo
 from cortado.options import Optimize
 from cortado.plan.lowered import run_reference
-from cortado.plan.planned import Planned
-from cortado.plan.program import build_program
-from cortado.plan.schedule import schedule
 from cortado.run import runner, toolchain
 from cortado.run.elf import load_image
 from cortado.run.measure import PLAIN_NAMES
-from cortado.run.runner import WARNINGS, bundle_includes, bundle_sources, write_files
-from helpers.networks import TARGETS, graph_of, networks, planned, run_bundle
+from cortado.run.runner import WARNINGS, write_files
+from helpers.bundles import SLOW, compile_all, portable
+from helpers.networks import graph_of, networks, planned, run_bundle
 
-FAST = ("ds_cnn",)
-SLOW = tuple(name for name in zoo.names() if name not in FAST)
 ANALYZER = ("-fanalyzer", "-O1")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-# An ANY bundle is compiled for whichever core it ends up on.
-ANY_CORES = ("cortex-m0", "cortex-m3", "cortex-m4", "cortex-m55")
-
-
-def write(folder: Path, found: Planned) -> Path:
-    write_files(folder, emit_c(found).files)
-    return folder
-
-
-def portable(name: str) -> Planned:
-    """With the kernels that run on this machine."""
-    target = from_target_string("cortex-m4")
-    return schedule(build_program(name, graph_of(name), target, cores=(Core.PORTABLE,)))
-
-
-def compile_all(folder: Path, flags: Sequence[str], compiler: toolchain.CompilerCommand, suffixes: str = "cS") -> None:
-    """Every source of a bundle by itself. Objects are cached: a kernel that two networks share is compiled once."""
-    for source in bundle_sources(folder, suffixes):
-        toolchain.compile_object(source, bundle_includes(folder), flags, compiler)
-
-
-def compiler_of(kind: Compiler) -> toolchain.CompilerCommand:
-    return toolchain.arm_gcc() if kind is Compiler.GCC else toolchain.arm_clang()
-
-
-# ---- without a warning -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.host
-@pytest.mark.parametrize("kind", [Compiler.GCC, pytest.param(Compiler.CLANG, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
-def test_builds_without_a_warning(name: str, target: str, kind: Compiler, tmp_path: Path) -> None:
-    folder = write(tmp_path, planned(name, target, Optimize.BALANCED))
-    for core in ANY_CORES if target == CortexM.ANY.value else (target,):
-        flags = [*from_target_string(core).compiler_flags(kind), *WARNINGS, *BUNDLE_FLAGS]
-        compile_all(folder, flags, compiler_of(kind))
-
-
-@pytest.mark.host
-@pytest.mark.parametrize("tool", [toolchain.Tool.CC, toolchain.Tool.CLANG])
-@pytest.mark.parametrize("name", networks(zoo.names(), slow=SLOW))
-def test_builds_without_a_warning_here(name: str, tool: toolchain.Tool, tmp_path: Path) -> None:
-    folder = write(tmp_path, portable(name))
-    compile_all(folder, [*WARNINGS, *BUNDLE_FLAGS], toolchain.CompilerCommand(toolchain.require(tool)), "c")
-
-
-@pytest.mark.host
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", list(Compiler))
-@pytest.mark.parametrize("target", [target for target in TARGETS if target != CortexM.ANY.value])
-def test_every_kernel_builds_without_a_warning(target: str, kind: Compiler) -> None:
-    """Those that no network of the zoo needs too."""
-    flags = [*from_target_string(target).compiler_flags(kind), *WARNINGS, *BUNDLE_FLAGS]
-    for source in sorted((KERNELS / "src").glob("*.[cS]")):
-        toolchain.compile_object(source, [KERNELS / "include"], flags, compiler_of(kind))
 
 
 # ---- analyzer and sanitizers -------------------------------------------------------------------------------------

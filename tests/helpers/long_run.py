@@ -19,7 +19,11 @@ KEPT = ROOT / "tests" / "long.json"
 OUTCOMES = ("tests", "failures", "errors", "skipped")
 RAN = (0, 1)  # pytest's codes: all passed, some failed
 LONGEST = 15.0  # minutes
-ALONE = ("emit/test_bundles.py", "networks/test_networks.py")  # files whose folders would take longer with them
+ALONE = (
+    "emit/test_bundles.py",
+    "emit/test_warnings.py",
+    "networks/test_networks.py",
+)  # files whose folders would take longer with them
 
 
 def families() -> list[str]:

@@ -252,7 +252,7 @@ class Scheme:
     # The elements that real numbers are to have, by what makes them; int8 where nothing is said.
     elements: Callable[[Graph], Mapping[Node, Element]] = lambda graph: {}
     floats: Callable[[Graph], Collection[Node]] = lambda graph: ()  # calls that are not quantized, on purpose
-    narrow: Callable[[Node], bool] = lambda node: False  # calls whose weights have 4 bits
+    weight_bits: int = INT8.bits  # of layers that have kernels for fewer
 
 
 ALONE = Scheme(activation_spec, weight_spec, fixed_spec, None)

@@ -14,16 +14,16 @@ from torchao.quantization.pt2e import FakeQuantize
 from torchao.quantization.pt2e.fake_quantize import FakeQuantizeBase, FixedQParamsFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
+from cortado.base.element import INT4_BITS, INT8
 from cortado.base.errors import CortadoError
 from cortado.frontend.precision import scheme_for
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.training import TRAINING, PerChannelFakeQuantize
-from cortado.ir.graph import bind, describe
+from cortado.ir.graph import describe
 from cortado.ops._float import constant_data, is_constant
 from cortado.options import DEFAULTS, Options, Weights
 
 Tensor = torch.Tensor
-aten = torch.ops.aten
 
 
 class QatModel(torch.nn.Module):
@@ -63,18 +63,10 @@ class QatModel(torch.nn.Module):
 def prepare_graph(module: GraphModule, example_inputs: Sequence[Tensor], how: Options = DEFAULTS) -> QatModel:
     """A captured model with fake quantization of the activations and weights that were asked for."""
     settled = scheme_for(how)
-    scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell)
-    if how.weights is Weights.INT4:
-        scheme = replace(scheme, narrow=takes_int4)
+    bits = INT4_BITS if how.weights is Weights.INT4 else INT8.bits
+    scheme = replace(TRAINING, elements=settled.elements, respell=settled.respell, weight_bits=bits)
     prepared: GraphModule = prepare_qat_pt2e(module, CortexMQuantizer(is_qat=True, scheme=scheme))
     return QatModel(prepared, example_inputs)
-
-
-def takes_int4(call: Node) -> bool:
-    """Whether --weights int4 is for a call: convolutions of one group, linear layers."""
-    if call.target == aten.linear.default:
-        return True
-    return call.target in (aten.conv1d.default, aten.conv2d.default) and bind(call)["groups"] == 1
 
 
 def is_qat(model: Any) -> bool:

@@ -11,7 +11,7 @@ from torchao.quantization.pt2e.quantizer import (
     SharedQuantizationSpec,
 )
 
-from cortado.base.element import INT4_BITS, INT8, Element
+from cortado.base.element import INT8, Element
 from cortado.base.errors import Reject
 from cortado.base.numerics import QParams
 from cortado.frontend.canonical import canonicalize
@@ -155,7 +155,7 @@ class _Annotator:
 
     def _constant_spec(self, role: Role, bound: Bound, quantization: Quantization) -> Spec | None:
         if isinstance(role, Weight):
-            bits = INT4_BITS if self.scheme.narrow(bound.node) else role.bits
+            bits = min(role.bits, max(role.fewest, self.scheme.weight_bits))
             return self.scheme.weight(quantization.weight_axis, bits)
         if isinstance(role, Bias):
             activation, weight = (_first(bound, quantization, kind) for kind in (Activation, Weight))

@@ -43,9 +43,11 @@ class Activation:
 
 @dataclass(frozen=True)
 class Weight:
-    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits."""
+    """Codes of so many bits, symmetric, of a scale per output channel, never the smallest number of that many bits.
+    `fewest` there may be, with kernels that make use of it."""
 
     bits: int = 8
+    fewest: int = 8
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ def macs(call: Call) -> int:
 ELEMENTS = (INT8, INT16)  # of the codes that layers with weights take
 
 
-def weighted(bound: Bound) -> dict[str, Role]:
-    """The roles of such a layer's operands, in the element that is wanted of it."""
-    return {"input": Activation(wanted_element(bound.node)), "weight": Weight(), "bias": Bias()}
+def weighted(bound: Bound, fewest: int = INT8.bits) -> dict[str, Role]:
+    """The roles of such a layer's operands, in the element that is wanted of it; how few bits its weights may have."""
+    return {"input": Activation(wanted_element(bound.node)), "weight": Weight(fewest=fewest), "bias": Bias()}
 
 
 def check_constants(bound: Bound) -> Reject | None:

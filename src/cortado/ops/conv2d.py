@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from cortado.base.element import element_of
+from cortado.base.element import INT4_BITS, INT8, element_of
 from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
@@ -86,7 +86,8 @@ def output_shape(call: Call) -> tuple[int, ...]:
 
 
 def match(bound: Bound) -> Quantization | Reject:
-    return check_constants(bound) or Quantization(weighted(bound), Activation(wanted_element(bound.node)))
+    fewest = INT4_BITS if bound["groups"] == 1 else INT8.bits
+    return check_constants(bound) or Quantization(weighted(bound, fewest), Activation(wanted_element(bound.node)))
 
 
 def lower(lowering: Lowering) -> Node:

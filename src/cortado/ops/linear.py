@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from cortado.base.element import weight_limit
+from cortado.base.element import INT4_BITS, weight_limit
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, Tensor
 from cortado.base.target import Core, Isa
@@ -36,7 +36,7 @@ aten = torch.ops.aten
 
 def match(bound: Bound) -> Quantization | Reject:
     output = Activation(wanted_element(bound.node))
-    return check_constants(bound) or Quantization(weighted(bound), output, channel_axis=-1)
+    return check_constants(bound) or Quantization(weighted(bound, INT4_BITS), output, channel_axis=-1)
 
 
 def lower(lowering: Lowering) -> Node:
