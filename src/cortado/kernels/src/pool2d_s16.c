@@ -11,7 +11,7 @@
 #include <arm_mve.h>
 #endif
 
-/* The taps of a window that are inside of the image: `count` of them in each row, from `first` on, `step` codes apart. */
+/* The taps of a window inside of the image: `count` of them in each row, from `first` on, `step` codes apart. */
 typedef struct {
     const int8_t *const *rows;
     int32_t height, first, count, step;
