@@ -2,7 +2,7 @@
  *
  * LSTM, GRU and RNN layers of 16-bit codes and 8-bit weights over all their steps: see cortado.h.
  *
- * Tile: 1 step x 1 unit x 2 rows of weights. Scratch: the cells or h16, and two rows of codes that take turns.
+ * Tile: 1 step x 1 unit (of a GRU's last gate and an RNN 2) x 2 rows of weights. Scratch: the cells or h16, and two rows of codes that take turns.
  */
 #include "cortado_recurrent.h"
 #include "cortado_round.h"
@@ -97,24 +97,43 @@ static void lstm_step(const cortado_recurrent_s16_t *L, const int16_t *x, const 
     }
 }
 
+/* One unit, of which the sums of the new gate are known. */
+static void gru_unit(const cortado_recurrent_s16_t *L, const paths_t *paths, int32_t u, int32_t nx, int32_t nh,
+                     int16_t *after, int16_t *state)
+{
+    const int32_t bits = L->cell_bits;
+    int32_t gates[2];
+    sums_of(paths, u, 0, 1, gates);
+    const int32_t r = cortado_sigmoid(gates[0]), z = cortado_sigmoid(gates[1]);
+    int32_t n = cortado_tanh(cortado_sat16(nx + ((r * cortado_sat16(nh) + (1 << 13)) >> 14)));
+    n = bits > 0 ? (n + (1 << (bits - 1))) >> bits : n;
+    state[u] = (int16_t)((n * 32768 + z * (state[u] - n) + (1 << 14)) >> 15);
+    after[u] = hidden(L, state[u]);
+}
+
 static void gru_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
                      int16_t *state, int16_t *cells)
 {
     const paths_t paths = paths_of(L, x, before);
-    const int32_t bits = L->cell_bits;
     (void)cells;
-    for (int32_t u = 0; u < L->units; u++) {
-        const int32_t row = u + 2 * L->units;
-        int32_t gates[2], nx[2], nh[2];
-        sums_of(&paths, u, 0, 1, gates);
-        path(&paths.x, row, row, nx);
-        path(&paths.h, row, row, nh);
-        const int32_t r = cortado_sigmoid(gates[0]), z = cortado_sigmoid(gates[1]);
-        int32_t n = cortado_tanh(cortado_sat16(nx[0] + ((r * cortado_sat16(nh[0]) + (1 << 13)) >> 14)));
-        n = bits > 0 ? (n + (1 << (bits - 1))) >> bits : n;
-        state[u] = (int16_t)((n * 32768 + z * (state[u] - n) + (1 << 14)) >> 15);
-        after[u] = hidden(L, state[u]);
+    for (int32_t u = 0; u < L->units; u += 2) {
+        const int32_t other = cortado_min(u + 1, L->units - 1), first = 2 * L->units;
+        int32_t nx[2], nh[2];
+        path(&paths.x, first + u, first + other, nx);
+        path(&paths.h, first + u, first + other, nh);
+        gru_unit(L, &paths, u, nx[0], nh[0], after, state);
+        if (other > u) {
+            gru_unit(L, &paths, other, nx[1], nh[1], after, state);
+        }
     }
+}
+
+static int16_t rnn_unit(const cortado_recurrent_s16_t *L, int32_t sum)
+{
+    if (L->relu != 0) {
+        return cortado_code_s16(((int64_t)cortado_max(sum, 0) + 128) >> 8);
+    }
+    return hidden(L, cortado_tanh(cortado_sat16(sum)));
 }
 
 static void rnn_step(const cortado_recurrent_s16_t *L, const int16_t *x, const int16_t *before, int16_t *after,
@@ -123,16 +142,13 @@ static void rnn_step(const cortado_recurrent_s16_t *L, const int16_t *x, const i
     const paths_t paths = paths_of(L, x, before);
     (void)state;
     (void)cells;
-    for (int32_t u = 0; u < L->units; u++) {
+    for (int32_t u = 0; u < L->units; u += 2) {
+        const int32_t other = cortado_min(u + 1, L->units - 1);
         int32_t px[2], ph[2];
-        path(&paths.x, u, u, px);
-        path(&paths.h, u, u, ph);
-        const int32_t sum = px[0] + ph[0];
-        if (L->relu != 0) {
-            after[u] = cortado_code_s16(((int64_t)cortado_max(sum, 0) + 128) >> 8);
-        } else {
-            after[u] = hidden(L, cortado_tanh(cortado_sat16(sum)));
-        }
+        path(&paths.x, u, other, px);
+        path(&paths.h, u, other, ph);
+        after[u] = rnn_unit(L, px[0] + ph[0]);
+        after[other] = rnn_unit(L, px[1] + ph[1]);
     }
 }
 
