@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x6aa5f987u
+#if TINY_BUILD != 0xa91ce054u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 
