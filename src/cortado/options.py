@@ -358,7 +358,10 @@ class Options:
         return {name: value for name, value in given.items() if value is not None}
 
     def _check_precision(self) -> None:
-        """Refuses bars that are none, and what says the contrary of --precision auto."""
+        """Refuses bars that are none, and what says the contrary of --precision auto or of int16 tensors."""
+        wide = "--activations int16" if self.activations is Activations.INT16 else "--int16" if self.int16 else ""
+        if wide and self.artifacts is Artifacts.PTE:
+            raise CortadoError(f"{wide} and --artifacts pte: int16 tensors are for the C bundle. Leave one out")
         for name, most, unit in (
             ("min_sqnr", 200, "decibels"),
             ("min_accuracy", 1, "samples"),

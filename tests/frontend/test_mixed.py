@@ -125,6 +125,11 @@ def test_accuracy_on_labelled_samples_may_be_the_bar(model: nn.Module, tmp_path:
         ({"labelled": "x.npz"}, "--labelled is what --precision auto is to reach"),
         ({"precision": "auto", "min_sqnr": 30, "activations": "int16"}, "--precision auto and --activations int16"),
         ({"precision": "auto", "min_sqnr": 30, "artifacts": "pte"}, "--precision auto and --artifacts pte"),
+        (
+            {"activations": "int16", "artifacts": "pte"},
+            "--activations int16 and --artifacts pte: int16",
+        ),
+        ({"int16": ("encoder",), "artifacts": "pte"}, "--int16 and --artifacts pte"),
         ({"precision": "auto", "min_sqnr": -3}, "--min-sqnr -3: expected a number of decibels from 0 to 200"),
         ({"precision": "auto", "min_sqnr": "35"}, "min_sqnr='35' is no number"),
         ({"precision": "best"}, "precision='best': expected one of 'given', 'auto'"),
