@@ -10,7 +10,7 @@ the integers of the lowered graph (accuracy: by the quantized graph).
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -184,6 +184,11 @@ class Noise:
     rest: tuple[float, ...]
     tensors: Mapping[Node, tuple[float, ...]]
 
+    def reaching(self, decibels: float) -> "Noise":
+        """With as little of what can't be helped as was measured: corrected biases take some of it away."""
+        more = decibels - self.decibels(self.tensors.keys())
+        return replace(self, rest=tuple(power / 10 ** (max(0.0, more) / 10) for power in self.rest))
+
     def decibels(self, wide: Collection[Node]) -> float:
         """Of the output that keeps least, where these tensors are int16."""
         kept = []
@@ -247,6 +252,9 @@ class MixedSearch:
         every = frozenset(call for calls in self._tensors.open.values() for call in calls)
         if self._holds(frozenset()):
             return self._result(frozenset())
+        if not self._holds(every):
+            raise CortadoError(self._out_of_reach(every))
+        self._noise = self._noise.reaching(self._measure(every)) if self._bar.decibels else self._noise
         found = self._cheapest(every) if len(every) <= SMALL else self._in_order(every)
         return self._result(self._given_back(found))
 
@@ -267,7 +275,7 @@ class MixedSearch:
             if found is not None:
                 return found
             least, plans = max(least + 0.3, self._next_threshold(failed)), max(3, plans // 2)
-        return self._every(every)
+        return every
 
     def _first_threshold(self) -> float:
         """Decibels by the noise alone that may be enough: corrected biases take some noise away."""
@@ -298,17 +306,12 @@ class MixedSearch:
         found = chosen
         while not self._holds(found):
             if chosen == every:
-                return self._every(every)
+                return every
             chosen = self._grown(chosen, aim)
             found = self._pruned(chosen, aim)
             missing = self._bar.least - self._measure(found) if self._bar.decibels else STEP
             aim = max(aim, self._decibels(found)) + max(missing, 0.1)
         return found
-
-    def _every(self, every: Chosen) -> Chosen:
-        if not self._holds(every):
-            raise CortadoError(self._out_of_reach(every))
-        return every
 
     def _grown(self, chosen: Chosen, aim: float) -> Chosen:
         """With tensor after tensor, until the noise of the others is small enough; with one at least."""
