@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xa91ce054u
+#if TINY_BUILD != 0xef51252du
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

@@ -2,7 +2,8 @@
  *
  * LSTM, GRU and RNN layers of 16-bit codes and 8-bit weights over all their steps: see cortado.h.
  *
- * Tile: 1 step x 1 unit (of a GRU's last gate and an RNN 2) x 2 rows of weights. Scratch: the cells or h16, and two rows of codes that take turns.
+ * Tile: 1 step x 1 unit (of a GRU's last gate and an RNN 2) x 2 rows of weights. Scratch: the cells or h16, and two
+ * rows of codes that take turns.
  */
 #include "cortado_recurrent.h"
 #include "cortado_round.h"
