@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -160,10 +160,7 @@ def quantize(
             mixed = work.choose(prepared, measured, captured.eager)
             prepared = work.prepared(mixed.calls)
         settled = _settle(prepared, choice.winner, batches)
-        avoid_ties(prepared, batches)
-        usual = [number for number in range(len(batches)) if number not in settled.odd]
-        chosen = usual[: samples_to_correct(module.graph, layers)]
-        converted = _converted(prepared, float_model, {number: fed[number] for number in chosen}, choice.winner)
+        converted = _converted(prepared, module.graph, float_model, data, settled, choice.winner)
     return Quantized(
         converted=converted,
         example_inputs=tuple(example_inputs),
@@ -178,8 +175,14 @@ def quantize(
     )
 
 
-def _converted(prepared: GraphModule, means: Means, samples: Mapping[int, Inputs], winner: Candidate) -> GraphModule:
-    """The quantized graph of settled observers; biases are corrected by these samples."""
+def _converted(
+    prepared: GraphModule, graph: Graph, means: Means, data: Calibrated, settled: Settled, winner: Candidate
+) -> GraphModule:
+    """The quantized graph of settled observers; biases are corrected by samples that are like the others, as many as
+    the float graph's size allows."""
+    avoid_ties(prepared, data.batches)
+    usual = [number for number in range(len(data.fed)) if number not in settled.odd]
+    samples = {number: data.fed[number] for number in usual[: samples_to_correct(graph, means.layers)]}
     for node in prepared.graph.nodes:
         if node.op == "call_module":
             _check_observer(prepared, node)
@@ -390,12 +393,9 @@ class MixedWork:
     def _quantized(self, wide: Collection[str], *, corrected: bool = True) -> Quantized:
         """As it would be; for its price biases don't count."""
         prepared = self.prepared(wide)
-        odd = _settle(prepared, self._winner, ()).odd
-        avoid_ties(prepared, self._data.batches)
+        settled = _settle(prepared, self._winner, ())
         winner = self._winner if corrected else replace(self._winner, corrected=())
-        usual = [number for number in range(len(self._data.fed)) if number not in odd]
-        chosen = usual[: samples_to_correct(self._pristine.graph, self._means.layers)]
-        converted = _converted(prepared, self._means, {number: self._data.fed[number] for number in chosen}, winner)
+        converted = _converted(prepared, self._pristine.graph, self._means, self._data, settled, winner)
         return Quantized(converted=converted, example_inputs=self._example, how=self._how)
 
     def _noise(self, narrow: GraphModule, tensors: Tensors) -> Noise:
