@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from cortado import api
     from cortado.artifact.report import FlashReport, MemoryReport
     from cortado.emit.c.bundle import Bundle
+    from cortado.scoring.scores import Evaluation
 
 logging.getLogger("torch.utils._pytree").setLevel(logging.ERROR)
 
@@ -170,6 +173,32 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 def progress(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def collected(rows: Iterable[Any]) -> list[Any]:
+    """All of them, each told as it comes; what the reports warn of is in the figures."""
+    from cortado.base.errors import CortadoWarning
+
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CortadoWarning)
+        for row in rows:
+            progress(str(row))
+            found.append(row)
+    return found
+
+
+def print_records(found: Sequence[Any], as_json: bool) -> None:
+    """Records of one class, as JSON or as a table of their fields."""
+    records = [asdict(one) for one in found]
+    print(
+        json.dumps(records, indent=2) if as_json else table(list(records[0]), [list(one.values()) for one in records])
+    )
+
+
+def score_of(found: "Evaluation") -> float | None:
+    """Accuracy, or of a model that rebuilds its input AUC."""
+    return found.accuracy if found.accuracy is not None or found.integers is None else found.integers.auc
 
 
 def remember(name: str, record: Any, path: Path | None) -> None:

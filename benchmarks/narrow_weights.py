@@ -6,15 +6,12 @@ The samples are those that ship. `auto` has to fit three quarters of what the in
 """
 
 import argparse
-import json
-import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from _common import progress, table
+from _common import collected, print_records, score_of
 from cortado import api
-from cortado.base.errors import CortadoWarning
 from cortado.models import zoo
 from cortado.options import Artifacts, Options
 
@@ -57,12 +54,10 @@ def rows(name: str, samples: int) -> Iterator[Row]:
         found = compiled.evaluate(inputs[:samples], labels[:samples], model=module, reconstruction=network.rebuilds)
         report = compiled.report
         assert report.flash is not None
-        assert found.integers is not None
         if kind == "int8":
             flash = report.flash.weights_bytes + (report.flash.code_bytes or 0)
-        score = found.accuracy if found.accuracy is not None else found.integers.auc
         narrow = sum(one.element == "int4" for one in report.weights)
-        yield Row(name, kind, score, found.sqnr_db, report.flash.weights_bytes, narrow, len(report.weights))
+        yield Row(name, kind, score_of(found), found.sqnr_db, report.flash.weights_bytes, narrow, len(report.weights))
 
 
 def main() -> None:
@@ -71,17 +66,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    found = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CortadoWarning)
-        for name in arguments.networks.split(","):
-            for row in rows(name, arguments.samples):
-                progress(str(row))
-                found.append(row)
-    if arguments.json:
-        print(json.dumps([asdict(row) for row in found], indent=2))
-        return
-    print(table(list(asdict(found[0])), [list(asdict(row).values()) for row in found]))
+    found = collected(row for name in arguments.networks.split(",") for row in rows(name, arguments.samples))
+    print_records(found, arguments.json)
 
 
 if __name__ == "__main__":

@@ -8,23 +8,24 @@ and code are flash. --markdown prints the table of docs/precision.md.
 """
 
 import argparse
-import json
 import re
-import warnings
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
 
-from _common import progress, table
+from _common import collected, print_records, score_of
 from cortado import api
-from cortado.base.errors import CortadoError, CortadoWarning
+from cortado.base.errors import CortadoError
 from cortado.compiled import Compiled
 from cortado.models import zoo
 from cortado.options import Options
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from helpers.feedback import FEEDBACK
 
 BAR = 35.0  # dB
 SEQUENCE, STEPS, SEQUENCES = 64, 200, 10
@@ -37,45 +38,7 @@ KINDS: Mapping[str, dict[str, Any]] = {
 }
 
 
-class EchoState(nn.Module):
-    """A leaky reservoir of fixed weights, and what is read of it."""
-
-    width = 4
-    h: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inside, self.into, self.out = nn.Linear(24, 24, bias=False), nn.Linear(4, 24), nn.Linear(24, 3)
-        weight = torch.randn(24, 24)
-        self.inside.weight.data = 0.9 * weight / torch.linalg.eigvals(weight).abs().max()
-        self.register_buffer("h", torch.zeros(1, 24))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.h = 0.7 * self.h + 0.3 * torch.tanh(self.inside(self.h) + self.into(x))
-        found: Tensor = self.out(self.h)
-        return found
-
-
-class SelectiveScan(nn.Module):
-    """One step of a state space model whose step size, input and output depend on the input."""
-
-    width = 16
-    h: Tensor
-    rate: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.step, self.b, self.c = nn.Linear(16, 16), nn.Linear(16, 8), nn.Linear(16, 8)
-        self.register_buffer("rate", -torch.arange(1.0, 9.0).repeat(16, 1) / 4)
-        self.register_buffer("h", torch.zeros(1, 16, 8))
-
-    def forward(self, x: Tensor) -> Tensor:
-        step = F.softplus(self.step(x)).unsqueeze(-1)
-        self.h = torch.exp(step * self.rate) * self.h + (step * x.unsqueeze(-1)) * self.b(x).unsqueeze(1)
-        return (self.h * self.c(x).unsqueeze(1)).sum(-1) + x
-
-
-STATEFUL: Mapping[str, type[EchoState | SelectiveScan]] = {"echo_state": EchoState, "selective_scan": SelectiveScan}
+STATEFUL = ("echo_state", "selective_scan")
 NETWORKS = ("ds_cnn", "resnet8", "deep_autoencoder", "kws_gru", *STATEFUL)
 
 
@@ -121,25 +84,15 @@ def of_zoo(name: str, kind: str, target: str, samples: int) -> Row:
         options=Options(artifacts="c", **KINDS[kind]),  # type: ignore[arg-type]
     )
     found = compiled.evaluate(inputs[:samples], labels[:samples], model=module, reconstruction=network.rebuilds)
-    score = found.accuracy if found.accuracy is not None or found.integers is None else found.integers.auc
-    return row_of(name, kind, compiled, score, found.sqnr_db)
-
-
-def walk(steps: int, width: int, seed: int) -> Tensor:
-    """Smooth and noisy, as sensors are."""
-    rng = torch.Generator().manual_seed(seed)
-    time = torch.arange(steps)[:, None] * torch.linspace(0.05, 0.4, width)
-    return torch.sin(time + 6.3 * torch.rand(width, generator=rng)) + 0.3 * torch.randn(steps, width, generator=rng)
+    return row_of(name, kind, compiled, score_of(found), found.sqnr_db)
 
 
 def of_state(name: str, kind: str, target: str) -> Row:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        module = STATEFUL[name]().eval()
-    steps = walk(SEQUENCE, module.width, seed=1)
+    network = FEEDBACK[name]
+    module, steps = network.model(), network.sequence(SEQUENCE, seed=1)
     options = Options(artifacts="c", **KINDS[kind])  # type: ignore[arg-type]
     compiled = api.compile(module, (steps[:1],), target, [(one[None],) for one in steps], name=name, options=options)
-    fresh = torch.cat([walk(STEPS, module.width, seed=100 + number) for number in range(SEQUENCES)])
+    fresh = torch.cat([network.sequence(STEPS, seed=100 + number) for number in range(SEQUENCES)])
     found = compiled.evaluate(fresh.numpy(), model=module, sequence=STEPS)
     return row_of(name, kind, compiled, None, found.sqnr_db)
 
@@ -181,19 +134,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
-    found = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CortadoWarning)
-        for name in arguments.networks.split(","):
-            for row in rows(name, arguments.target, arguments.samples):
-                progress(str(row))
-                found.append(row)
-    if arguments.json:
-        print(json.dumps([asdict(row) for row in found], indent=2))
-    elif arguments.markdown:
+    names = arguments.networks.split(",")
+    found = collected(row for name in names for row in rows(name, arguments.target, arguments.samples))
+    if arguments.markdown:
         print(markdown(found))
     else:
-        print(table(list(asdict(found[0])), [list(asdict(row).values()) for row in found]))
+        print_records(found, arguments.json)
 
 
 if __name__ == "__main__":
