@@ -254,6 +254,23 @@ def test_other_signals_keep_forty_decibels_in_16_bits(name: str) -> None:
     assert decibels(eager(OTHERS[name], steps), run_steps(graph, steps)) > 45
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_signals_of_samples_keep_forty_decibels_without_being_asked(name: str) -> None:
+    model = OfSamples(OTHERS[name])
+    graph = lowered(model, as_samples(sound(40, (32,), seed=1)))
+    steps = as_samples(sound(FRESH // 32, (32,), seed=2))
+    assert decibels(eager(model, steps), run_steps(graph, steps)) > 45
+
+
+def test_what_is_neither_a_sum_nor_in_proportion_stays_int8() -> None:
+    """A network of samples: its biases don't grow with them."""
+    torch.manual_seed(0)
+    model = OfSamples(nn.Sequential(nn.Linear(32, 8), nn.ReLU(), nn.Linear(8, 3)))
+    graph = lowered(model, as_samples(sound(40, (32,), seed=1)))
+    assert "cortado::quantize_int" in {call.operator for call in graph.calls}
+    assert "cortado::wide_quantize_int" not in {call.operator for call in graph.calls}
+
+
 CROSSINGS: dict[str, Callable[..., Tensor]] = {
     "product": lambda self, x: ((x[:, 1:] * x[:, :-1]) < 0).sum(1),
     "signs": lambda self, x: ((x[:, 1:] < 0) != (x[:, :-1] < 0)).sum(1),

@@ -78,24 +78,22 @@ def _single(signal: Sequence[int], end: Sequence[int], count: int) -> Iterator[T
 
 
 class _Runner:
-    """The calls that an end and the new states need."""
+    """The calls that some ends need, of what is given."""
 
-    def __init__(self, between: Probed) -> None:
-        self.between = between
-        self.wanted = [between.end, *between.results]
-        needed, left = set[Node](), list(self.wanted)
-        given = {between.signal, *between.states}
+    def __init__(self, given: Sequence[Node], wanted: Sequence[Node]) -> None:
+        self.given, self.wanted = given, wanted
+        needed, left = set[Node](), list(wanted)
         while left:
             node = left.pop()
             if node not in needed and node not in given and not is_constant(node):
                 needed.add(node)
                 left += node.all_input_nodes
-        self.calls = [node for node in between.end.graph.nodes if node in needed]
+        self.calls = [node for node in wanted[0].graph.nodes if node in needed]
         self.numbers = sum(made.numel() for node in self.calls if isinstance(made := VALUE.of(node), Tensor))
         self.constants: dict[Node, Any] = {}
 
-    def __call__(self, signal: Tensor, *states: Tensor) -> list[Tensor]:
-        values: dict[Node, Any] = {self.between.signal: signal, **dict(zip(self.between.states, states, strict=True))}
+    def __call__(self, *given: Tensor) -> list[Tensor]:
+        values: dict[Node, Any] = dict(zip(self.given, given, strict=True))
 
         def value(node: Node) -> Any:
             return values[node] if node in values else self._constant(node)
@@ -155,7 +153,8 @@ class SampleBlock:
 
 def matrix_of(between: Probed) -> Numbers | None:
     """[outputs and new states, samples and states]; None where the calls are not linear, or can't be run."""
-    run, nodes = _Runner(between), (between.signal, *between.states)
+    nodes = (between.signal, *between.states)
+    run = _Runner(nodes, (between.end, *between.results))
     sizes = [math.prod(shape(node)) for node in nodes]
     if sum(sizes) > _MOST_NUMBERS:
         return None
@@ -178,8 +177,27 @@ def matrix_of(between: Probed) -> Numbers | None:
     return found
 
 
-def _near(first: Tensor, second: Tensor) -> bool:
-    return bool(((first - second).abs() <= _LINEAR * (1 + second.abs().max())).all())
+def gives_signals(given: Sequence[Node], ends: Sequence[Node]) -> bool:
+    """Whether what is computed between is a weighted sum, with a constant or not (a filter, a mean), or grows in
+    proportion to what is given (a peak, a root mean square)."""
+    run, rng = _Runner(given, ends), torch.Generator().manual_seed(26)
+
+    def of(*parts: tuple[float, Sequence[Tensor]]) -> Tensor:
+        sums = zip(*([factor * one for one in drawn] for factor, drawn in parts), strict=True)
+        return torch.cat([one.reshape(-1) for one in run(*(torch.stack(terms).sum(0) for terms in sums))])
+
+    a, b = ([torch.randn(shape(node), generator=rng, dtype=torch.float64) for node in given] for _ in range(2))
+    try:
+        silence, first, second, both = of((0, a)), of((1, a)), of((1, b)), of((2, a), (-3, b))
+        louder, softer = of((8, a)), of((0.125, b))
+    except Exception:  # whatever torch says: then they are not what is looked for
+        return False
+    sums = _near(2 * first - 3 * second + 2 * silence, both, _ALIKE)
+    return sums or (not silence.any() and _near(8 * first, louder, _ALIKE) and _near(second / 8, softer, _ALIKE))
+
+
+def _near(first: Tensor, second: Tensor, within: float = _LINEAR) -> bool:
+    return bool(((first - second).abs() <= within * (1 + second.abs().max())).all())
 
 
 def _matrix(run: _Runner, shapes: Sequence[Sequence[int]]) -> Tensor | None:
@@ -228,7 +246,8 @@ def block_of(matrix: Numbers, between: Probed, layout: TimeLayout) -> SampleBloc
 
 def runs_like(between: Probed, layout: TimeLayout, sections: Sequence[Section]) -> bool:
     """All channels and some blocks of noise, beside the filter itself."""
-    run, blocks = _Runner(between), max(3, 96 // layout.samples) if between.states else 1
+    run = _Runner((between.signal, *between.states), (between.end, *between.results))
+    blocks = max(3, 96 // layout.samples) if between.states else 1
     rng = torch.Generator().manual_seed(4)
     states = [torch.zeros(shape(node), dtype=torch.float64) for node in between.states]
     noise = torch.randn(blocks, layout.channels, layout.samples, generator=rng, dtype=torch.float64)

@@ -18,8 +18,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from cortado.base.element import INT16, Element
 from cortado.base.errors import CortadoError
+from cortado.frontend.filter_probes import gives_signals
 from cortado.frontend.observers import SETTLED, Scheme
-from cortado.frontend.state import holders, results
+from cortado.frontend.state import holders, results, user_outputs
 from cortado.ir.facts import VALUE, WANTED, Fact
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.op import Joined, Match, Pattern, Plain, SharedWith, decide, patterns_of
@@ -40,7 +41,7 @@ def scheme_for(how: Options, measured: Collection[str] = ()) -> Scheme:
     def elements(graph: Graph) -> Elements:
         if how.activations is Activations.INT16:
             return _all(graph)
-        given = _of_signals(graph) | feedback(graph) | _chosen(graph, how.int16)
+        given = _of_signals(graph) | _of_samples(graph) | feedback(graph) | _chosen(graph, how.int16)
         if how.precision is Precision.AUTO:
             _note_open(graph, given)
         return given | dict.fromkeys((node for node in graph.nodes if node.name in measured), INT16)
@@ -127,12 +128,42 @@ def _of_signals(graph: Graph) -> dict[Node, Element]:
             WHY.note(before, "the state of a filter, in words of 32 bits")
 
     def fits(node: Node) -> bool:
-        return is_real(node) and (_is_data(node) or _keeps_codes(node) or not _stays_narrow(node))
+        return is_real(node) and _may_be_wide(node)
 
     signals = [bind(node)["signal"] for node in readers]
     return found | dict.fromkeys(
         _reached(list(filter(fits, signals)), lambda one: filter(fits, one.all_input_nodes)), INT16
     )
+
+
+def _of_samples(graph: Graph) -> dict[Node, Element]:
+    """All that leads from 16-bit samples, or from a filter, to an output of the model that is a signal again: a filter
+    without feedback, decimation, a mean, a peak. What is quiet in it would not outlive 8 bits."""
+    heads = {node for node in graph.nodes if node.target == FILTER_OF or _reads_samples(node)}
+    following = dict(zip(holders(graph), results(graph), strict=True))
+
+    def earlier(node: Node) -> Iterable[Node]:
+        return () if node in heads else [following[node]] if node in following else node.all_input_nodes
+
+    found: dict[Node, Element] = {}
+    for end in user_outputs(graph) if heads else ():
+        reached = _reached([end], earlier)
+        given = [node for node in reached if node in heads or node in following]
+        ends = [end, *(following[node] for node in given if node in following)]
+        real = [node for node in reached if is_real(node)]
+        if not heads.isdisjoint(reached) and all(map(_may_be_wide, real)) and gives_signals(given, ends):
+            found |= dict.fromkeys(real, INT16)
+    return found
+
+
+def _reads_samples(node: Node) -> bool:
+    """Makes real numbers of integers of 16 bits."""
+    sources = [VALUE.of(one) for one in node.all_input_nodes] if is_real(node) else []
+    return any(isinstance(one, torch.Tensor) and one.dtype in (torch.int16, torch.uint16) for one in sources)
+
+
+def _may_be_wide(node: Node) -> bool:
+    return _is_data(node) or _keeps_codes(node) or not _stays_narrow(node)
 
 
 # ---- feedback ------------------------------------------------------------------------------------------------

@@ -165,6 +165,12 @@ def results(graph: Graph) -> list[Node]:
     return returned_nodes(graph)[-count:] if count else []
 
 
+def user_outputs(graph: Graph) -> list[Any]:
+    """What the model returns, without the new values of its state."""
+    found = returned_nodes(graph)
+    return found[: len(found) - len(holders(graph))]
+
+
 def keep_needed(module: GraphModule, state: Sequence[StateBuffer]) -> tuple[StateBuffer, ...]:
     """Once writes are plain: drops state that no output depends on (counters of calls), refuses what has no codes."""
     if not state:
