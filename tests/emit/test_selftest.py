@@ -37,7 +37,7 @@ void cortado_check_failed(const char *step, const char *what, const char *buffer
     (void)step;
     (void)what;
     (void)buffer;
-    for (;;) { }
+    __builtin_trap();
 }
 #endif
 #ifdef CORTADO_PROFILE
