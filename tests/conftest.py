@@ -23,6 +23,9 @@ from helpers import left_out  # noqa: E402
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# No bundle allocates anything, and looking for leaks takes a sanitized program seconds at its end.
+os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+
 # The same examples on every run and machine; a busy machine is no failure, and samples of operators are large.
 settings.register_profile(
     "cortado", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None

@@ -181,8 +181,7 @@ def test_sanitizers(files: str) -> None:
         subprocess.run(["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
-    environment = {**os.environ, SANITIZE: "1", "LD_PRELOAD": ":".join(library), "PYTHONMALLOC": "malloc",
-                   "ASAN_OPTIONS": "detect_leaks=0"}  # fmt: skip
+    environment = {**os.environ, SANITIZE: "1", "LD_PRELOAD": ":".join(library), "PYTHONMALLOC": "malloc"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "host",
                "-k", "not sanitizers", *map(str, here.glob(files))]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=here.parents[1])
