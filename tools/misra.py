@@ -56,6 +56,7 @@ DEVIATIONS = {
     "2.4": _advisory("as 2.3"),
     "2.5": _advisory("as 2.3, and macros of sizes that are for the firmware"),
     "2.7": _advisory("kernels are called by one type of function; some need not all it passes"),
+    "5.5": _required("the function of a core with assembly of its own, under the name of the portable one"),
     "5.6": _required("names of types in different sources; none is seen by two of them"),
     "5.7": _required("as 5.6: the same structure for cores with and without DSP instructions"),
     "5.9": _advisory("static functions of the same name in different sources"),
