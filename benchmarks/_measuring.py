@@ -25,12 +25,12 @@ Inputs = tuple[torch.Tensor, ...]
 TESTS = Path(__file__).parent.parent / "tests"
 DRAWN = {
     **{"a": draw, "b": draw_biased, "l": draw_layers, "r": draw_rare, "w": draw_wide},
-    **{"x": draw_layers, "y": draw_wide, "z": draw_layers},
+    **{"x": draw_layers, "y": draw_wide, "z": draw_layers, "q": draw_wide},
 }
 # Of 16-bit codes, and with 4-bit weights.
 OPTIONS: dict[str, dict[str, Any]] = {
     **{kind: {"activations": Activations.INT16, "artifacts": Artifacts.C} for kind in "xy"},
-    "z": {"weights": Weights.INT4, "artifacts": Artifacts.C},
+    **{kind: {"weights": Weights.INT4, "artifacts": Artifacts.C} for kind in "zq"},
 }
 
 

@@ -73,8 +73,14 @@ ELEMENTS: Mapping[str, int] = {
 # Operators on signals: their samples are of every length and curve.
 SIGNALS: Mapping[str, int] = {"cortado::filter": 16, "cortado::samples": 12, "cortado::spectrum": 40}
 
-# Layers with 4-bit weights: kernels for spans of pixels, for one, and for windows, with factors and without.
-NARROW: Mapping[str, int] = {"cortado::narrow_conv2d": 48}
+# Layers with 4-bit weights: kernels for spans of pixels, for one, and for windows, with factors and without; recurrent.
+NARROW: Mapping[str, int] = {
+    "cortado::narrow_conv2d": 48,
+    "cortado::narrow_embedding": 12,
+    "cortado::narrow_gru": 12,
+    "cortado::narrow_lstm": 12,
+    "cortado::narrow_rnn": 12,
+}
 
 # Operators of 16-bit codes, beside those above.
 WIDE: Mapping[str, int] = {

@@ -1,5 +1,6 @@
 """Quantization-aware training: a module that trains as any other, and compiles to what it gave in evaluation."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,10 +12,11 @@ from cortado.base.errors import CortadoError
 from cortado.frontend.qat import QatModel
 from cortado.frontend.quantizer import CortexMQuantizer
 from cortado.frontend.training import PerChannelFakeQuantize
-from cortado.options import Artifacts, Options
+from cortado.options import Artifacts, Options, Weights
 from helpers.digits import accuracy, digits, train, trained
 from helpers.fake import keep
 from helpers.single import images, rejected, seeded
+from helpers.stateful import decibels
 
 EXAMPLE = (torch.zeros(1, 1, 8, 8),)
 
@@ -63,6 +65,35 @@ def test_other_elements_are_trained_and_kept(kind: dict[str, str], expected: str
         str(one.element) for one in compiled.graph.values.values()
     }
     assert any(expected in one for one in elements)
+
+
+@pytest.mark.host
+def test_recurrent_layers_are_trained_with_int4_weights() -> None:
+    """And have the codes of the training."""
+
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells, self.out = nn.GRU(12, 16, batch_first=True), nn.Linear(16, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores: torch.Tensor = self.out(self.cells(x)[0])
+            return scores
+
+    torch.manual_seed(0)
+    samples, fresh = torch.randn(32, 6, 12), torch.randn(8, 6, 12)
+    model = prepare_qat(Steps(), (samples[:1],), weights="int4")
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(4):
+        optimizer.zero_grad()
+        (model(samples) - samples[:, :, :4]).square().mean().backward()
+        optimizer.step()
+    model.eval()
+    options = Options(artifacts=Artifacts.C, weights=Weights.INT4)
+    compiled = compile(model, (samples[:1],), "cortex-m4", name="steps", options=options)
+    assert {one.element for one in compiled.report.weights} == {"int4"}
+    wanted = model(fresh).detach().numpy()
+    assert decibels(wanted, np.asarray(compiled.run(fresh, on="host").outputs[0]).reshape(wanted.shape)) > 35
 
 
 def test_elements_that_can_not_be_trained_are_named() -> None:

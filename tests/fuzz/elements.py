@@ -1,5 +1,6 @@
 """Random networks around what the general ones never draw: real tensors of 16 bits and some of 16 among others of 8,
-weights of 4 bits, inputs of bytes and of samples, filters, rows of more than 1,023 values, calls that few models have.
+weights of 4 bits, inputs of bytes, samples and ids, filters, rows of more than 1,023 values, calls that few models
+have.
 """
 
 import copy
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from cortado.options import Activations, Options, Weights
 from cortado.plan.lowered import run_reference
+from fuzz.layers import RECURRENT
 from fuzz.network import eager
 from fuzz.oracles import (
     Choices,
@@ -34,7 +36,11 @@ Made = Callable[[Random, tuple[int, ...]], nn.Module]  # of a shape [1, C, H, W]
 JUMPS = {"sign", "rounded", "choice", "choice of two", "unpooled"}
 WIDE_DB = 30.0  # that 16 bits keep at least, of what the model gives
 JUMPING_DB = 25.0  # behind something that jumps, where the last bit may decide
-STARTS = ("numbers", "bytes", "signed bytes", "samples", "spectrum of samples", "spectrum of bytes", "filtered samples")
+STARTS = (
+    *("numbers", "bytes", "signed bytes", "samples", "spectrum of samples", "spectrum of bytes", "filtered samples"),
+    "ids",
+)
+IDS, KNOWN = 12, 40  # of a sentence, and all there are
 ALL, SOME, NONE = "16 bits", "some of 16 bits", "8 bits"  # of the real tensors
 WEIGHTS = {"8-bit weights": 0, "4-bit weights": 0, "4-bit weights in groups": 32}
 SAMPLES, FILTERED, FRAME, HOP = 512, 64, 64, 32
@@ -63,6 +69,22 @@ def _across(draw: Random, shape: tuple[int, ...]) -> nn.Module:
     return nn.Linear(shape[3], draw.randint(2, 12))
 
 
+class _Rows(nn.Module):
+    """A recurrent layer over the rows of every channel, one channel after the other."""
+
+    def __init__(self, kind: str, width: int, units: int) -> None:
+        super().__init__()
+        self.layer = RECURRENT[kind](width, units, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x.flatten(1, 2))[0]
+        return found.reshape(*x.shape[:3], -1)
+
+
+def _recurrent(draw: Random, shape: tuple[int, ...]) -> nn.Module:
+    return _Rows(draw.choice(list(RECURRENT)), shape[3], draw.choice((4, 7, 12)))
+
+
 def _plain(function: Callable[[Tensor], Tensor]) -> Made:
     return lambda draw, shape: Call(function)
 
@@ -77,6 +99,7 @@ WIDE: Mapping[str, Made] = {
     "depthwise": _depthwise,
     "grouped": _grouped,
     "linear": _across,
+    "recurrent": _recurrent,
     "sum": _plain(lambda x: x + x.flip(3)),
     "difference": _plain(lambda x: torch.sub(x, x.flip(2), alpha=0.5)),
     "product": _plain(lambda x: x * x.flip(3)),
@@ -148,6 +171,7 @@ class Elements(nn.Module):
         self.weights = draw.choice(list(WEIGHTS)) if self.precision == NONE else "8-bit weights"
         self.factor, self.offset = draw.choice((1.0, 1 / 64, 1 / 255)), draw.choice((0, 0, 128))
         self.register_buffer("window", torch.hann_window(FRAME))
+        self.table = nn.Embedding(KNOWN, draw.choice((6, 16, 40)))
         self.filter = in_window(lowpass(draw.choice((0.02, 0.08, 0.2))))
         self.emphasized = "spectrum" in self.start and draw.random() < 0.5
         self.channels, self.side = draw.randint(1, 4), draw.randint(5, 12)
@@ -186,6 +210,8 @@ class Elements(nn.Module):
         shape = (1, samples) if "samples" in self.start or "spectrum" in self.start else self._picture
         if self.start == "numbers":
             return [(scale * torch.randn(shape, generator=rng),) for _ in range(count)]
+        if self.start == "ids":
+            return [(torch.randint(0, KNOWN, (1, IDS), generator=rng),) for _ in range(count)]
         kind = {"bytes": torch.uint8, "spectrum of bytes": torch.uint8, "signed bytes": torch.int8}.get(
             self.start, torch.int16
         )
@@ -209,6 +235,8 @@ class Elements(nn.Module):
     def _begin(self, x: Tensor) -> Tensor:
         if self.start == "numbers":
             return x
+        if self.start == "ids":
+            return self.table(x).unsqueeze(1)
         if "bytes" in self.start and "spectrum" not in self.start:
             return (x.float() - self.offset) * self.factor if self.start == "bytes" else x.float() * self.factor
         sound = (x.float() - 128) / 128 if self.start == "spectrum of bytes" else x.float() / 32768
@@ -273,10 +301,11 @@ def rounded(module: nn.Module) -> nn.Module:
     """The same with weights of 15 values for each output channel."""
     found = copy.deepcopy(module)
     for layer in found.modules():
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            weight = layer.weight.data
-            scale = weight.abs().amax(list(range(1, weight.dim())), keepdim=True).clamp(min=1e-12) / 7
-            layer.weight.data = (weight / scale).round() * scale
+        weights = isinstance(layer, nn.Conv2d | nn.Linear | nn.RNNBase | nn.Embedding)
+        for name, weight in layer.named_parameters(recurse=False) if weights else ():
+            if name.startswith("weight"):
+                scale = weight.data.abs().amax(list(range(1, weight.dim())), keepdim=True).clamp(min=1e-12) / 7
+                weight.data = (weight.data / scale).round() * scale
     return found
 
 

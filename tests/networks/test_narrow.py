@@ -1,5 +1,6 @@
 """int4 weights: the same bits on every board, close to the eager module, half the flash; chosen by a flash budget."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 from cortado.api import Compiled, Model, prepare
 from cortado.base.errors import CortadoError
 from cortado.ops._narrow import LARGEST, StoredWeights
-from cortado.options import Options
+from cortado.options import Artifacts, Options, Weights
+from helpers.cores import FOUR, each_core
 from helpers.stateful import decibels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")
@@ -141,6 +143,59 @@ def test_groups_help_weights_of_different_size() -> None:
         outputs = np.asarray(one.run(fresh, on="host").outputs[0]).reshape(32, 32)
         found.append(decibels(layer(fresh).detach().numpy(), outputs))
     assert found[1] > found[0] + 3
+
+
+# ---- recurrent layers and tables -------------------------------------------------------------------------------------
+
+
+class Words(nn.Module):
+    """Ids, their rows, and what follows from them."""
+
+    def __init__(self, kind: Callable[..., nn.RNNBase]) -> None:
+        super().__init__()
+        self.table, self.cells = nn.Embedding(60, 40), kind(40, 24, batch_first=True)
+        self.out = nn.Linear(24, 5)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        scores: Tensor = self.out(self.cells(self.table(ids))[0])
+        return scores
+
+
+RECURRENT: dict[str, Callable[..., nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN}
+KINDS = ["gru", "lstm", pytest.param("rnn", marks=pytest.mark.slow)]
+
+
+@cache
+def words(kind: str) -> tuple[Words, Model]:
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        module = Words(RECURRENT[kind]).eval()
+        ids = torch.randint(0, 60, (24, 9))
+    return module, prepare(module, (ids[:1],), ids, name="words")
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("group", [None, 32])
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrent_layers_and_tables_have_them(kind: str, group: int | None) -> None:
+    module, model = words(kind)
+    wide = model.compile("cortex-m4", Options(artifacts=Artifacts.C))
+    narrow = model.compile("cortex-m4", Options(artifacts=Artifacts.C, weights=Weights.INT4, weight_group=group))
+    assert {one.module: one.element for one in narrow.report.weights} == {one: "int4" for one in module._modules}
+    assert flash(narrow) < 0.7 * flash(wide)  # with biases and factors of 72 or 96 rows
+    fresh = torch.randint(0, 60, (16, 9), generator=torch.Generator().manual_seed(8))
+    checked = narrow.run(fresh, on="host")
+    assert checked.bit_exact
+    wanted = module(fresh).detach().numpy()
+    assert decibels(wanted, np.asarray(checked.outputs[0]).reshape(wanted.shape)) > 17
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m55"))
+def test_boards_give_the_references_bits_of_recurrent_layers(target: str) -> None:
+    found = words("gru")[1].compile(target, Options(artifacts=Artifacts.C, weights=Weights.INT4))
+    assert {"cortado::narrow_gru", "cortado::narrow_embedding"} <= {layer.operator for layer in found.report.layers}
+    assert found.run(torch.randint(0, 60, (2, 9))).bit_exact
 
 
 # ---- a flash budget --------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def precision_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         choices=names(Weights),
         default="int8",
-        help="what weights of convolutions and linear layers take in the C bundle (default: int8). int4: half the "
+        help="what weights of layers and tables take in the C bundle (default: int8). int4: half the "
         "flash wherever a layer can have it; auto: where the outputs lose least, until --flash-budget holds",
     )
     parser.add_argument(

@@ -21,6 +21,8 @@ class Functions(torch.library.Library):
 
     def impl(self, op_name: Any, fn: Any, dispatch_key: str = "", **others: Any) -> None:
         super().impl(op_name, fn, dispatch_key, **others)
+        if dispatch_key == _COMPUTED:  # gradients are those of the calls it is made of
+            super().impl(op_name, torch.library.fallthrough_kernel, "Autograd")
         if dispatch_key == _COMPUTED and self.portable:
             _functions[str(op_name)] = fn
 

@@ -18,6 +18,7 @@ from cortado.ops._narrow_packing import LEAST, RUN
 Numbers = np.ndarray[Any, np.dtype[Any]]
 LARGEST = weight_limit(4)
 FACTORS = range(LEAST, LEAST + 16)
+ROW_FACTORS = range(1, max(FACTORS) + 1)  # of a whole row: it is not stored, or has a byte of its own
 
 
 def rounded(codes: Tensor, factor: Tensor | int) -> Tensor:
@@ -42,6 +43,20 @@ def padded_runs(flat: Tensor) -> Tensor:
     """[channels, products] as [channels, runs, RUN], with zeros behind the last."""
     short = -flat.shape[1] % RUN
     return torch.nn.functional.pad(flat, (0, short)).reshape(len(flat), -1, RUN)
+
+
+def drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
+    """Weights of 4 bits, for samples of operators: [channels, ...]."""
+    from cortado.ir import sampling
+
+    codes = sampling.codes(seed, sizes, -LARGEST, LARGEST)
+    if run == 0:
+        return codes
+    flat = codes.reshape(sizes[0], -1)
+    runs = -(-flat.shape[1] // run)
+    factors = sampling.codes(seed + 1, (sizes[0], runs), min(FACTORS), max(FACTORS))
+    spread = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
+    return (flat * spread).to(torch.int8).reshape(sizes)
 
 
 @dataclass(frozen=True)

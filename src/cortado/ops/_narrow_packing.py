@@ -11,6 +11,8 @@ RUN = 32  # products of a channel that have one factor
 LEAST = 3  # factors of runs take 4 bits: 3 to 18, whose 7 times is the largest int8 code but one
 MOST_OF_LINEAR = 65536  # products of a channel, with DSP instructions
 MOST_PRODUCTS = 4096  # of a channel without factors, with DSP instructions: its sum fits 24 bits
+NARROW_ROWS = 4  # of a gate, whose products are computed together
+CHUNK = 512  # products of a row without factors that are summed up at a time: 2^12 times their sum fits 32 bits
 UInt8 = NDArray[np.uint8]
 _EIGHTS = 8  # what makes a 4-bit weight positive
 
@@ -161,3 +163,24 @@ def pack_linear_small(codes: Int8, factors: UInt8 | None, bias: Int32, multiplie
     words = pad_to(np.stack([bias, multiplier, shift], axis=1).astype(np.int64), 0, 4).reshape(-1, 12)
     parts = [] if factors is None else [_factor_halfwords(factors)]
     return joined(*parts, weights, as_bytes(words))
+
+
+def pack_narrow_gates(codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The stream of gates_narrow_s8.c: [rows, products] codes, four rows each."""
+    products, chunk = codes.shape[1], CHUNK if factors is None else RUN
+    chunks = -(-products // chunk)
+    every = np.ones((len(codes), chunks), dtype=np.uint8) if factors is None else factors
+    halves = codes.reshape(-1, NARROW_ROWS, products).astype(np.int64) & 15
+    parts = [as_bytes(np.full((len(halves), 1), chunk, dtype=np.int64)).reshape(len(halves), -1)]
+    for number in range(chunks):
+        parts.append(every[:, number].reshape(-1, NARROW_ROWS).astype(np.int8))
+        parts.append(_halfwords(halves[..., number * chunk : (number + 1) * chunk]))
+    tables = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(len(halves), -1)
+    return joined(*parts, as_bytes(tables).reshape(len(halves), -1))
+
+
+def _halfwords(halves: NDArray[np.int64]) -> Int8:
+    """[fours of rows, row, products] as a halfword for each product, of every four k, k + 2, k + 1, k + 3."""
+    words = pad_to((halves << (4 * np.arange(NARROW_ROWS))[:, None]).sum(axis=1), 1, 4)
+    ordered = words.reshape(len(words), -1, 2, 2).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(ordered.astype("<u2")).view(np.int8).reshape(len(words), -1)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cortado.base.element import INT16
+from cortado.base.element import INT4_BITS, INT16
 from cortado.base.errors import CortadoError, Reject
 from cortado.base.numerics import Fixed, QParams, Tensor, clamp_int8, requant
 from cortado.base.target import Core
@@ -31,6 +31,8 @@ from cortado.ir.work import Calls, Quantities, Work, nested
 from cortado.ops import _wide_recurrent as wide
 from cortado.ops import packing
 from cortado.ops._convolution import SUFFIX, sum_bounds
+from cortado.ops._narrow import StoredWeights
+from cortado.ops._narrow_packing import CHUNK, NARROW_ROWS, pack_narrow_gates
 from cortado.ops._wide import is_wide
 from cortado.ops._work import VECTOR
 from cortado.ops.conv2d import LINEAR_GROUP
@@ -176,8 +178,8 @@ def match(bound: Bound) -> Quantization | Reject:
     kind = wanted_element(bound.node)
     roles: dict[str, Role] = {
         "input": Activation(kind),
-        "weight_ih": Weight(),
-        "weight_hh": Weight(),
+        "weight_ih": Weight(fewest=INT4_BITS),
+        "weight_hh": Weight(fewest=INT4_BITS),
         "start": Activation(kind),
     }
     return Quantization(roles, ObservedWith("start", kind))
@@ -296,9 +298,9 @@ _SHARED = ("cortado_sigmoid.c", "cortado_scratch.c")
 _BY_LINEAR_LAYERS = ("gates_s8__scalar_dsp.c", "gate_rows_s8__scalar.S", *LINEAR_GROUP)
 
 
-def _stream(path: Path, gates: int, core: Core) -> Array:
+def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
     """Rows in the order the kernels read them: a few units at a time, of these gate after gate."""
-    together, units = packing.group_channels(core), len(path.bias) // gates
+    together, units = _together(core, run), len(path.bias) // gates
     blocks = -(-units // together)
 
     def ordered(data: Tensor) -> np.ndarray[Any, Any]:
@@ -309,15 +311,25 @@ def _stream(path: Path, gates: int, core: Core) -> Array:
 
     weights, *tables = (ordered(data) for data in (path.weight, path.bias, path.multiplier, path.shift))
     bias, multiplier, shift = (table[:, 0] for table in tables)
-    if core is Core.MVE:
+    if run is not None:
+        stored = StoredWeights.of(weights, run)
+        stream = pack_narrow_gates(stored.codes, stored.factors, bias, multiplier, shift)
+    elif core is Core.MVE:
         stream = packing.pack_gates_mve(weights, bias, multiplier, shift)
     else:
         stream = packing.pack_gates(weights, bias, multiplier, shift, core)
     return Array(stream, packed=tuple(path.weight.shape))
 
 
-def _called(name: str, core: Core) -> tuple[str, tuple[Callee, ...], tuple[str, ...]]:
+def _together(core: Core, run: int | None) -> int:
+    """Units whose gates are computed together."""
+    return NARROW_ROWS if run is not None else packing.group_channels(core)
+
+
+def _called(name: str, core: Core, run: int | None) -> tuple[str, tuple[Callee, ...], tuple[str, ...]]:
     """A layer's C function, the one it is given for its gates, and their files."""
+    if run is not None:
+        return f"cortado_{name}_s8", (Callee("cortado_gates_narrow_s8"),), (f"{name}_s8.c", "gates_narrow_s8.c")
     if core is Core.MVE:  # whole steps with vector instructions
         return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
     ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
@@ -345,7 +357,8 @@ def kernel(
     rows = 2 if states_aside or call["last"] else 1 if start else 0
     scratch = units * (state_bytes + rows)
     states = [Row(1 + index) if index < len(start) else Absent() for index in range(2 if name == "lstm" else 1)]
-    function, given, sources = _called(name, core)
+    run = call.arguments.get("run")  # of weights that have 4 bits
+    function, given, sources = _called(name, core, run)
     return Kernel(
         call=CCall(function, (Operand.LAYER, Row(0), *states, *written, Operand.SCRATCH, *given)),
         sources=(*sources, *_SHARED),
@@ -365,14 +378,14 @@ def kernel(
             "start_multiplier": call["start_multiplier"],
             "start_shift": call["start_shift"],
             **more,
-            "together": packing.group_channels(core),
+            "together": _together(core, run),
             "zero": Array(np.full(units, call["out_zero_point"], dtype=np.int8)),
-            "weights_x": _stream(Path.of(call.arguments, "x"), gates, core),
-            "weights_h": _stream(Path.of(call.arguments, "h"), gates, core),
+            "weights_x": _stream(Path.of(call.arguments, "x"), gates, core, run),
+            "weights_h": _stream(Path.of(call.arguments, "h"), gates, core, run),
         },
         scratch=scratch,
         scratch_check=CCall(f"cortado_{name}_s8_scratch", (Operand.LAYER,)) if scratch else None,
-        work=_work(core, LayerSize(batch, steps, inputs, units), starts=bool(start), more=more),
+        work=_work(core, LayerSize(batch, steps, inputs, units), starts=bool(start), more=more, run=run),
     )
 
 
@@ -396,7 +409,10 @@ _GROUPS = {
 }
 
 
-def _work(core: Core, layer: LayerSize, *, starts: bool, more: Mapping[str, int]) -> Work:
+_NARROW = "path_fours path_eights path_odd path_products path_chunks"
+
+
+def _work(core: Core, layer: LayerSize, *, starts: bool, more: Mapping[str, int], run: int | None) -> Work:
     """Units whose gates are made together, each group of them in each step; the products of both paths of a gate, input
     and state, for which one function is called: twos, fours, eights of the fours, vectors of them, whether there are
     fours, whether some are in no four, and how many."""
@@ -416,14 +432,15 @@ def _work(core: Core, layer: LayerSize, *, starts: bool, more: Mapping[str, int]
         "path_some": sum(four > 0 for four in fours),
         "path_odd": sum(last > 0 for last in lasts),
         "path_lasts": sum(lasts),
+        "path_chunks": sum(math.ceil(products / (run or CHUNK)) for products in paths),
     }
-    groups = math.ceil(layer.units / packing.group_channels(core))
+    groups = math.ceil(layer.units / _together(core, run))
 
     def quantities(calls: Calls) -> Quantities:
         steps = calls.calls * layer.sequences * layer.steps
         return {**sizes, "all_steps": steps, "unit_groups": steps * groups}
 
-    return Work(nested({**_UNITS, "unit_groups": _GROUPS[core]}), quantities)
+    return Work(nested({**_UNITS, "unit_groups": _GROUPS[core] if run is None else _NARROW}), quantities)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------
@@ -460,10 +477,19 @@ def draw_layer(draw: Any, gates: int, states: int) -> dict[str, Any]:
     }
 
 
-def of_any_element(draw: Any, drawn: dict[str, Any]) -> dict[str, Any]:
-    """A sample of int8 codes as it is, or one of int16 that is like it."""
-    from hypothesis import strategies as st
+def samples_of(draw_case: Callable[[Any], dict[str, Any]]) -> Callable[[], Any]:
+    """Of int8 codes as they are drawn, or of int16 that are like them."""
 
-    from cortado.ir import sampling
+    def samples() -> Any:
+        from hypothesis import strategies as st
 
-    return wide.as_wide(drawn, draw(sampling.SEEDS)) if draw(st.sampled_from([False, False, True])) else drawn
+        from cortado.ir import sampling
+
+        @st.composite
+        def of_any_element(draw: Any) -> dict[str, Any]:
+            drawn = draw_case(draw)
+            return wide.as_wide(drawn, draw(sampling.SEEDS)) if draw(st.sampled_from([False, False, True])) else drawn
+
+        return of_any_element()
+
+    return samples

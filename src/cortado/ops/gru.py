@@ -82,21 +82,17 @@ def kernel(call: Call, core: Core) -> Kernel:
     return recurrent.kernel(call, core, name="gru", gates=GATES, state_bytes=2, cell_bits=call["cell_bits"])
 
 
-def samples() -> Any:
+def draw_case(draw: Any) -> dict[str, Any]:
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
-        factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
-        layer = recurrent.draw_layer(draw, GATES, states=1)
-        bits = draw(st.sampled_from([0, 0, 1, 4, recurrent.MOST_CELL_BITS]))
-        drawn = {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
-        return recurrent.of_any_element(draw, drawn)
-
-    return draw_case()
+    multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
+    factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
+    layer = recurrent.draw_layer(draw, GATES, states=1)
+    bits = draw(st.sampled_from([0, 0, 1, 4, recurrent.MOST_CELL_BITS]))
+    drawn = {**layer, **factor, "start_shift": layer["start_shift"] + 4, "cell_bits": bits}
+    return drawn
 
 
 GRU = Operator(
@@ -111,7 +107,7 @@ GRU = Operator(
     tensors=("input", "start"),
     places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
-    samples=samples,
+    samples=recurrent.samples_of(draw_case),
 )
 
 GRU_PATTERN = Pattern(aten=(GRU_LAYER,), match=recurrent.match, lower=lower, elements=REALS, keeps_bits=True)

@@ -151,30 +151,26 @@ def kernel(call: Call, core: Core) -> Kernel:
     )
 
 
-def samples() -> Any:
+def draw_case(draw: Any) -> dict[str, Any]:
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 3, -8, -5)
-        drawn = {
-            **recurrent.draw_layer(draw, GATES, states=2),
-            "out_multiplier": int(multipliers[0]),
-            "out_shift": int(shifts[0]) - 15,
-            "cell_zero_point": draw(sampling.ZERO_POINTS),
-            "cell_multiplier": int(multipliers[1]),
-            "cell_shift": int(shifts[1]) + 14,
-            "cell_bits": draw(st.integers(0, recurrent.MOST_CELL_BITS)),
-            "last_cells": draw(st.booleans()),
-            "given_multiplier": int(multipliers[2]),
-            "given_shift": int(shifts[2]),
-            "given_zero_point": draw(sampling.ZERO_POINTS),
-        }
-        return recurrent.of_any_element(draw, drawn)
-
-    return draw_case()
+    multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 3, -8, -5)
+    drawn = {
+        **recurrent.draw_layer(draw, GATES, states=2),
+        "out_multiplier": int(multipliers[0]),
+        "out_shift": int(shifts[0]) - 15,
+        "cell_zero_point": draw(sampling.ZERO_POINTS),
+        "cell_multiplier": int(multipliers[1]),
+        "cell_shift": int(shifts[1]) + 14,
+        "cell_bits": draw(st.integers(0, recurrent.MOST_CELL_BITS)),
+        "last_cells": draw(st.booleans()),
+        "given_multiplier": int(multipliers[2]),
+        "given_shift": int(shifts[2]),
+        "given_zero_point": draw(sampling.ZERO_POINTS),
+    }
+    return drawn
 
 
 LSTM = Operator(
@@ -193,7 +189,7 @@ LSTM = Operator(
     tensors=("input", "start"),
     places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
-    samples=samples,
+    samples=recurrent.samples_of(draw_case),
 )
 
 LSTM_PATTERN = Pattern(

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-import torch
 from torch.fx import Node
 
 from cortado.base.element import INT8
 from cortado.base.numerics import Tensor
 from cortado.base.target import CortexMTargetConfig
 from cortado.ir.op import Operator, PteWriter
-from cortado.ops import _narrow, conv2d
+from cortado.ops import conv2d
 from cortado.ops._convolution import macs, weighted_case
+from cortado.ops._narrow import drawn
 from cortado.ops._narrow_kernels import kernel
 from cortado.ops._narrow_packing import RUN
 
@@ -59,22 +59,9 @@ def samples() -> Any:
             case["input"] = case["input"][:1, :1, :1].contiguous()
         if draw(st.sampled_from([True, True, True, False])):  # for which cores have kernels of their own
             case["requantize_shifts"] = case["requantize_shifts"].clamp(max=-1)
-        return {**case, "weight": _drawn(seed, sizes, run), "run": run}
+        return {**case, "weight": drawn(seed, sizes, run), "run": run}
 
     return draw_case()
-
-
-def _drawn(seed: int, sizes: tuple[int, ...], run: int) -> Tensor:
-    from cortado.ir import sampling
-
-    codes = sampling.codes(seed, sizes, -_narrow.LARGEST, _narrow.LARGEST)
-    if run == 0:
-        return codes
-    flat = codes.reshape(sizes[0], -1)
-    runs = -(-flat.shape[1] // run)
-    factors = sampling.codes(seed + 1, (sizes[0], runs), min(_narrow.FACTORS), max(_narrow.FACTORS))
-    spread = factors.repeat_interleave(run, dim=1)[:, : flat.shape[1]]
-    return (flat * spread).to(torch.int8).reshape(sizes)
 
 
 NARROW_CONV2D = Operator(

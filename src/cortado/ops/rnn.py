@@ -62,19 +62,15 @@ def kernel(call: Call, core: Core) -> Kernel:
     return recurrent.kernel(call, core, name="rnn", gates=1, state_bytes=0, relu=int(call["relu"]))
 
 
-def samples() -> Any:
+def draw_case(draw: Any) -> dict[str, Any]:
     from hypothesis import strategies as st
 
     from cortado.ir import sampling
 
-    @st.composite
-    def draw_case(draw: Any) -> dict[str, Any]:
-        multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
-        factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
-        drawn = {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw(st.booleans())}
-        return recurrent.of_any_element(draw, drawn)
-
-    return draw_case()
+    multipliers, shifts = sampling.fixed_points(draw(sampling.SEEDS), 1, -8, -5)
+    factor = {"out_multiplier": int(multipliers[0]), "out_shift": int(shifts[0])}
+    drawn = {**recurrent.draw_layer(draw, 1, states=1), **factor, "relu": draw(st.booleans())}
+    return drawn
 
 
 RNN = Operator(
@@ -89,7 +85,7 @@ RNN = Operator(
     tensors=("input", "start"),
     places=frozenset({Place.C}),
     constraints=recurrent.CONSTRAINTS,
-    samples=samples,
+    samples=recurrent.samples_of(draw_case),
 )
 
 RNN_PATTERN = Pattern(

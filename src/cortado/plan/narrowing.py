@@ -1,11 +1,12 @@
 """int4 weights: which layers of a lowered graph can have them, what each loses by it, and the graph with them.
 
-A layer's int8 codes are rounded to factor * q, |q| <= 7 (ops/_narrow): with one factor for an output channel, which
-then becomes part of the channel's multiplier, or with one for every `run` products. Factors are those of the least
-squared error, each input channel counted by the mean square of what calibration data have there; biases make up for
-what the rounding does to the mean of a channel.
+Convolutions and linear layers, recurrent layers, tables of embeddings. Their int8 codes are rounded to factor * q,
+|q| <= 7 (ops/_narrow): with one factor for an output channel, which then becomes part of the channel's multiplier, or
+with one for every `run` products. Factors are those of the least squared error, each input channel counted by the mean
+square of what calibration data have there; biases make up for what the rounding does to the mean of a channel.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,11 +18,16 @@ from cortado.base.element import INT8, INT32
 from cortado.base.errors import CortadoError
 from cortado.base.numerics import Fixed
 from cortado.ir.graph import TO_NCHW, TO_NHWC, add_constant, remove_unused_constants, sync_outputs
+from cortado.ir.op import Operator
 from cortado.ir.schemas import overload
-from cortado.ops import _narrow
+from cortado.ops import _narrow, narrow_embedding
 from cortado.ops._convolution import sum_bounds
+from cortado.ops._narrow_packing import CHUNK
 from cortado.ops.conv2d import CONV2D
+from cortado.ops.embedding import EMBEDDING
 from cortado.ops.narrow_conv2d import NARROW_CONV2D
+from cortado.ops.narrow_embedding import NARROW_EMBEDDING
+from cortado.ops.narrow_recurrent import NARROW_OF
 from cortado.plan.lowered import LoweredCall, LoweredGraph, Ref, after, reference_of, run_reference
 
 Tensor = torch.Tensor
@@ -29,19 +35,24 @@ Values = Mapping[str, Any]
 SAMPLES = 8  # calibration inputs, at most
 WORK = 8_000_000  # values that are computed for them, at most, beyond the first
 FEW = 64  # values of a channel, below which its own mean square says little
-CHANNEL_FACTORS = range(1, max(_narrow.FACTORS) + 1)  # of a whole channel: they are not stored
 
 
 @dataclass(frozen=True)
 class NarrowLayer:
-    """A layer with int4 weights: the constants of its call that are others, by argument."""
+    """A layer with int4 weights: the operator that it becomes, the constants of its call that are others, by argument,
+    and the arguments that it has beside them."""
 
     call: str
     module: str
-    run: int
+    operator: Operator
     constants: Mapping[str, Tensor]
+    arguments: Mapping[str, int]
     saved: int  # bytes of flash that its weights take less
     noise: float = 0.0  # power at the outputs, beside theirs, if no other layer had int4 weights
+
+    @property
+    def run(self) -> int:
+        return self.arguments["run"]
 
 
 @dataclass(frozen=True)
@@ -80,30 +91,8 @@ class ObservedLayer:
 
     def _narrowed(self, call: LoweredCall) -> NarrowLayer | None:
         """None where it would save nothing, or its sums would not fit."""
-        constants, arguments = self.graph.constants, call.arguments
-        weight, bias = (
-            None if one is None else constants[one.name] for one in (arguments["weight"], arguments["bias"])
-        )
-        assert weight is not None
-        source, offset = arguments["input"].name, arguments["input_offset"]
-        inputs = [values[source].to(torch.float64) + offset for values in self.values]
-        codes, factors = _codes(weight, _importance(inputs), self.run)
-        near = (codes * factors).reshape(weight.shape)
-        moved = _mean_change(call, near - weight, inputs) if self.correct else torch.zeros(len(weight))
-        start = torch.round((0 if bias is None else bias.to(torch.float64)) - moved)
-        changed: dict[str, Tensor] = {"weight": near.to(torch.int8)}
-        if self.run == 0:
-            per_channel = factors.reshape(-1)
-            changed = {"weight": codes.reshape(weight.shape).to(torch.int8)}
-            start = torch.round(start / per_channel)
-            changed |= _rescaled(constants, arguments, per_channel)
-        if bias is not None or bool(start.any()):
-            changed["bias"] = start.to(torch.int32)
-        shifts = changed.get("requantize_shifts", constants[arguments["requantize_shifts"].name])
-        saved = weight.numel() - packed_bytes(tuple(weight.shape), self.run)
-        if saved <= 0 or not _sums_fit(changed, offset, shifts):
-            return None
-        return NarrowLayer(call.name, call.module, self.run, changed, saved)
+        found = _NARROWED[call.operator](self, call)
+        return found if found is not None and found.saved > 0 else None
 
     def _noise(self, layer: NarrowLayer) -> float:
         """Of each output, its share of the output's own power; of them all the sum."""
@@ -117,23 +106,114 @@ class ObservedLayer:
         return total / len(self.values)
 
 
+# ---- what each kind of layer becomes ---------------------------------------------------------------------------------
+
+
+def _convolution(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
+    constants, arguments, run = observed.graph.constants, call.arguments, observed.run
+    weight, bias = (None if one is None else constants[one.name] for one in (arguments["weight"], arguments["bias"]))
+    assert weight is not None
+    source, offset = arguments["input"].name, arguments["input_offset"]
+    inputs = [values[source].to(torch.float64) + offset for values in observed.values]
+    columns = _importance(inputs).repeat(weight.shape[1] * weight.shape[2])
+    codes, factors = _codes(weight.reshape(len(weight), -1), columns, run)
+    near = (codes * factors).reshape(weight.shape)
+    moved = _mean_change(call, near - weight, inputs) if observed.correct else torch.zeros(len(weight))
+    start = torch.round((0 if bias is None else bias.to(torch.float64)) - moved)
+    changed: dict[str, Tensor] = {"weight": near.to(torch.int8)}
+    if run == 0:
+        per_channel = factors.reshape(-1)
+        changed = {"weight": codes.reshape(weight.shape).to(torch.int8)}
+        start = torch.round(start / per_channel)
+        changed |= _rescaled(constants, call, ("requantize_multipliers", "requantize_shifts"), per_channel)
+    if bias is not None or bool(start.any()):
+        changed["bias"] = start.to(torch.int32)
+    shifts = changed.get("requantize_shifts", constants[arguments["requantize_shifts"].name])
+    if not _sums_fit(changed["weight"], changed.get("bias"), offset, shifts):
+        return None
+    saved = weight.numel() - packed_bytes(tuple(weight.shape), run)
+    return NarrowLayer(call.name, call.module, NARROW_CONV2D, changed, {"run": run}, saved)
+
+
+def _recurrent(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
+    """Both paths of its gates, of the input and of the state before, which is what the layer gives."""
+    values, source = observed.graph.values, call.arguments["input"].name
+    zero = values[source].qparams
+    assert zero is not None  # codes of 8 bits
+    state = call.results[0] if call.results else call.name
+    changed: dict[str, Tensor] = {}
+    saved = 0
+    for path, name, point in (("x", source, zero.zero_point), ("h", state, call.arguments["out_zero_point"])):
+        inputs = [known[name].to(torch.float64) - point for known in observed.values] if name else []
+        found = _path(observed, call, path, point, inputs)
+        if found is None:
+            return None
+        changed |= found
+        rows, products = found[f"weight_{path}"].shape
+        chunks = math.ceil(products / (observed.run or CHUNK))
+        saved += rows * (products - 2 * math.ceil(products / 4) - chunks - 1)
+    return NarrowLayer(call.name, call.module, NARROW_OF[call.operator], changed, {"run": observed.run}, saved)
+
+
+def _path(
+    observed: ObservedLayer, call: LoweredCall, path: str, point: int, inputs: Sequence[Tensor]
+) -> dict[str, Tensor] | None:
+    """Weights, biases (which hold the zero point), multipliers and shifts; None where sums would not fit."""
+    known = observed.graph.constants
+    weight, bias, shift = (known[call.arguments[f"{part}_{path}"].name] for part in ("weight", "bias", "shift"))
+    counts = _importance(inputs) if inputs else torch.ones(weight.shape[1], dtype=torch.float64)
+    codes, factors = _codes(weight, counts, observed.run)
+    near = codes * factors
+    means = torch.stack([x.reshape(-1, x.shape[-1]).mean(0) for x in inputs]).mean(0) if inputs else 0 * counts
+    moved = (near - weight).to(torch.float64) @ means if observed.correct else torch.zeros(len(weight))
+    start = bias.to(torch.float64) + point * weight.sum(1, dtype=torch.int64) - moved
+    changed = {"weight": near}
+    if observed.run == 0:
+        changed, start = {"weight": codes}, start / factors[:, 0]
+        names = (f"multiplier_{path}", f"shift_{path}")
+        rescaled = _rescaled(known, call, names, factors[:, 0])
+        changed |= {name.removesuffix(f"_{path}"): data for name, data in rescaled.items()}
+    changed["weight"] = changed["weight"].to(torch.int8)
+    changed["bias"] = (torch.round(start) - point * changed["weight"].sum(1, dtype=torch.int64)).to(torch.int32)
+    if not _sums_fit(changed["weight"], changed["bias"], 0, changed.get("shift", shift)):
+        return None
+    return {f"{name}_{path}": data for name, data in changed.items()}
+
+
+def _table(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None:
+    weight = observed.graph.constants[call.arguments["weight"].name]
+    known = observed.graph.values[call.name].qparams
+    assert known is not None  # codes of 8 bits
+    table = narrow_embedding.narrowed(weight, known.zero_point, observed.run)
+    arguments = {"zero_point": known.zero_point, "run": observed.run}
+    count, width = weight.shape
+    saved = count * (width // 2 - math.ceil(width / (observed.run or width)))
+    return NarrowLayer(call.name, call.module, NARROW_EMBEDDING, {"weight": table}, arguments, saved)
+
+
+_NARROWED: dict[str, Callable[[ObservedLayer, LoweredCall], NarrowLayer | None]] = {
+    CONV2D.name: _convolution,
+    **dict.fromkeys(NARROW_OF, _recurrent),
+    EMBEDDING.name: _table,
+}
 NO_WEIGHTS = ""
 NO_ROOM = "int4 would save nothing, or its sums would not fit 32 bits"
 
 
 def _refused(graph: LoweredGraph, call: LoweredCall) -> str | None:
     """Why a call has no int4 weights; NO_WEIGHTS: it has none at all."""
-    weights = [name for name in call.arguments if name.startswith("weight")]
-    if call.operator != CONV2D.name:
-        constant = any(ref in graph.constants for name in weights for ref in call.refs(name))
-        return f"{call.operator} takes int8 weights" if constant else NO_WEIGHTS
-    weight, source = (call.arguments[name].name for name in ("weight", "input"))
-    if weight not in graph.constants:
+    names = [ref for name in call.arguments if name.startswith("weight") for ref in call.refs(name)]
+    weights = [name for name in names if name in graph.constants]
+    if not weights:
         return NO_WEIGHTS
-    if graph.element(source).bits != INT8.bits:
-        return f"its tensors are {graph.element(source).name}, which meets int8 weights"
-    if graph.constants[weight].shape[3] != graph.values[source].shape[3]:
-        return "a grouped or depthwise convolution has few weights"
+    if call.operator not in _NARROWED:
+        return f"{call.operator} takes int8 weights"
+    if graph.element(call.name).bits != INT8.bits:
+        return f"its tensors are {graph.element(call.name).name}, which meets int8 weights"
+    if call.operator == CONV2D.name:
+        source = call.arguments["input"].name
+        if graph.constants[weights[0]].shape[3] != graph.values[source].shape[3]:
+            return "a grouped or depthwise convolution has few weights"
     return None
 
 
@@ -147,17 +227,17 @@ def packed_bytes(sizes: tuple[int, ...], run: int) -> int:
 def _importance(inputs: Sequence[Tensor]) -> Tensor:
     """How much each input channel counts: its mean square, but where few values were seen rather that of all."""
     seen = sum(x[..., 0].numel() for x in inputs)
-    squares = torch.stack([(x**2).mean(dim=(0, 1, 2)) for x in inputs]).mean(dim=0)
+    squares = torch.stack([(x**2).reshape(-1, x.shape[-1]).mean(dim=0) for x in inputs]).mean(dim=0)
     found: Tensor = (seen * squares + FEW * (squares.mean() + 1.0)) / (seen + FEW)
     return found
 
 
-def _codes(weight: Tensor, counts: Tensor, run: int) -> tuple[Tensor, Tensor]:
-    """q as [channels, products], and factors that go with it: of each channel, or of each product."""
-    flat = weight.reshape(len(weight), -1).to(torch.int64)
-    columns = counts.repeat(weight.shape[1] * weight.shape[2])
+def _codes(weight: Tensor, columns: Tensor, run: int) -> tuple[Tensor, Tensor]:
+    """q of [channels, products], and factors that go with it: of each channel, or of each product. `columns`: how much
+    each product counts."""
+    flat = weight.to(torch.int64)
     if run == 0:
-        factors = _narrow.chosen_factors(flat, columns, CHANNEL_FACTORS)[:, None]
+        factors = _narrow.chosen_factors(flat, columns, _narrow.ROW_FACTORS)[:, None]
         return _narrow.rounded(flat, factors), factors
     runs, shares = _narrow.padded_runs(flat), _narrow.padded_runs(columns[None])
     rows = runs.reshape(-1, run)
@@ -176,19 +256,19 @@ def _mean_change(call: LoweredCall, change: Tensor, inputs: Sequence[Tensor]) ->
     return torch.stack([one.permute(TO_NHWC).mean(dim=(0, 1, 2)) for one in sums]).mean(dim=0)
 
 
-def _rescaled(constants: Mapping[str, Tensor], arguments: Mapping[str, Any], factors: Tensor) -> dict[str, Tensor]:
+def _rescaled(
+    constants: Mapping[str, Tensor], call: LoweredCall, names: tuple[str, str], factors: Tensor
+) -> dict[str, Tensor]:
     """Multipliers and shifts of channels whose codes stand for so many times as much."""
-    multipliers, shifts = (constants[arguments[f"requantize_{name}"].name] for name in ("multipliers", "shifts"))
+    multipliers, shifts = (constants[call.arguments[name].name] for name in names)
     known = zip(multipliers.tolist(), shifts.tolist(), factors.tolist(), strict=True)
     fixed = [Fixed.of(multiplier * factor * 2.0 ** (shift - 31)) for multiplier, shift, factor in known]
-    return {
-        "requantize_multipliers": torch.tensor([one.multiplier for one in fixed], dtype=torch.int32),
-        "requantize_shifts": torch.tensor([one.shift for one in fixed], dtype=torch.int32),
-    }
+    found = [[one.multiplier for one in fixed], [one.shift for one in fixed]]
+    return {name: torch.tensor(data, dtype=torch.int32) for name, data in zip(names, found, strict=True)}
 
 
-def _sums_fit(changed: Mapping[str, Tensor], offset: int, shifts: Tensor) -> bool:
-    low, high = sum_bounds(changed["weight"], changed.get("bias"), offset)
+def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor) -> bool:
+    low, high = sum_bounds(weight, bias, offset)
     room = INT32.high >> shifts.clamp(min=0).to(torch.int64)
     return bool((torch.maximum(high, -low) <= room).all())
 
@@ -232,8 +312,8 @@ def with_layers(graph: LoweredGraph, layers: Sequence[NarrowLayer]) -> LoweredGr
         if layer is None:
             return call
         others = {name: Ref(_constant_name(layer, name)) for name in layer.constants}
-        arguments = {**call.arguments, **others, "run": layer.run}
-        return replace(call, operator=NARROW_CONV2D.name, arguments=arguments)
+        arguments = {**call.arguments, **others, **layer.arguments}
+        return replace(call, operator=layer.operator.name, arguments=arguments)
 
     return replace(graph, constants={**graph.constants, **constants}, calls=tuple(map(changed, graph.calls)))
 
@@ -246,8 +326,8 @@ def apply_layers(program: ExportedProgram, layers: Sequence[NarrowLayer]) -> Non
         others = {
             name: add_constant(program, _constant_name(layer, name), data) for name, data in layer.constants.items()
         }
-        node.target = overload(NARROW_CONV2D)
-        node.kwargs = {**node.kwargs, **others, "run": layer.run}
+        node.target = overload(layer.operator)
+        node.kwargs = {**node.kwargs, **others, **layer.arguments}
     remove_unused_constants(program)
     sync_outputs(program)
     module.graph.lint()

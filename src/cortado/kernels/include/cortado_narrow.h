@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Convolutions and linear layers of 8-bit codes with 4-bit weights, two of them in a byte: for networks that have some
- * (--weights int4). Everything else is in cortado.h.
+ * Layers of 8-bit codes with 4-bit weights, two of them in a byte: for networks that have some (--weights int4).
+ * Everything else is in cortado.h.
  *
  * A weight is factor * q, where q lies in [-7, 7] and is what is stored. The products of an output channel, in the
  * order kernel_h, kernel_w, in_c, come in runs of CORTADO_NARROW_RUN that have a factor each, 3 to 18; or their factors
@@ -84,5 +84,18 @@ int32_t cortado_conv1x1_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *
 int32_t cortado_conv1x1_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_linear_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_linear_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
+
+/* Four rows of one path of a gate, with a stream of its own: for recurrent layers, as cortado_gates_s8. Factors are those
+ * of the rows of weights, which come in runs as above. */
+const int8_t *cortado_gates_narrow_s8(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+
+/* out[i] = table[id[i]] as cortado_embedding_t, of codes zero + factor * q: each `run` of a row have one factor. */
+typedef struct {
+    int32_t ids, count, width, run, zero;
+    const uint8_t *table;   /* [count][(width + 1) / 2]: the first of two in the lower half of a byte */
+    const uint8_t *factors; /* [count][(width + run - 1) / run] */
+} cortado_embedding_narrow_t;
+
+void cortado_embedding_narrow_s8(const cortado_embedding_narrow_t *L, const int32_t *ids, int8_t *out);
 
 #endif /* CORTADO_NARROW_H */
