@@ -4,9 +4,9 @@
  *
  * Tile: 4 products (with vectors 8) x 4 rows. Scratch: none.
  *
- * The stream: | products of a chunk 4 |, then of each chunk | a factor of each row 4 | its products, 8 for every four |,
- * then | bias 4 | multiplier 4 | shift 4 | of each row. A halfword holds a product of all rows, that of the first in its
- * lowest bits; those of products k, k + 2, k + 1, k + 3 follow one another. Zeros fill up the last four.
+ * The stream: | products of a chunk 4 |, then of each chunk | a factor of each row 4 | its products, 8 bytes for every
+ * four |, then | bias 4 | multiplier 4 | shift 4 | of each row. A halfword holds a product of all rows, that of the
+ * first in its lowest bits; those of products k, k + 2, k + 1, k + 3 follow one another. Zeros fill up the last four.
  */
 #include "cortado_math.h"
 #include "cortado_narrow.h"
