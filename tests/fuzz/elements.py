@@ -301,7 +301,7 @@ def rounded(module: nn.Module) -> nn.Module:
     """The same with weights of 15 values for each output channel."""
     found = copy.deepcopy(module)
     for layer in found.modules():
-        weights = isinstance(layer, nn.Conv2d | nn.Linear | nn.RNNBase | nn.Embedding)
+        weights = isinstance(layer, nn.Conv2d | nn.Conv3d | nn.Linear | nn.RNNBase | nn.Embedding)
         for name, weight in layer.named_parameters(recurse=False) if weights else ():
             if name.startswith("weight"):
                 scale = weight.data.abs().amax(list(range(1, weight.dim())), keepdim=True).clamp(min=1e-12) / 7
