@@ -27,7 +27,9 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv3x3": (lambda: nn.Conv2d(16, 16, 3, padding=1), (1, 16, 32, 32)),
     "linear": (lambda: nn.Linear(640, 128), (1, 640)),
     "depthwise": (lambda: nn.Conv2d(64, 64, 3, padding=1, groups=64), (1, 64, 25, 5)),
+    "gru": (lambda: nn.GRU(64, 64, batch_first=True), (1, 10, 64)),
 }
+PATHS = 6  # of a GRU: two in each of three gates
 BARS = {
     "m0": {"conv1x1": 1.15, "conv3x3": 1.15, "linear": 1.05, "depthwise": 1.05},
     "m4": {"conv1x1": 1.15, "conv3x3": 1.12, "linear": 1.20, "depthwise": 0.90},
@@ -79,9 +81,10 @@ def _weights_bytes(layer: Sketch) -> int:
     step = max(layer.planned.program.steps, key=lambda one: one.macs)
     kernel = step.kernels[max(layer.planned.program.cores)]
     arrays = [value.data for key, value in kernel.fields.items() if isinstance(value, Array) and key != "zero"]
-    channels = kernel.fields["out_c"]
+    units, channels = (kernel.fields.get(name, 0) for name in ("units", "out_c"))
+    assert isinstance(units, int)
     assert isinstance(channels, int)
-    return sum(array.nbytes for array in arrays) - PARAMETERS * channels
+    return sum(array.nbytes for array in arrays) - PARAMETERS * (channels + PATHS * units)
 
 
 def shown(results: dict[str, dict[str, dict[str, Measured]]]) -> str:

@@ -190,6 +190,17 @@ def test_recurrent_layers_and_tables_have_them(kind: str, group: int | None) -> 
     assert decibels(wanted, np.asarray(checked.outputs[0]).reshape(wanted.shape)) > 17
 
 
+@pytest.mark.host
+def test_a_recurrent_layer_is_the_only_one() -> None:
+    """Nothing else asks for the header of its gates."""
+    torch.manual_seed(6)
+    layer, steps = nn.GRU(8, 8, batch_first=True).eval(), torch.randn(12, 5, 8)
+    found = prepare(layer, (steps[:1],), steps, name="only").compile(
+        "cortex-m4", Options(artifacts=Artifacts.C, weights=Weights.INT4)
+    )
+    assert found.run(torch.randn(3, 5, 8), on="host").bit_exact
+
+
 @pytest.mark.qemu
 @pytest.mark.parametrize("target", each_core(*FOUR, here="cortex-m55"))
 def test_boards_give_the_references_bits_of_recurrent_layers(target: str) -> None:

@@ -92,6 +92,11 @@ class CCall:
     function: str
     arguments: tuple[Argument, ...]
 
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The called one, and those that it is given to call."""
+        return (self.function, *(one.name for one in self.arguments if isinstance(one, Callee)))
+
     def typed(self, rows: Sequence[Element], out: Element) -> "CCall":
         """The same call with rows in the C types of their elements. Those of one byte are all passed as int8_t."""
 

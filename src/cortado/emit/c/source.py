@@ -61,7 +61,8 @@ class ModelSource(OfPlan):
         return "\n".join(parts)
 
     def _head(self) -> str:
-        called = (kernel.call.function for step in self.program.steps for kernel in step.kernels.values())
+        kernels = [kernel for step in self.program.steps for kernel in step.kernels.values()]
+        called = (name for kernel in kernels for name in kernel.call.functions)
         return f"""{banner(self.program, "the network as tables, and what runs them")}
 #include "{self.name}.h"
 {"" if self.program.pushed is None else chr(10) + "#include <string.h>" + chr(10)}{self.state.include}

@@ -86,13 +86,14 @@ def table_text(thunks: Iterable[Thunk]) -> str:
             *(_layout(*one) for one in layouts if structures().get(one[0] or "") not in inner or one[1]),
         ]
     )
+    named = [name for one in known for name in re.findall(r"\w+", one.call)]
     rows = "\n".join(f"    {{0x{one.id:08x}u, {one.function}, {_pointer(one)}}}," for one in known)
     return f"""/* SPDX-License-Identifier: Apache-2.0
  *
  * The kernels that this firmware has for images: what cortado_image_open finds them by.
  */
 #include "cortado_image.h"
-{more_headers(one.call.partition("(")[0] for one in known)}
+{more_headers(named)}
 /* ---- kernels, called with what an image says ---- */
 
 {functions}
