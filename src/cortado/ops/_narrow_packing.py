@@ -12,7 +12,7 @@ LEAST = 3  # factors of runs take 4 bits: 3 to 18, whose 7 times is the largest 
 MOST_OF_LINEAR = 65536  # products of a channel, with DSP instructions
 MOST_PRODUCTS = 4096  # of a channel without factors, with DSP instructions: its sum fits 24 bits
 NARROW_ROWS = 4  # of a gate, whose products are computed together
-CHUNK = 512  # products of a row without factors that are summed up at a time: 2^12 times their sum fits 32 bits
+CHUNK = 512  # products of a gate without factors that are summed up at a time: 2^12 times their sum fits 32 bits
 UInt8 = NDArray[np.uint8]
 _EIGHTS = 8  # what makes a 4-bit weight positive
 
@@ -165,22 +165,44 @@ def pack_linear_small(codes: Int8, factors: UInt8 | None, bias: Int32, multiplie
     return joined(*parts, weights, as_bytes(words))
 
 
-def pack_narrow_gates(codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
-    """The stream of gates_narrow_s8.c: [rows, products] codes, four rows each."""
-    products, chunk = codes.shape[1], CHUNK if factors is None else RUN
-    chunks = -(-products // chunk)
-    every = np.ones((len(codes), chunks), dtype=np.uint8) if factors is None else factors
-    halves = codes.reshape(-1, NARROW_ROWS, products).astype(np.int64) & 15
-    parts = [as_bytes(np.full((len(halves), 1), chunk, dtype=np.int64)).reshape(len(halves), -1)]
-    for number in range(chunks):
-        parts.append(every[:, number].reshape(-1, NARROW_ROWS).astype(np.int8))
-        parts.append(_halfwords(halves[..., number * chunk : (number + 1) * chunk]))
-    tables = np.stack([bias, multiplier, shift], axis=1).astype(np.int64).reshape(len(halves), -1)
-    return joined(*parts, as_bytes(tables).reshape(len(halves), -1))
+# ---- gates of recurrent layers ---------------------------------------------------------------------------------------
 
 
-def _halfwords(halves: NDArray[np.int64]) -> Int8:
-    """[fours of rows, row, products] as a halfword for each product, of every four k, k + 2, k + 1, k + 3."""
+def pack_narrow_gates(
+    codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32, core: Core
+) -> Int8:
+    """The streams of gates_narrow_s8.c, `__dsp` and `__mve`: [rows, products] codes, four rows each."""
+    packed = {Core.DSP: _gate_halfwords, Core.MVE: _blocks}.get(core, _gate_lanes)
+    words = np.stack([bias, multiplier, shift], axis=1).astype(np.int64)
+    tables = as_bytes(factor_words(bias, multiplier, shift, Core.DSP) if core in (Core.DSP, Core.MVE) else words)
+    end = tables.reshape(len(codes) // NARROW_ROWS, -1)
+    if factors is None:
+        return joined(packed(codes), end)
+    parts: list[NDArray[np.generic]] = []
+    for run in range(factors.shape[1]):
+        parts += [] if run % 2 else [as_bytes(_gate_factors(factors[:, run : run + 2]))]
+        parts += [packed(codes[:, RUN * run : RUN * (run + 1)])]
+    return joined(*parts, end)
+
+
+def _gate_factors(factors: UInt8) -> NDArray[np.generic]:
+    """[fours of rows, 1]: those of one run or two, less 3, from the lowest bits on."""
+    fours = (factors.astype(np.int64) - LEAST).reshape(-1, NARROW_ROWS, factors.shape[1]).transpose(0, 2, 1)
+    return (fours.reshape(len(fours), -1) << 4 * np.arange(fours[0].size)).sum(axis=1)[:, None]
+
+
+def _gate_halfwords(codes: Int8) -> NDArray[np.generic]:
+    """A halfword for each product, of every four k, k + 2, k + 1, k + 3."""
+    halves = codes.reshape(-1, NARROW_ROWS, codes.shape[1]).astype(np.int64) & 15
     words = pad_to((halves << (4 * np.arange(NARROW_ROWS))[:, None]).sum(axis=1), 1, 4)
     ordered = words.reshape(len(words), -1, 2, 2).transpose(0, 1, 3, 2)
     return np.ascontiguousarray(ordered.astype("<u2")).view(np.int8).reshape(len(words), -1)
+
+
+def _gate_lanes(codes: Int8) -> NDArray[np.generic]:
+    """A word for each two products of rows a to d: a, b, a, b, c, d, c, d, each 8 more."""
+    more = pad_to(codes, 1, 2).astype(np.int64).reshape(-1, 2, 2, -(-codes.shape[1] // 2), 2) + _EIGHTS
+    ordered = more.transpose(0, 3, 1, 4, 2).reshape(
+        len(more), -1, 8
+    )  # [four, pair, ab or cd, product, first or second]
+    return as_bytes((ordered << 4 * np.arange(8)).sum(axis=2))

@@ -313,7 +313,7 @@ def _stream(path: Path, gates: int, core: Core, run: int | None) -> Array:
     bias, multiplier, shift = (table[:, 0] for table in tables)
     if run is not None:
         stored = StoredWeights.of(weights, run)
-        stream = pack_narrow_gates(stored.codes, stored.factors, bias, multiplier, shift)
+        stream = pack_narrow_gates(stored.codes, stored.factors, bias, multiplier, shift, core)
     elif core is Core.MVE:
         stream = packing.pack_gates_mve(weights, bias, multiplier, shift)
     else:
@@ -329,12 +329,14 @@ def _together(core: Core, run: int | None) -> int:
 def _called(name: str, core: Core, run: int | None) -> tuple[str, tuple[Callee, ...], tuple[str, ...]]:
     """A layer's C function, the one it is given for its gates, and their files."""
     if run is not None:
-        return f"cortado_{name}_s8", (Callee("cortado_gates_narrow_s8"),), (f"{name}_s8.c", "gates_narrow_s8.c")
+        ending = f"__{core.name.lower()}" if core in (Core.DSP, Core.MVE) else ""
+        gates = f"cortado_gates_{'runs' if run else 'narrow'}_s8{ending}"
+        return f"cortado_{name}_s8", (Callee(gates),), (f"{name}_s8.c", f"gates_narrow_s8{ending}.c")
     if core is Core.MVE:  # whole steps with vector instructions
         return f"cortado_{name}_s8__mve", (), (f"{name}_s8__mve.c", f"{name}_units_s8__mve.S")
     ending = f"__{SUFFIX[core]}" if SUFFIX[core] else ""
-    gates = ("gates_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
-    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *gates)
+    sources = ("gates_s8.c",) if core is Core.PORTABLE else _BY_LINEAR_LAYERS
+    return f"cortado_{name}_s8", (Callee(f"cortado_gates_s8{ending}"),), (f"{name}_s8.c", *sources)
 
 
 def kernel(
@@ -409,7 +411,11 @@ _GROUPS = {
 }
 
 
-_NARROW = "path_fours path_eights path_odd path_products path_chunks"
+_NARROW = {
+    Core.MVE: "path_vectors path_chunks",
+    Core.DSP: "path_fours path_odd path_lasts path_chunks",
+}
+_NARROW_PAIRS = "path_products path_twos path_sixteens path_chunks"
 
 
 def _work(core: Core, layer: LayerSize, *, starts: bool, more: Mapping[str, int], run: int | None) -> Work:
@@ -432,15 +438,17 @@ def _work(core: Core, layer: LayerSize, *, starts: bool, more: Mapping[str, int]
         "path_some": sum(four > 0 for four in fours),
         "path_odd": sum(last > 0 for last in lasts),
         "path_lasts": sum(lasts),
+        "path_sixteens": sum(math.ceil(products / 16) for products in paths),
         "path_chunks": sum(math.ceil(products / (run or CHUNK)) for products in paths),
     }
     groups = math.ceil(layer.units / _together(core, run))
+    inner = _GROUPS[core] if run is None else _NARROW.get(core, _NARROW_PAIRS)
 
     def quantities(calls: Calls) -> Quantities:
         steps = calls.calls * layer.sequences * layer.steps
         return {**sizes, "all_steps": steps, "unit_groups": steps * groups}
 
-    return Work(nested({**_UNITS, "unit_groups": _GROUPS[core] if run is None else _NARROW}), quantities)
+    return Work(nested({**_UNITS, "unit_groups": inner}), quantities)
 
 
 # ---- samples -------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from cortado.ir.op import Operator
 from cortado.ir.schemas import overload
 from cortado.ops import _narrow, narrow_embedding
 from cortado.ops._convolution import sum_bounds
-from cortado.ops._narrow_packing import CHUNK
+from cortado.ops._recurrent import LARGEST_SUM
 from cortado.ops.conv2d import CONV2D
 from cortado.ops.embedding import EMBEDDING
 from cortado.ops.narrow_conv2d import NARROW_CONV2D
@@ -150,8 +150,7 @@ def _recurrent(observed: ObservedLayer, call: LoweredCall) -> NarrowLayer | None
             return None
         changed |= found
         rows, products = found[f"weight_{path}"].shape
-        chunks = math.ceil(products / (observed.run or CHUNK))
-        saved += rows * (products - 2 * math.ceil(products / 4) - chunks - 1)
+        saved += rows * (products - packed_bytes((1, 1, 1, products), observed.run))
     return NarrowLayer(call.name, call.module, NARROW_OF[call.operator], changed, {"run": observed.run}, saved)
 
 
@@ -175,7 +174,7 @@ def _path(
         changed |= {name.removesuffix(f"_{path}"): data for name, data in rescaled.items()}
     changed["weight"] = changed["weight"].to(torch.int8)
     changed["bias"] = (torch.round(start) - point * changed["weight"].sum(1, dtype=torch.int64)).to(torch.int32)
-    if not _sums_fit(changed["weight"], changed["bias"], 0, changed.get("shift", shift)):
+    if not _sums_fit(changed["weight"], changed["bias"], 0, changed.get("shift", shift), LARGEST_SUM - 1):
         return None
     return {f"{name}_{path}": data for name, data in changed.items()}
 
@@ -267,9 +266,9 @@ def _rescaled(
     return {name: torch.tensor(data, dtype=torch.int32) for name, data in zip(names, found, strict=True)}
 
 
-def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor) -> bool:
+def _sums_fit(weight: Tensor, bias: Tensor | None, offset: int, shifts: Tensor, most: int = INT32.high) -> bool:
     low, high = sum_bounds(weight, bias, offset)
-    room = INT32.high >> shifts.clamp(min=0).to(torch.int64)
+    room = most >> shifts.clamp(min=0).to(torch.int64)
     return bool((torch.maximum(high, -low) <= room).all())
 
 

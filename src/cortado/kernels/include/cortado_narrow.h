@@ -85,9 +85,14 @@ int32_t cortado_conv1x1_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, 
 int32_t cortado_linear_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 int32_t cortado_linear_runs_s8__dsp_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels);
 
-/* Four rows of one path of a gate, with a stream of its own: for recurrent layers, as cortado_gates_s8. Factors are
- * those of the rows of weights, which come in runs as above. */
+/* Four rows of one path of a gate, each variant with a stream of its own: for recurrent layers, as cortado_gates_s8.
+ * __dsp and __mve need |sum * 2^max(shift, 0)| < 2^30. */
 const int8_t *cortado_gates_narrow_s8(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_narrow_s8__dsp(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_narrow_s8__mve(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_runs_s8(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_runs_s8__dsp(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
+const int8_t *cortado_gates_runs_s8__mve(const int8_t *x, const int8_t *stream, int32_t n, int32_t *gates);
 
 /* out[i] = table[id[i]] as cortado_embedding_t, of codes zero + factor * q: each `run` of a row have one factor. */
 typedef struct {
