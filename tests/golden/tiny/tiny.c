@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0xbf8e005au
+#if TINY_BUILD != 0x8da2090bu
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 
