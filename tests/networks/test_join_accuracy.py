@@ -1,7 +1,7 @@
 """Random networks of averages, concatenations, sums, minima and gates: beside PT2E with a scale for every tensor."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -172,3 +172,34 @@ def test_no_tensor_pays_for_another(seed: int) -> None:
 @pytest.mark.parametrize("seed", [seed for seed in range(60) if seed not in QUICK])
 def test_no_tensor_pays_for_another_in_many_networks(seed: int) -> None:
     assert min(gains(seed)) > -LOST
+
+
+# ---- elements that meet ----------------------------------------------------------------------------------------------
+
+MEETING: dict[str, Callable[[Tensor], Tensor]] = {
+    "larger": lambda x: torch.maximum(x, x.roll(1, 2)),
+    "smaller": lambda x: torch.minimum(x[:, :, 1:], x[:, :, :-1]),
+    "joined": lambda x: torch.cat([x, x.flip(2)], 1)[:, :CHANNELS],
+}
+
+
+class Meeting(nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1), nn.Conv2d(CHANNELS, CHANNELS, 1)
+        self.between = MEETING[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.last(self.between(self.first(x)))
+        return found
+
+
+@pytest.mark.parametrize("wide", ["first", "last", "first|last", "maximum|minimum|cat"])
+@pytest.mark.parametrize("name", MEETING)
+def test_a_join_reads_tensors_of_another_element(name: str, wide: str) -> None:
+    """They share no parameters with it."""
+    torch.manual_seed(1)
+    model, data = Meeting(name).eval(), [randn(1, CHANNELS, SIZE, SIZE, seed=seed) for seed in range(16)]
+    found = lower_on(model, [(one,) for one in data], how=Options(int16=(wide,)))
+    wanted = torch.cat([model(one).detach().flatten() for one in data])
+    assert decibels(wanted, torch.cat([found.outputs(one)[0].float().flatten() for one in data])) > 30

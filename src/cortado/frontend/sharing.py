@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import FixedQParamsObserver, ObserverBase
 
-from cortado.base.element import element_of
+from cortado.base.element import Element, element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.ranges import choose_range
 from cortado.ir.op import patterns_of
@@ -66,6 +66,10 @@ class _Tensor:
     @property
     def fixed(self) -> bool:
         return isinstance(self.observer, FixedQParamsObserver)
+
+    @property
+    def element(self) -> Element:
+        return self.observer.element if isinstance(self.observer, RangeObserver) else element_of(self.observer.dtype)
 
 
 def share(prepared: GraphModule, method: CalibrationMethod) -> None:
@@ -129,12 +133,15 @@ def _output(entrance: Node, observers: dict[Node, ObserverBase]) -> ObserverBase
 
 
 def _note_readers(call: Node, found: dict[ObserverBase, _Tensor], observers: dict[Node, ObserverBase]) -> None:
-    """Data movement is no reader: its output has the same observer. A layer may read its own output."""
+    """Data movement is no reader: its output has the same observer. A layer may read its own output. A join in another
+    element reads codes of that, whatever parameters the tensor has."""
     tensor = found[observers[call]]
     tensor.read |= any(pattern.reads_itself for pattern in patterns_of(call.all_input_nodes[0].target))
     for user in call.users:
         if isinstance(observers.get(user), EdgeObserver):
-            tensor.joins.append(found[_output(user, observers)])
+            join = found[_output(user, observers)]
+            tensor.joins += [join] if join.element == tensor.element else []
+            tensor.read |= join.element != tensor.element
         elif not any(observers.get(behind) is tensor.observer for behind in user.users):
             tensor.read = True
 
