@@ -412,6 +412,29 @@ def test_tensors_within_tuples_and_dictionaries_are_inputs_one_by_one() -> None:
         prepare(model, batches[0], [(x, state, more, 1)])
 
 
+# ---- narrow integers in float ----------------------------------------------------------------------------------------
+
+IN_FLOAT: dict[str, Callable[[Tensor], Tensor]] = {
+    "one more": lambda x: (x.float() + 1) >= x.float(),
+    "one less": lambda x: x.float() - 1 < x.float(),
+    "products": lambda x: (x.float() + 2) * 3 > x.float() * 2,
+    "a sum": lambda x: (x.float() * 2).sum(1, keepdim=True) > x.float(),
+    "back": lambda x: (x.float() * 3).to(torch.int32),
+    "the opposite": lambda x: (-x.float()).to(torch.int32),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.uint8, torch.int16])
+@pytest.mark.parametrize("name", IN_FLOAT)
+def test_what_is_computed_of_narrow_integers_in_float_does_not_wrap_around(name: str, kind: torch.dtype) -> None:
+    """Calibration has seen small numbers; the ends of the type come later."""
+    function, limits = IN_FLOAT[name], torch.iinfo(kind)
+    batches = [(torch.arange(n, n + 6, dtype=kind)[None],) for n in range(3)]
+    graph = graph_of(Function(lambda self, x: function(x)), batches)
+    ends = torch.tensor([[limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max]]).to(kind)
+    assert torch.equal(reference_outputs(graph, (ends,))[0].to(torch.int64), function(ends).to(torch.int64))
+
+
 # ---- scores --------------------------------------------------------------------------------------------------------
 
 

@@ -95,10 +95,10 @@ class _Integers:
 
     def of(self, node: Node) -> Node:
         kind = dtype(node)
-        if kind == torch.bool:
-            return add_call(self.like, aten.to.dtype, node, torch.int64)
-        if not kind.is_floating_point:
+        if kind == torch.int64:
             return node
+        if not kind.is_floating_point:  # what is computed of a byte in float32 does not wrap around as bytes do
+            return add_call(self.like, aten.to.dtype, node, torch.int64)
         if is_constant(node):
             return add_constant(self.like, "integers", constant_data(node).to(torch.int64))
         if node.target in _PASSING:
@@ -214,8 +214,7 @@ def _between(node: Node, root: Node, switches: list[int], *, first: bool) -> Nod
         return None
     integer = _Integers(node).of(root)
     if not inside:  # always, or never; still a function of the input
-        least = torch.iinfo(dtype(integer)).min if dtype(integer) != torch.int64 else INT32.low
-        return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, least)
+        return add_call(node, aten.ge.Scalar if first else aten.lt.Scalar, integer, INT32.low)
     if len(inside) == 1:
         return add_call(node, aten.lt.Scalar if first else aten.ge.Scalar, integer, inside[0])
     start, end = inside if not first else inside[::-1]
