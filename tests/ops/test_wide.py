@@ -18,10 +18,10 @@ from cortado.api import Model, prepare
 from cortado.base.element import INT16
 from cortado.base.errors import CortadoError
 from cortado.compiled import Compiled
-from cortado.options import Options
+from cortado.options import Activations, Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cores import THREE, each_core
-from helpers.single import decibels
+from helpers.single import Expression, decibels
 
 pytestmark = pytest.mark.filterwarnings("ignore::cortado.base.errors.CortadoWarning")  # few samples
 LEAST = 45.0  # decibels; int8 has 20 to 40
@@ -207,3 +207,21 @@ def test_what_int16_can_not_take_is_refused_by_name(model: nn.Module, shape: tup
     options = Options(activations="int16", artifacts="c")  # type: ignore[arg-type]
     with pytest.raises(CortadoError, match=rf"(?s){reason}"):
         prepare(model.eval(), data[0], data, options=options).compile("cortex-m4")
+
+
+AVERAGED: dict[str, Callable[[Tensor], Tensor]] = {
+    "pool": lambda x: F.avg_pool2d(x.float(), 2),
+    "resized": lambda x: F.interpolate(x.float(), scale_factor=2.0, mode="bilinear"),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGED)
+def test_averages_of_bytes_are_no_bytes(name: str) -> None:
+    """Their input is of 8 bits as it comes."""
+    samples = torch.randint(-128, 128, (24, 1, 2, 8, 8), generator=torch.Generator().manual_seed(2)).to(torch.int8)
+    model = Expression(AVERAGED[name])
+    options = Options(activations=Activations.INT16, artifacts=Artifacts.C)
+    found = prepare(model, (samples[0],), list(samples[:16]), name="net", options=options).compile("cortex-m4", options)
+    assert found.graph is not None
+    outputs = torch.cat([reference_outputs(found.graph, (one,))[0].float().flatten() for one in samples[16:]])
+    assert decibels(torch.cat([model(one).flatten() for one in samples[16:]]), outputs) > 60

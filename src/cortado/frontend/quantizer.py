@@ -177,7 +177,8 @@ class _Annotator:
         if isinstance(output, Plain):
             return None
         if isinstance(output, SharedWith):
-            return self._group_of(bound[output.argument])
+            operand = bound[output.argument]
+            return self.groups.get((operand, node)) or self._group_of(operand)
         if isinstance(output, ObservedWith):
             known = [self._group_of(operand) for operand in bound.nodes(output.argument)[:1]]
             alike = known and known[0].qparams is None and known[0].element == output.element

@@ -21,7 +21,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Fixed, Tensor, divide_round_away, requant
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Callee, CCall, Operand, Row
-from cortado.ir.facts import wanted_element
+from cortado.ir.facts import WANTED, wanted_element
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import ONE_ROW, Kernel, RowRule, Rows, Running
 from cortado.ir.op import (
@@ -90,7 +90,7 @@ def match(bound: Bound) -> Quantization | Reject:
         return Quantization({"self": kind}, kind)
     if bound["divisor_override"] is not None or (bound["count_include_pad"] and any(pair(bound["padding"]))):
         return Reject("divides by something else than the number of pixels inside the image")
-    return Quantization({"self": Activation(None)}, SharedWith("self"))
+    return Quantization({"self": Activation(WANTED.of(bound.node))}, SharedWith("self"))
 
 
 MOST_PIXELS = 4096

@@ -15,6 +15,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core
 from cortado.ir.c_call import CCall, Operand, Row
+from cortado.ir.facts import WANTED
 from cortado.ir.graph import TO_NCHW, TO_NHWC, Bound, shape
 from cortado.ir.kernel import Array, Field, Kernel, RowRule, Rows
 from cortado.ir.op import Activation, Call, ElementOf, Lowering, Operator, Pattern, Place, Quantization, SharedWith
@@ -55,7 +56,7 @@ def _source(bound: Bound) -> str:
 
 def match(bound: Bound) -> Quantization | Reject:
     source = _source(bound)
-    return Quantization({source: Activation(None)}, SharedWith(source))
+    return Quantization({source: Activation(WANTED.of(bound.node))}, SharedWith(source))
 
 
 _FACTORS = {1: ("scales",), 2: ("scales_h", "scales_w")}  # of a signal, of an image
