@@ -113,7 +113,6 @@ NARROW_EMBEDDING = Operator(
     reference=reference,
     shape=embedding.output_shape,
     kernel=kernel,
-    element=embedding.EMBEDDING.element,
     tensors=("indices",),
     places=frozenset({Place.C}),
     constraints=embedding.CONSTRAINTS,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from cortado.base.element import INT8
 from cortado.base.numerics import Tensor
 from cortado.ir.op import Operator
 from cortado.ops import gru, lstm, rnn
@@ -50,6 +51,8 @@ def _narrow(whole: Operator, draw_case: Callable[[Any], dict[str, Any]]) -> Oper
         summary=f"{whole.summary}, with 4-bit weights (--weights int4)",
         arguments=f"{whole.arguments}, int run",
         reference=_reference(whole),
+        element=INT8,
+        also=tuple(replace(result, element=INT8) for result in whole.also),
         samples=_samples(draw_case),
     )
 
