@@ -100,7 +100,7 @@ void cortado_depthwise_s16__dsp(const cortado_layer_s16_packed_t *L, const int8_
     int inside = 0;
     for (int32_t x = 0, left = -L->pad_left; x < L->out_w; x++, left += L->stride_w, out += L->in_c) {
         inside = cortado_wide_point(L, rows, left, inside, taps);
-        if (nine) {
+        if (nine != 0) {
             cortado_depthwise_nine_s16__dsp(&pixel, out);
         } else {
             one_pixel(&pixel, out);

@@ -41,7 +41,7 @@ static void softmax_kept(const cortado_softmax_s16_t *L, mask_t mask, int32_t al
     const uint32_t inverse = (uint32_t)(((uint64_t)1 << 46) / sum);
     for (int32_t i = 0; i < n; i++) {
         uint64_t v = 0;
-        if (keeps(mask, i)) {
+        if (keeps(mask, i) != 0) {
             const uint32_t power = cortado_power(L, alike ? 0 : cortado_distance(L, largest - in[i]));
             v = ((uint64_t)power * inverse + (1u << 30)) >> 31;
         }
@@ -62,7 +62,7 @@ static void masked(const cortado_masked_softmax_s16_t *L, mask_t mask, const int
 {
     const mask_t all = {NULL, NULL}, second = {NULL, weaker};
     const cortado_softmax_s16_t row = {L->length, L->multiplier, L->shift, L->bits, L->powers};
-    if (keeps_some(mask, L->length)) {
+    if (keeps_some(mask, L->length) != 0) {
         softmax_kept(&row, mask, 0, in, out);
     } else if (weaker != NULL && keeps_some(second, L->length)) {
         softmax_kept(&row, second, L->nothing <= 32767, in, out);

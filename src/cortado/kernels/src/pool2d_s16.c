@@ -81,7 +81,7 @@ static inline void largest(const window_t *w, const cortado_pool2d_t *L, int32_t
             }
         }
     }
-    if (alone) {
+    if (alone != 0) {
         out[0] = half_within(L, c > 0 ? found >> 16 : (int16_t)found);
     } else {
         out[0] = half_within(L, (int16_t)found);
