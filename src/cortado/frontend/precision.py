@@ -20,7 +20,7 @@ from cortado.base.element import INT16, Element
 from cortado.base.errors import CortadoError
 from cortado.frontend.filter_probes import gives_signals
 from cortado.frontend.observers import SETTLED, Scheme
-from cortado.frontend.state import holders, results, user_outputs
+from cortado.frontend.state import becomes, holders, results, user_outputs
 from cortado.ir.facts import VALUE, WANTED, Fact
 from cortado.ir.graph import bind, describe, module_path, shape
 from cortado.ir.op import Joined, Match, Pattern, Plain, SharedWith, decide, patterns_of
@@ -140,7 +140,7 @@ def _of_samples(graph: Graph) -> dict[Node, Element]:
     """All that leads from 16-bit samples, or from a filter, to an output of the model that is a signal again: a filter
     without feedback, decimation, a mean, a peak. What is quiet in it would not outlive 8 bits."""
     heads = {node for node in graph.nodes if node.target == FILTER_OF or _reads_samples(node)}
-    following = dict(zip(holders(graph), results(graph), strict=True))
+    following = becomes(graph)
 
     def earlier(node: Node) -> Iterable[Node]:
         return () if node in heads else [following[node]] if node in following else node.all_input_nodes
@@ -148,7 +148,7 @@ def _of_samples(graph: Graph) -> dict[Node, Element]:
     found: dict[Node, Element] = {}
     for end in user_outputs(graph) if heads else ():
         reached = _reached([end], earlier)
-        given = [node for node in reached if node in heads or node in following]
+        given = [node for node in graph.nodes if node in reached and (node in heads or node in following)]
         ends = [end, *(following[node] for node in given if node in following)]
         real = [node for node in reached if is_real(node)]
         if not heads.isdisjoint(reached) and all(map(_may_be_wide, real)) and gives_signals(given, ends):

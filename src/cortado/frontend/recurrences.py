@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 from cortado.base.errors import Refused
 from cortado.frontend.filter_probes import SampleBlock, TimeLayout, block_of, layouts, matrix_of, runs_like
 from cortado.frontend.precision import loops_of
-from cortado.frontend.state import StateBuffer, holders, results, returned_nodes
+from cortado.frontend.state import StateBuffer, becomes, user_outputs
 from cortado.ir.facts import STATE, VALUE, Lasting, dtype
 from cortado.ir.graph import add_call, describe, fake_mode_of, output_node, shape
 from cortado.ops._float import add_permute, add_view, is_constant
@@ -100,7 +100,7 @@ def _is_taken_apart(node: Node) -> bool:
 def _of_loop(graph: Graph, calls: Sequence[Node]) -> Recurrence | None:
     """From the latest signal that hangs on no state, as all delays belong to the filter; or else on none of the loop,
     as what comes before it may be none."""
-    ends, loop = _ends(graph), set(calls)
+    ends, loop = becomes(graph), set(calls)
     own = {one for one in ends if any(user in loop for user in one.users)}
     for states in (set(ends), own):
         found = _behind_all(graph, calls, states, ends)
@@ -124,11 +124,6 @@ def _is_signal(node: Node) -> bool:
     value = VALUE.of(node)
     real = isinstance(value, torch.Tensor) and value.dtype == torch.float32
     return real and not is_constant(node) and not STATE.known(node) and node.op in ("placeholder", "call_function")
-
-
-def _ends(graph: Graph) -> dict[Node, Node]:
-    """What becomes of each state."""
-    return dict(zip(holders(graph), results(graph), strict=True))
 
 
 def _needed(targets: Sequence[Node], signal: Node, ends: dict[Node, Node]) -> set[Node] | None:
@@ -161,14 +156,14 @@ def _searched(graph: Graph, signal: Node, calls: Sequence[Node]) -> Recurrence |
 
 def _reaching(graph: Graph, between: Between, signal: Node) -> Recurrence | None:
     """The same from an earlier signal."""
-    if _needed([between.end, *between.results], signal, _ends(graph)) is None:
+    if _needed([between.end, *between.results], signal, becomes(graph)) is None:
         return None
     return _recognized(Between(signal, between.end, between.states, between.results))
 
 
 def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]:
     """The ends that all which comes later reads alone, the last first."""
-    ends = _ends(graph)
+    ends = becomes(graph)
     needed = _needed(calls, signal, ends)
     if needed is None:
         return []
@@ -176,7 +171,7 @@ def _between(graph: Graph, signal: Node, calls: Sequence[Node]) -> list[Between]
     if not all(dtype(one) == torch.float32 and not STATE.must(one).initial.any() for one in states):
         return []
     inside, moving = set(needed), set[Node](states) if calls else {signal}
-    returned = [*returned_nodes(graph)[: len(returned_nodes(graph)) - len(ends)]]
+    returned = user_outputs(graph)
     returned += [end for one, end in ends.items() if one not in states]  # read by others, all of them
     pending = {one: _readers(one, needed, returned) for one in states}
     cuts: list[Node] = []
@@ -249,10 +244,10 @@ def _sections(block: SampleBlock) -> tuple[Section, ...] | None:
 def _replace(found: Recurrence, state: Sequence[StateBuffer]) -> tuple[StateBuffer, ...]:
     between, layout = found.between, found.layout
     graph, end = between.end.graph, between.end
-    ends = _ends(graph)
+    ends = becomes(graph)
     kept = [one for one in ends if one not in between.states]
     numbers = [number for section in found.sections for number in section]
-    own = returned_nodes(graph)[: len(returned_nodes(graph)) - len(ends)]
+    own = user_outputs(graph)
     before, buffers = _holder(found, state), [one for one in state if one.name in [STATE.must(k).buffer for k in kept]]
     with graph.inserting_before(end):
         signal = _signal(end, between.signal)

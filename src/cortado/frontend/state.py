@@ -165,6 +165,11 @@ def results(graph: Graph) -> list[Node]:
     return returned_nodes(graph)[-count:] if count else []
 
 
+def becomes(graph: Graph) -> dict[Node, Node]:
+    """What becomes of each state."""
+    return dict(zip(holders(graph), results(graph), strict=True))
+
+
 def user_outputs(graph: Graph) -> list[Any]:
     """What the model returns, without the new values of its state."""
     found = returned_nodes(graph)

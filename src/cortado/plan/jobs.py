@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from cortado.base.target import Core
-from cortado.ir.c_call import Callee
 from cortado.ir.kernel import ONE_ROW, Kernel
 from cortado.ir.work import Calls
 from cortado.plan.planned import Planned, moved
@@ -123,8 +122,7 @@ def _parts(kernel: Kernel, calls: Calls) -> Iterator[FunctionWork]:
 
 def function_of(kernel: Kernel) -> str:
     """The name of a C function in the table of costs, with those that it is given to call and that have no row."""
-    given = [] if kernel.called else [one.name for one in kernel.call.arguments if isinstance(one, Callee)]
-    return "+".join([kernel.call.function, *given])
+    return kernel.call.function if kernel.called else "+".join(kernel.call.functions)
 
 
 def _outside(port: Port, y: int, group: int) -> int:
