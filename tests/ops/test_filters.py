@@ -225,6 +225,7 @@ TAPS = torch.hann_window(15, periodic=False)[None, None] / 7
 OTHERS = {
     "pre-emphasis": Signal(_emphasis, last=torch.zeros(1, 1)),
     "FIR": Signal(_fir, taps=TAPS, last=torch.zeros(1, 14)),
+    "FIR of a window": Signal(lambda self, x: nn.functional.conv1d(x[:, None], self.taps)[:, 0], taps=TAPS),
     "decimation": Signal(lambda self, x: x[:, ::4] * 1.0),
     "running variance": Signal(_variance, mean=torch.zeros(1, 1), spread=torch.zeros(1, 1)),
     "peak": Signal(lambda self, x: x.abs().amax(1, keepdim=True)),

@@ -23,6 +23,7 @@ _AT_ONCE = 1 << 24  # numbers that all calls together may hold
 _LONG = 1024  # samples of an impulse response
 _LINEAR = 1e-9
 _ALIKE = 1e-5
+_LOUD = 2.0**13  # samples of 16 bits as they are in a sound: quieter ones may not reach what bends
 
 
 class Probed(Protocol):
@@ -101,7 +102,8 @@ class _Runner:
         for call in self.calls:
             args, kwargs = map_arg((call.args, call.kwargs), value)
             target: Any = call.target
-            values[call] = target(*args, **kwargs)
+            made = target(*args, **kwargs)  # calls of Cortado's own may give float32
+            values[call] = made.to(torch.float64) if isinstance(made, Tensor) and made.is_floating_point() else made
         return [values[one].to(torch.float64) for one in self.wanted]
 
     def _constant(self, node: Node) -> Tensor:
@@ -186,7 +188,7 @@ def gives_signals(given: Sequence[Node], ends: Sequence[Node]) -> bool:
         sums = zip(*([factor * one for one in drawn] for factor, drawn in parts), strict=True)
         return torch.cat([one.reshape(-1) for one in run(*(torch.stack(terms).sum(0) for terms in sums))])
 
-    a, b = ([torch.randn(shape(node), generator=rng, dtype=torch.float64) for node in given] for _ in range(2))
+    a, b = ([_LOUD * torch.randn(shape(node), generator=rng, dtype=torch.float64) for node in given] for _ in range(2))
     try:
         silence, first, second, both = of((0, a)), of((1, a)), of((1, b)), of((2, a), (-3, b))
         louder, softer = of((8, a)), of((0.125, b))
