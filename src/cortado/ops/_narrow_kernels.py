@@ -164,8 +164,8 @@ def _pixels_small(layer: _Layer) -> Variant:
         scratch = packing.scratch_linear_small(in_c, factors)
         fields = layer.packed(stream, *_OF_PIXELS)
         return Variant(f"linear_{kind}_s8__scalar", _LINEAR_SMALL, fields, scratch)
-    stream = packing.pack_narrow_small(layer.stored.codes, layer.stored.factors, *layer.tables)
-    scratch, fields = packing.scratch_conv_small(in_c, factors), layer.packed(stream, *_OF_PIXELS)
+    stream = layer.stream(packing.pack_narrow_small, packing.pack_runs_small)
+    scratch, fields = packing.scratch_conv_small(in_c), layer.packed(stream, *_OF_PIXELS)
     return Variant(f"conv1x1_{kind}_s8__scalar", _TILES_SMALL, fields, scratch, tile=4)
 
 
@@ -202,9 +202,8 @@ def _window_variant(layer: _Layer, core: Core) -> Variant | None:
         sources = ("conv2d_narrow_s8__mve.c", *_BOTH_MVE, "cortado_narrow_scratch.c")
         return Variant(f"conv2d_{kind}_s8__mve", sources, fields, scratch)
     if core is Core.SMALL:
-        stream = packing.pack_narrow_small(layer.stored.codes, layer.stored.factors, *layer.tables)
-        fields = layer.packed(stream, *_OF_WINDOWS)
-        scratch = packing.scratch_conv_small(products, factors)
+        fields = layer.packed(layer.stream(packing.pack_narrow_small, packing.pack_runs_small), *_OF_WINDOWS)
+        scratch = packing.scratch_conv_small(products)
         return Variant(f"conv2d_{kind}_s8__scalar", _TILES_SMALL, fields, scratch)
     if layer.deeper(packing.MOST_PRODUCTS):
         return None

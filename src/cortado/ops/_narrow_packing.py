@@ -88,9 +88,9 @@ def scratch_conv2d_mve(products: int, out_w: int) -> int:
     return (2 if out_w > 1 else 1) * products
 
 
-def scratch_conv_small(products: int, factors: bool) -> int:
+def scratch_conv_small(products: int) -> int:
     """Bytes of scratch for conv1x1_narrow, conv2d_narrow and the same with runs, `__scalar`."""
-    return 8 * _rounded(products, RUN if factors else 8)
+    return 8 * _rounded(products, 8)
 
 
 def scratch_linear_small(in_c: int, factors: bool) -> int:
@@ -134,24 +134,31 @@ def pack_runs_mve(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32, s
 # ---- small cores -----------------------------------------------------------------------------------------------------
 
 
-def pack_narrow_small(codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+def pack_narrow_small(codes: Int8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
     """The stream of conv_narrow_s8__scalar.S: one channel after the other."""
-    products = pad_to(codes, 1, 8 if factors is None else RUN)
-    halves = (products.astype(np.int64) & 15).reshape(len(codes), -1, 8)
-    words = (halves << 4 * np.arange(8)).sum(axis=2)
-    tables = as_bytes(factor_words(bias, multiplier, shift, Core.SMALL))
-    parts = [] if factors is None else [as_bytes(_sevens(factors))]
-    return joined(*parts, as_bytes(words), tables)
+    return joined(_eights(codes), as_bytes(factor_words(bias, multiplier, shift, Core.SMALL)))
 
 
-def _sevens(factors: UInt8) -> NDArray[np.generic]:
-    """[channels, words]: seven factors of a channel in each, and a 1 above the last."""
+def pack_runs_small(codes: Int8, factors: UInt8, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:
+    """The same with factors: five beside the shifts, then seven in a word."""
+    tables = factor_words(bias, multiplier, shift, Core.SMALL)
+    shifts = np.maximum(shift, 0).astype(np.int64) + 32 * np.maximum(-shift, 0).astype(np.int64)
+    words = [shifts + 1024 * _in_a_word(factors[:, :5])]
+    words += [_in_a_word(factors[:, first : first + 7]) for first in range(5, factors.shape[1], 7)]
+    return joined(as_bytes(np.stack(words, axis=1)), _eights(codes), as_bytes(tables[:, :2]))
+
+
+def _eights(codes: Int8) -> Int8:
+    """[channels, words, bytes]: eight weights in each word."""
+    halves = (pad_to(codes, 1, 8).astype(np.int64) & 15).reshape(len(codes), -1, 8)
+    return as_bytes((halves << 4 * np.arange(8)).sum(axis=2))
+
+
+def _in_a_word(factors: UInt8) -> NDArray[np.int64]:
+    """[channels]: some factors, four bits each, and a 1 above the last."""
     halves = factors.astype(np.int64) - LEAST
-    words = []
-    for first in range(0, halves.shape[1], 7):
-        some = halves[:, first : first + 7]
-        words.append((some << 4 * np.arange(some.shape[1])).sum(axis=1) + (1 << 4 * some.shape[1]))
-    return np.stack(words, axis=1)
+    count = halves.shape[1]
+    return np.asarray((halves << 4 * np.arange(count)).sum(axis=1) + (1 << 4 * count))
 
 
 def pack_linear_small(codes: Int8, factors: UInt8 | None, bias: Int32, multiplier: Int32, shift: Int32) -> Int8:

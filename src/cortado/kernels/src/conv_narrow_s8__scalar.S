@@ -14,9 +14,13 @@
  *
  *   | eight weights in each word, the first in its lowest bits |
  *   | bias 4 | multiplier 4, as two signed halves | shifts 4 |
- *   with factors, in front of that: | words of seven factors, each less 3 in four bits, and a 1 above the last |
  *
- * The words of the multiplier and the shifts are those of cortado_asm.h.
+ *   with factors:
+ *   | from bit 0 the left shift, from 5 the right one, from 10 up to five factors |
+ *   | words of seven more factors | weights | bias 4 | multiplier 4 |
+ *
+ * Factors take four bits, less 3, with a 1 above the last of a word. The words of the multiplier and the shifts are
+ * those of cortado_asm.h.
  *
  * While products are added:
  *   r0 x   r1 stream   r2 to r5 four words of x, then products   r6 eight weights   r7 one weight
@@ -44,8 +48,11 @@
 #define ENTRY 44    /* where the first turn over the products begins */
 #define WORD 48     /* factors of the next runs */
 #define FACTORS 52  /* where more of them are */
-#define RUNS 56     /* bytes of a channel's factors */
-#define FRAME 60
+#define RUNS 56     /* bytes of a channel's words of seven factors */
+#define SHIFTS 60   /* a channel's first word */
+#define FRAME 64
+
+#define RUN 32 /* CORTADO_NARROW_RUN */
 
 /* Two products of both pairs of pixels, with weights from bits \k and \k + 4 on. */
     .macro two k
@@ -154,9 +161,9 @@
     add     \second, r4
     .endm
 
-/* Scales and stores the sums, then goes on with the next channel or returns. r1 stream, at the factors. */
+/* Scales and stores the sums, then goes on with the next channel or returns. r1 stream   r4 multiplier
+ * r5 shift word */
     .macro finish channel
-    ldmia   r1!, {r4, r5}
     mov     r8, r5
     lsrs    r5, r4, #16
     sxth    r4, r4
@@ -239,34 +246,52 @@
     ldmia   r1!, {r2}
     separate r10, r12, 0
     separate r11, lr, 8
+    ldmia   r1!, {r4, r5}
     finish  .Lnarrow_channel
     .size   cortado_conv_narrow_s8__scalar, . - cortado_conv_narrow_s8__scalar
 
     function cortado_conv_runs_s8__scalar
     enter
     movs    r3, #0
+    subs    r2, r2, #5 * RUN
+    ble     .Lruns_counted
     /* One turn: a word of factors, for seven runs. */
 .Lruns_words:
     adds    r3, r3, #4
     subs    r2, r2, #7 * 16
     subs    r2, r2, #7 * 16
     bgt     .Lruns_words
+.Lruns_counted:
     str     r3, [sp, #RUNS]
     /* One turn: one channel. */
 .Lruns_channel:
     start
-    ldr     r3, [sp, #RUNS]
-    adds    r3, r3, r1
     ldmia   r1!, {r2}
-    str     r1, [sp, #FACTORS]
+    str     r2, [sp, #SHIFTS]
+    lsrs    r2, r2, #10
     str     r2, [sp, #WORD]
-    movs    r1, r3
-    b       .Lruns_products
-    /* One turn: one run. */
+    str     r1, [sp, #FACTORS]
+    ldr     r3, [sp, #RUNS]
+    adds    r1, r1, r3
+    ldr     r2, [sp, #X_END]
+    subs    r2, r2, r0
+    /* One turn: one run. r2 bytes of x that are left: the last run may be short. */
 .Lruns_turn:
-    movs    r2, #0
-    mov     r8, r2
-    mov     r9, r2
+    movs    r3, #0
+    mov     r8, r3
+    mov     r9, r3
+    movs    r3, #RUN * 4
+    lsls    r3, r3, #1
+    subs    r3, r3, r2
+    ble     .Lruns_products
+    lsrs    r3, r3, #3
+    movs    r2, #EIGHT_BYTES / 8
+    muls    r3, r2, r3
+    adr     r2, .Lruns_products
+    adds    r3, r3, r2
+    adds    r3, r3, #1
+    bx      r3
+    .p2align 2
 .Lruns_products:
     .rept 4
     eight
@@ -288,7 +313,7 @@
     weigh   r8, r10, r11
     weigh   r9, r12, lr
     ldr     r2, [sp, #X_END]
-    cmp     r0, r2
+    subs    r2, r2, r0
     beq     .Lruns_summed
     b       .Lruns_turn
 .Lruns_summed:
@@ -297,6 +322,19 @@
     keep    r11, 4
     keep    r12, 8
     keep    lr, 12
+    ldr     r2, [sp, #SHIFTS]
+    lsls    r5, r2, #27
+    lsrs    r5, r5, #27
+    lsls    r2, r2, #22
+    lsrs    r2, r2, #27
+    beq     .Lruns_shifts
+    lsls    r2, r2, #8
+    orrs    r5, r5, r2
+    movs    r2, #1
+    lsls    r2, r2, #31
+    orrs    r5, r5, r2
+.Lruns_shifts:
+    ldmia   r1!, {r4}
     finish  .Lruns_channel
     .size   cortado_conv_runs_s8__scalar, . - cortado_conv_runs_s8__scalar
 

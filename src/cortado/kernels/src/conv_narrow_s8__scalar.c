@@ -10,13 +10,13 @@
 
 typedef void (*tile_t)(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out);
 
-static inline int32_t rounded(int32_t n, int32_t multiple) { return (n + multiple - 1) & -multiple; }
+static inline int32_t eights(int32_t n) { return (n + 7) & -8; }
 
 static inline void pixels_of(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
-                             int32_t *x, int32_t multiple, tile_t of_tile)
+                             int32_t *x, tile_t of_tile)
 {
-    const cortado_conv_tile_t tile = {L->weights,    rounded(L->in_c, multiple), L->out_c, L->out_c,
-                                      L->out_offset, L->act_min,                 L->act_max};
+    const cortado_conv_tile_t tile = {L->weights,    eights(L->in_c), L->out_c, L->out_c,
+                                      L->out_offset, L->act_min,      L->act_max};
     while (pixels > 0) {
         const int32_t n = cortado_min(pixels, 4);
         for (int32_t i = 0; i < 2; i++) {
@@ -56,11 +56,11 @@ static CORTADO_ONCE void windows(const cortado_conv2d_packed_t *L, const int8_t 
 }
 
 static inline void row_of(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out, int32_t *x,
-                          int32_t multiple, tile_t of_tile)
+                          tile_t of_tile)
 {
     const int32_t size = L->kernel_h * L->kernel_w * L->in_c;
-    const cortado_conv_tile_t tile = {L->weights,    rounded(size, multiple), L->out_c, L->out_c,
-                                      L->out_offset, L->act_min,              L->act_max};
+    const cortado_conv_tile_t tile = {L->weights,    eights(size), L->out_c, L->out_c,
+                                      L->out_offset, L->act_min,   L->act_max};
     for (int32_t at = 0; at < L->out_w; at += 4) {
         const int32_t n = cortado_min(L->out_w - at, 4);
         for (int32_t i = 0; i < 2; i++) {
@@ -75,25 +75,25 @@ static inline void row_of(const cortado_conv2d_packed_t *L, const int8_t *const 
 void cortado_conv1x1_narrow_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                        void *scratch)
 {
-    pixels_of(L, in, out, pixels, scratch, 8, cortado_conv_narrow_s8__scalar);
+    pixels_of(L, in, out, pixels, scratch, cortado_conv_narrow_s8__scalar);
 }
 
 void cortado_conv1x1_runs_s8__scalar(const cortado_conv1x1_packed_t *L, const int8_t *in, int8_t *out, int32_t pixels,
                                      void *scratch)
 {
-    pixels_of(L, in, out, pixels, scratch, CORTADO_NARROW_RUN, cortado_conv_runs_s8__scalar);
+    pixels_of(L, in, out, pixels, scratch, cortado_conv_runs_s8__scalar);
 }
 
 void cortado_conv2d_narrow_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                       void *scratch)
 {
-    row_of(L, rows, out, scratch, 8, cortado_conv_narrow_s8__scalar);
+    row_of(L, rows, out, scratch, cortado_conv_narrow_s8__scalar);
 }
 
 void cortado_conv2d_runs_s8__scalar(const cortado_conv2d_packed_t *L, const int8_t *const rows[], int8_t *out,
                                     void *scratch)
 {
-    row_of(L, rows, out, scratch, CORTADO_NARROW_RUN, cortado_conv_runs_s8__scalar);
+    row_of(L, rows, out, scratch, cortado_conv_runs_s8__scalar);
 }
 #else
 typedef int cortado_conv_narrow_needs_a_small_core; /* an empty translation unit is not C */

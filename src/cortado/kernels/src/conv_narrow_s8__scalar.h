@@ -13,7 +13,7 @@
 
 /* One to four pixels, laid out as for cortado_conv_tile4_s8__scalar; depth is a multiple of 8. */
 void cortado_conv_narrow_s8__scalar(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out);
-/* With a factor for each run; depth is a multiple of CORTADO_NARROW_RUN. */
+/* With a factor for each run. */
 void cortado_conv_runs_s8__scalar(const cortado_conv_tile_t *T, const void *x, int32_t pixels, int8_t *out);
 /* Sums of x * (w + 8) of four channels, from x to `end`, a multiple of 16 behind it. Returns the stream behind them. */
 const int8_t *cortado_linear_sums_s8__scalar(const int8_t *x, const int8_t *stream, const int8_t *end, int32_t *sums);

@@ -59,15 +59,14 @@ int32_t cortado_conv1x1_narrow_s8__scalar_scratch(const cortado_conv1x1_packed_t
 
 int32_t cortado_conv1x1_runs_s8__scalar_scratch(const cortado_conv1x1_packed_t *L, int32_t pixels)
 {
-    (void)pixels;
-    return 8 * rounded(L->in_c, CORTADO_NARROW_RUN);
+    return cortado_conv1x1_narrow_s8__scalar_scratch(L, pixels);
 }
 
 int32_t cortado_conv2d_narrow_s8__scalar_scratch(const cortado_conv2d_packed_t *L) { return 8 * rounded(window(L), 8); }
 
 int32_t cortado_conv2d_runs_s8__scalar_scratch(const cortado_conv2d_packed_t *L)
 {
-    return 8 * rounded(window(L), CORTADO_NARROW_RUN);
+    return cortado_conv2d_narrow_s8__scalar_scratch(L);
 }
 
 /* The pixel itself. */
