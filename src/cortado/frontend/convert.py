@@ -17,6 +17,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from cortado.base.errors import CortadoError
 from cortado.base.findings import Finding
 from cortado.frontend.bias import Means, correct_biases, give_biases, samples_to_correct
+from cortado.frontend.borders import meet
 from cortado.frontend.calibration import Settled, settle
 from cortado.frontend.candidates import REMEMBERED, Calibrated, Candidate, Choice, Judge, size_of
 from cortado.frontend.canonical import canonicalize
@@ -197,6 +198,7 @@ def _settle(prepared: GraphModule, candidate: Candidate, batches: Sequence[Input
     """Gives every tensor its range; what shares one first."""
     share(prepared, candidate.method)
     tie_state(prepared)
+    meet(prepared)
     return settle(prepared, candidate.method, batches, candidate.widened)
 
 

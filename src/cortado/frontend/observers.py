@@ -59,6 +59,7 @@ class RangeObserver(MinMaxObserver):
         self.exact = False  # each of them has a code of its own
         self.needed = (0.0, 0.0)  # values that any range has, whatever is usual: the first that state has
         self._leader: list[ObserverBase] = []  # in a list: it is no part of this module
+        self._part = 1.0
 
     def forward(self, x_orig: torch.Tensor) -> torch.Tensor:
         x = x_orig.detach()
@@ -116,13 +117,18 @@ class RangeObserver(MinMaxObserver):
     def need(self, values: tuple[float, float]) -> None:
         self.needed = min(values[0], self.needed[0]), max(values[1], self.needed[1])
 
-    def follow(self, leader: ObserverBase) -> None:
-        """From now on the parameters of another tensor; what was seen here only says how many codes are used."""
-        self._leader = [leader]
+    def follow(self, leader: ObserverBase, part: float = 1.0) -> None:
+        """From now on the parameters of another tensor; what was seen here only says how many codes are used. Of one of
+        another element, such a part of its steps."""
+        self._leader, self._part = [leader], part
 
     @property
     def leader(self) -> ObserverBase | None:
         return self._leader[0] if self._leader else None
+
+    def covers(self, other: "RangeObserver") -> bool:
+        """Whether it saw all that another one did."""
+        return bool(self.min_val <= other.min_val and self.max_val >= other.max_val)
 
     @property
     def saw_finite(self) -> bool:
@@ -135,8 +141,8 @@ class RangeObserver(MinMaxObserver):
 
     def calculate_qparams(self) -> tuple[torch.Tensor, torch.Tensor]:
         if self.leader is not None:
-            followed: tuple[torch.Tensor, torch.Tensor] = self.leader.calculate_qparams()
-            return followed
+            scale, zero_point = self.leader.calculate_qparams()
+            return self._part * scale, zero_point if self.element.affine else torch.zeros_like(zero_point)
         scale, zero_point = super().calculate_qparams()
         if not bool(torch.isfinite(scale).all()):  # of ends that are further apart than float32 can tell
             low, high = float(self.min_val), float(self.max_val)

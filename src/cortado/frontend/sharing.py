@@ -74,7 +74,7 @@ class _Tensor:
 
 def share(prepared: GraphModule, method: CalibrationMethod) -> None:
     """Observers that have seen all data follow one another, as the rule has it, or take their usual range."""
-    observers = _observers(prepared)
+    observers = observers_of(prepared)
     for observer in set(observers.values()):
         if isinstance(observer, RangeObserver):
             _take_usual(observer)
@@ -100,7 +100,7 @@ def _take_usual(observer: RangeObserver) -> None:
 # ---- who reads what --------------------------------------------------------------------------------------------------
 
 
-def _observers(prepared: GraphModule) -> dict[Node, ObserverBase]:
+def observers_of(prepared: GraphModule) -> dict[Node, ObserverBase]:
     """Of activations, by their calls."""
     calls = {
         node: prepared.get_submodule(str(node.target)) for node in prepared.graph.nodes if node.op == "call_module"

@@ -156,6 +156,8 @@ class Pattern:
     in_wide: Callable[[Bound], Node | None] | None = None
     moves: bool = False  # every output element is one of the input's, at a place that shapes and constants alone tell
     reads_itself: bool = False  # its output's codes are its state: all of them count, whatever is read of them
+    # Its result is rounded once, from all its bits: nothing is lost by giving it the steps of what reads it.
+    rounds_once: bool = False
     keeps_bits: bool = False  # its state has 16 bits from step to step, whatever its codes have
     # The same in float where ExecuTorch can't take the aten call itself; it has the arguments of the aten call.
     in_float: Callable[..., Tensor] | None = None

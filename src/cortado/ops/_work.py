@@ -23,8 +23,14 @@ def _vectors(calls: Calls) -> Quantities:
     return {"vectors": whole + part}
 
 
+def _eights(calls: Calls) -> Quantities:
+    whole, part = calls.in_spans(8)
+    return {"eights": whole + part}
+
+
 FOURS = Work(("calls", "fours", "singles"), _fours)  # four elements at a time, the last one by one
 VECTORS = Work(("calls", "vectors"), _vectors)
+EIGHTS = Work(("calls", "eights"), _eights)  # of 16 bits
 
 
 # ---- copies ----------------------------------------------------------------------------------------------------------

@@ -279,7 +279,12 @@ ADD: Operator = Operator(
 )
 
 ADD_PATTERN = Pattern(
-    aten=(aten.add.Tensor, aten.sub.Tensor), match=match, lower=lower, fuses_clamp=True, elements=_binary.REALS
+    aten=(aten.add.Tensor, aten.sub.Tensor),
+    match=match,
+    lower=lower,
+    fuses_clamp=True,
+    elements=_binary.REALS,
+    rounds_once=True,
 )
 ADD_REWRITE = Rewrite(aten=(aten.add.Tensor,), rewrite=to_add)
 SUB_REWRITE = Rewrite(aten=(aten.sub.Tensor, aten.subtract.Tensor), rewrite=to_sub)

@@ -438,5 +438,5 @@ GLOBAL_MEAN = Operator(
 )
 
 AVG_POOL2D_PATTERN = Pattern(
-    aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True, elements=(INT8, INT16)
+    aten=(aten.avg_pool2d.default,), match=match, lower=lower, images=True, elements=(INT8, INT16), rounds_once=True
 )

@@ -310,7 +310,7 @@ BATCH_MATMUL = Operator(
     samples=samples,
 )
 
-BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower, elements=(INT8, INT16))
+BMM_PATTERN = Pattern(aten=(aten.bmm.default,), match=match, lower=lower, elements=(INT8, INT16), rounds_once=True)
 PRODUCT_REWRITE = Rewrite(aten=(aten.matmul.default, aten.mm.default, aten.bmm.default), rewrite=to_product)
 ADDMM_REWRITE = Rewrite(aten=(aten.addmm.default,), rewrite=addmm_to_sum)
 COMPUTED_LINEAR_REWRITE = Rewrite(aten=(aten.linear.default,), rewrite=computed_linear)

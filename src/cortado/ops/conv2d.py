@@ -306,5 +306,11 @@ CONV2D = Operator(
 )
 
 CONV2D_PATTERN = Pattern(
-    aten=(aten.conv2d.default,), match=match, lower=lower, fuses_clamp=True, images=True, elements=ELEMENTS
+    aten=(aten.conv2d.default,),
+    match=match,
+    lower=lower,
+    fuses_clamp=True,
+    images=True,
+    elements=ELEMENTS,
+    rounds_once=True,
 )

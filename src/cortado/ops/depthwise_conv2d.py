@@ -270,4 +270,5 @@ DEPTHWISE_PATTERN = Pattern(
     fuses_clamp=True,
     images=True,
     elements=ELEMENTS,
+    rounds_once=True,
 )

@@ -59,7 +59,9 @@ def lower(lowering: Lowering) -> Node:
     return lowering.view(result, (*leading, out_c))
 
 
-LINEAR_PATTERN = Pattern(aten=(aten.linear.default,), match=match, lower=lower, fuses_clamp=True, elements=ELEMENTS)
+LINEAR_PATTERN = Pattern(
+    aten=(aten.linear.default,), match=match, lower=lower, fuses_clamp=True, elements=ELEMENTS, rounds_once=True
+)
 
 
 # ---- one scale for all weights -------------------------------------------------------------------------------

@@ -430,7 +430,13 @@ TRANSPOSE_CONV2D_C = replace(
 )
 
 CONV_TRANSPOSE2D_PATTERN = Pattern(
-    aten=(aten.conv_transpose2d.input,), match=match, lower=lower, fuses_clamp=True, images=True, elements=ELEMENTS
+    aten=(aten.conv_transpose2d.input,),
+    match=match,
+    lower=lower,
+    fuses_clamp=True,
+    images=True,
+    elements=ELEMENTS,
+    rounds_once=True,
 )
 CONV_TRANSPOSE_REWRITE = Rewrite(
     aten=(aten.conv_transpose1d.default, aten.conv_transpose2d.input), rewrite=to_conv_transpose2d

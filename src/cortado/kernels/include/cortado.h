@@ -923,6 +923,20 @@ typedef struct {
 
 void cortado_requantize(const cortado_requantize_t *L, const void *in, void *out, int32_t n);
 
+/* Codes of the same numbers in 16 bits: out = (x - in_zero) * 2^left, which fits. */
+typedef struct {
+    int32_t in_zero, left;
+} cortado_widen_codes_t;
+
+void cortado_widen_codes(const cortado_widen_codes_t *L, const int8_t *in, int16_t *out, int32_t n);
+
+/* Codes of the same steps in 8 bits: out = clamp(x + out_zero). */
+typedef struct {
+    int32_t out_zero;
+} cortado_limit_codes_t;
+
+void cortado_limit_codes(const cortado_limit_codes_t *L, const int16_t *in, int8_t *out, int32_t n);
+
 /* ---- Data movement --------------------------------------------------------------------------------------------- */
 
 /* `height` runs of `width` bytes: row i goes from in + i * in_stride to out + i * out_stride. Concatenation, slices,
