@@ -93,3 +93,9 @@ def test_rounding_once_is_nearer_to_the_model_than_twice(monkeypatch: pytest.Mon
     scaled = compiled(model, "0", "1")
     assert borders(scaled) == {"requantize"}
     assert once < noise(scaled, model)
+
+
+def test_probabilities_are_widened_too() -> None:
+    """Codes of fixed steps, those of a softmax, may be read in 16 bits as any."""
+    made = compiled(nn.Sequential(nn.Conv2d(4, 8, 1), nn.Softmax(1), nn.Conv2d(8, 4, 1)), "2")
+    assert borders(made) == {"widen_codes"}

@@ -12,7 +12,7 @@ Elsewhere, as where an int16 tensor is read in both elements, codes are scaled (
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.observer import ObserverBase
 
-from cortado.base.element import INT8, INT16
+from cortado.base.element import INT8, INT16, element_of
 from cortado.frontend.observers import EdgeObserver, RangeObserver
 from cortado.frontend.sharing import observers_of
 from cortado.ir.op import patterns_of
@@ -22,27 +22,41 @@ Observers = dict[Node, ObserverBase]
 
 
 def meet(prepared: GraphModule) -> None:
-    """After `share`: what follows another tensor already keeps its steps."""
+    """After `share`: what follows another tensor, or is followed, keeps its steps."""
     observers = observers_of(prepared)
-    for node, found in observers.items():
-        observer, source = _free(found), _free(observers.get(node.all_input_nodes[0]))
-        if observer is None or source is None:
+    leaders = [one.leader for one in observers.values() if isinstance(one, RangeObserver)]
+    for node, observer in observers.items():
+        source = observers.get(node.all_input_nodes[0])
+        elements = None if source is None else (element_of(source.dtype), element_of(observer.dtype))
+        if source is None or elements not in ((INT8, INT16), (INT16, INT8)):
             continue
-        if source.element is INT8 and observer.element is INT16 and source.covers(observer):
-            observer.follow(source, 1.0 / WIDER)
-        elif source.element is INT16 and observer.element is INT8 and _serves(source, observer, observers):
-            source.follow(observer, 1.0)
+        changed = _free(observer if elements == (INT8, INT16) else source)
+        if changed is None or any(changed is leader for leader in leaders):
+            continue
+        if changed is observer and _covers(source, changed):
+            changed.follow(source, 1.0 / WIDER)
+        elif changed is source and _serves(changed, observer, observers):
+            changed.follow(observer)
 
 
-def _free(observer: ObserverBase | None) -> RangeObserver | None:
+def _free(observer: ObserverBase) -> RangeObserver | None:
     """The observer of a tensor that may have any steps."""
     if not isinstance(observer, RangeObserver) or isinstance(observer, EdgeObserver):
         return None
-    settled = observer.leader is not None or observer.usual is not None or observer.exact
+    settled = observer.leader is not None or observer.usual is not None
     return None if settled else observer
 
 
-def _serves(source: RangeObserver, reader: RangeObserver, observers: Observers) -> bool:
+def _covers(source: ObserverBase, reader: RangeObserver) -> bool:
+    """Whether a tensor holds all that was seen where it is read: more is there where other tensors are observed too."""
+    if isinstance(source, RangeObserver):
+        return source.covers(reader)
+    scale, zero_point = (float(value) for value in source.calculate_qparams())
+    low, high = ((code - zero_point) * scale for code in (INT8.low, INT8.high + 1))  # the next one is what saturates
+    return low <= float(reader.min_val) and float(reader.max_val) <= high
+
+
+def _serves(source: RangeObserver, reader: ObserverBase, observers: Observers) -> bool:
     """Whether all that have this observer are made by calls that round once, or by movement, and read as `reader`
     alone, or by movement."""
     places = [node for node, observer in observers.items() if observer is source]
