@@ -99,3 +99,23 @@ def test_probabilities_are_widened_too() -> None:
     """Codes of fixed steps, those of a softmax, may be read in 16 bits as any."""
     made = compiled(nn.Sequential(nn.Conv2d(4, 8, 1), nn.Softmax(1), nn.Conv2d(8, 4, 1)), "2")
     assert borders(made) == {"widen_codes"}
+
+
+class Masked(nn.Module):
+    """Scores of 8 bits, of which a softmax in 16 bits reads some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.scores, self.parts = nn.Conv2d(4, 4, 1), nn.Softmax(-1)
+        self.register_buffer("mask", torch.ones(10, 10).triu(1).bool())
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts: Tensor = self.parts(self.scores(x).masked_fill(self.mask, float("-inf")))
+        return parts
+
+
+def test_a_mask_hides_scores_that_are_read_in_another_element() -> None:
+    made, model = compiled(Masked(), "parts"), Masked()
+    assert borders(made) == {"widen_codes"}
+    assert noise(made, model) < 1e-4

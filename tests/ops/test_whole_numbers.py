@@ -454,3 +454,24 @@ def test_a_class_that_the_model_picks_itself_is_scored() -> None:
     assert found.accuracy >= 0.9
     assert found.float_accuracy == 1.0
     assert found.sqnr_db is None  # a position has no signal
+
+
+TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+@pytest.mark.parametrize("join", [torch.cat, torch.stack, torch.hstack], ids=lambda join: join.__name__)
+def test_integers_of_two_types_are_joined_as_torch_promotes_them(join: Callable[..., Tensor]) -> None:
+    rng = torch.Generator().manual_seed(1)
+
+    def drawn(kind: torch.dtype) -> Tensor:
+        least, most = (0, 2) if kind == torch.bool else (0, 200) if kind == torch.uint8 else (-100, 100)
+        return torch.randint(least, most, (2, 3), generator=rng).to(kind)
+
+    for one in TYPES:
+        others = [kind for kind in TYPES if kind != one]
+        model = Function(lambda model, *values: [join([values[0], other]) for other in values[1:]])
+        batches = [tuple(drawn(kind) for kind in (one, *others)) for _ in range(2)]
+        for found, want in zip(
+            reference_outputs(graph_of(model, batches), batches[1]), model(*batches[1]), strict=True
+        ):
+            assert torch.equal(found.to(torch.int64), want.to(torch.int64))

@@ -29,7 +29,12 @@ def _hide(prepared: GraphModule, reader: Node, mask: torch.Tensor) -> None:
         observer = prepared.get_submodule(str(reader.target)) if reader.op == "call_module" else None
         if isinstance(observer, RangeObserver):
             source = reader.all_input_nodes[0]
-            observer.hidden[source.name] = mask.reshape(shape(source))
+            observer.hidden[source.name] = mask.reshape(shape(_observed(source)))
         elif not is_call(reader, *VIEW_CALLS):
             return
         reader = reader.all_input_nodes[0]
+
+
+def _observed(node: Node) -> Node:
+    """The tensor that one observer sees behind another, where its codes are read in another element."""
+    return _observed(node.all_input_nodes[0]) if node.op == "call_module" else node

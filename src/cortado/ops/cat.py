@@ -16,7 +16,7 @@ from cortado.base.errors import Reject
 from cortado.base.numerics import Tensor
 from cortado.base.target import Core, CortexMTargetConfig
 from cortado.ir.c_call import Bytes, Callee, CCall, Operand
-from cortado.ir.facts import TABLE, element, is_whole, wanted_element
+from cortado.ir.facts import TABLE, dtype, element, is_whole, wanted_element
 from cortado.ir.graph import Bound, add_call, shape, sole_user
 from cortado.ir.kernel import ONE_ROW, Array, Kernel, Rows
 from cortado.ir.op import (
@@ -76,6 +76,18 @@ def without_empty(bound: Bound) -> Node | None:
     if len(filled) in (0, len(parts)):
         return None
     return add_call(bound.node, aten.cat.default, filled, bound["dim"])
+
+
+def in_one_type(bound: Bound) -> Node | None:
+    """Integers of several types are joined as torch promotes them; words of 32 and 64 bits are the same here."""
+    wanted, parts = dtype(bound.node), bound.nodes("tensors")
+    if wanted.is_floating_point or {dtype(part) for part in parts} <= {wanted, torch.int32, torch.int64, torch.bool}:
+        return None
+    alike = [
+        part if dtype(part) in (wanted, torch.bool) else add_call(bound.node, aten.to.dtype, part, wanted)
+        for part in parts
+    ]
+    return add_call(bound.node, bound.node.target, alike, **{k: v for k, v in bound.values.items() if k != "tensors"})
 
 
 def match(bound: Bound) -> Quantization | Reject:
@@ -297,7 +309,17 @@ CAT_RESCALED = Operator(
     samples=rescaled_samples,
 )
 
-CAT_REWRITE = Rewrite(aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), rewrite=without_empty)
+CAT_REWRITE = Rewrite(
+    aten=(aten.cat.default, aten.concat.default, aten.concatenate.default),
+    rewrite=lambda bound: without_empty(bound) or in_one_type(bound),
+)
+STACK_REWRITE = Rewrite(
+    aten=(
+        *(aten.stack.default, aten.hstack.default, aten.vstack.default),
+        *(aten.dstack.default, aten.column_stack.default),
+    ),
+    rewrite=in_one_type,
+)
 
 CAT_PATTERN = Pattern(
     aten=(aten.cat.default, aten.concat.default, aten.concatenate.default), match=match, lower=lower, moves=True
