@@ -66,6 +66,8 @@ CASES: dict[str, Case] = {
     "scatter": (lambda x, y: x.scatter(1, FOUR, y), ((2, 5), (2, 2))),
     "scatter of a number": (lambda x: x.scatter(1, FOUR, 1.5), ((2, 5),)),
     "scatter_add": (lambda x, y: x.scatter_add(1, FOUR, y), ((2, 5), (2, 2))),
+    "scatter_add of a larger tensor": (lambda x, y: x.scatter_add(1, FOUR, y), ((2, 5), (2, 4))),
+    "scatter_add to some rows": (lambda x, y: x.scatter_add(1, FOUR, y), ((4, 5), (3, 2))),
     "scatter of what is computed": (
         lambda x: torch.zeros_like(x).scatter(1, x.topk(1, 1).indices, x.topk(1, 1).values),
         ((2, 3),),

@@ -87,11 +87,20 @@ def scattered(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """No place may be written twice: torch leaves open what is there then."""
     hits = _hits(self, dim, index)
     mask = (hits.squeeze(-2) if hits.shape[-2] == 1 else hits.any(-2)).movedim(-1, dim)
-    return torch.where(mask, _summed(hits, dim, src), self)
+    return torch.where(mask, _summed(hits, dim, _read(src, index)), self)
 
 
 def scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    return self + _summed(_hits(self, dim, index), dim, src)
+    """Rows that no place is named in stay as they are."""
+    sums = _summed(_hits(self, dim, index), dim, _read(src, index))
+    rest = [size - made for size, made in zip(self.shape, sums.shape, strict=True)]
+    missing = [width for size in reversed(rest) for width in (0, size)]
+    return self + (F.pad(sums, missing) if any(missing) else sums)
+
+
+def _read(src: Tensor, index: Tensor) -> Tensor:
+    """What a scatter reads of a larger tensor: as much as there are places."""
+    return src[tuple(slice(0, size) for size in index.shape)]
 
 
 def _summed(hits: Tensor, dim: int, src: Tensor) -> Tensor:
@@ -114,12 +123,12 @@ def _whole(bound: Bound) -> bool:
     return bool(base) and all(a == b for place, (a, b) in enumerate(zip(base, index, strict=True)) if place != dim)
 
 
+def _is_tensor(bound: Bound) -> bool:
+    return bool(shape(bound["self"]))
+
+
 def _computed(bound: Bound) -> bool:
-    return _whole(bound) and not is_constant(bound["index"]) and shape(bound["src"]) == shape(bound["index"])
-
-
-def _alike(bound: Bound) -> bool:
-    return _whole(bound) and shape(bound["src"]) == shape(bound["index"])
+    return _whole(bound) and not is_constant(bound["index"])
 
 
 # ---- others --------------------------------------------------------------------------------------------------
@@ -177,7 +186,7 @@ MASKED_REWRITE = Rewrite(aten=(aten.masked_scatter.default,), rewrite=lambda bou
 FILLED_AT = Decomposition(aten=(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), function=filled_at)
 NUMBER_SCATTERED = Decomposition(aten=(aten.scatter.value,), function=number_scattered, takes=_whole)
 SCATTERED = Decomposition(aten=(aten.scatter.src,), function=scattered, takes=_computed)
-SCATTER_ADDED = Decomposition(aten=(aten.scatter_add.default,), function=scatter_added, takes=_alike)
+SCATTER_ADDED = Decomposition(aten=(aten.scatter_add.default,), function=scatter_added, takes=_is_tensor)
 INDEX_ADDED = Decomposition(aten=(aten.index_add.default,), function=index_added)
 FOLDED = Decomposition(aten=(aten.col2im.default,), function=folded)
 DIAGONAL_OF = Decomposition(aten=(aten.diag_embed.default,), function=diagonal_of)
