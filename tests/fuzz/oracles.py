@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.fx import GraphModule, Interpreter
+from torch.fx import GraphModule, Interpreter, Node
 
 from cortado.api import Model, prepare
 from cortado.artifact.narrowed import WeightsRequest, narrow_weights
@@ -31,6 +31,7 @@ from cortado.emit.pte.program import c_only, emit_pte
 from cortado.ir import op
 from cortado.ir.graph import module_path
 from cortado.ir.op import registry
+from cortado.ops.pointwise import FUNCTIONS, POINTWISE
 from cortado.ops.topk import BEST
 from cortado.options import Border, LinearWeights, Optimize, Options, Weights
 from cortado.passes import PIPELINE, CortexMPassManager
@@ -65,6 +66,10 @@ GATED = ("cortado::lstm", "cortado::gru")  # their states have 16 bits for value
 GATED_STEP = 2.0**-15
 TIE = 0.1  # of a step, from the middle between two codes: there the rounding of what went before decides
 TIE_DRAWS = 16
+TABLE = 2.0  # steps of an int16 function, which is read between the values of a table
+
+
+QUANTIZE = torch.ops.quantized_decomposed.quantize_per_tensor.default
 
 
 class Kind(Enum):
@@ -222,11 +227,12 @@ def _allowed(pt2e: float, case: Case, name: str) -> float:
 
 
 def _by_ties(case: Case) -> Iterator[list[list[Tensor]]]:
-    """By output, what PT2E's graph gives if the values about half-way between two codes go to either of them.
+    """By output, what PT2E's graph gives if the values about half-way between two codes go to either of them, and int16
+    functions are as far off as their tables are.
 
     Both are right: torch rounds ties to even codes, the kernels away from zero, and a sum of codes moves with each of
-    them. What follows may make much of one code: a norm over few values does, and a function that jumps. Nor does torch
-    say which of equal values is the first of topk.
+    them. What follows may make much of one code: a norm over few values does, a square root near zero, and a function
+    that jumps. Nor does torch say which of equal values is the first of topk.
     """
     for seed in range(TIE_DRAWS):
         graph = EitherWay(case.model.quantized.converted, seed)
@@ -236,15 +242,23 @@ def _by_ties(case: Case) -> Iterator[list[list[Tensor]]]:
 
 
 class EitherWay(Interpreter):
-    """Runs a quantized graph; values about half-way between two codes go up or down by chance."""
+    """Runs a quantized graph; values about half-way between two codes go up or down by chance, int16 functions too."""
 
     def __init__(self, module: GraphModule, seed: int) -> None:
         super().__init__(module)
         self.generator = torch.Generator().manual_seed(seed)
+        self.tabled = False
+
+    def run_node(self, n: Node) -> Any:
+        made = n.all_input_nodes[0].target if n.target is QUANTIZE else None
+        self.tabled = (made in FUNCTIONS or made is POINTWISE) and n.args[5] == torch.int16
+        return super().run_node(n)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if target is torch.ops.quantized_decomposed.quantize_per_tensor.default:
+        if target is QUANTIZE:
             value, scale = args[0].double(), float(args[1])
+            if self.tabled:
+                value = value + (2 * torch.rand(value.shape, generator=self.generator) - 1) * TABLE * scale
             codes = value / scale
             half = (codes - codes.floor() - 0.5).abs() < TIE
             way = torch.randint(0, 2, codes.shape, generator=self.generator) * 2 - 1

@@ -13,8 +13,11 @@ from torch.nn import functional
 from cortado import api
 from cortado.base.errors import CortadoError
 from cortado.base.target import from_target_string
+from cortado.frontend.canonical import canonicalize
+from cortado.frontend.export import capture
 from cortado.models.zoo.mfcc import mfcc
 from cortado.ops.spectrum import LOG_BITS, SPECTRUM, band_sums, framed, logarithms
+from cortado.ops.spectrum_codes import SPECTRUM_OF
 from cortado.options import Artifacts, Options
 from cortado.plan.lowered import reference_outputs
 from helpers.cores import FOUR, each_core
@@ -352,3 +355,17 @@ def test_what_follows_may_give_several_tensors(kind: str) -> None:
         wanted = torch.cat([model(*batch).flatten() for batch in data])
     got = torch.cat([found.outputs(*batch)[0].float().flatten() for batch in data])
     assert decibels(wanted, got) > 25
+
+
+@pytest.mark.parametrize("loud", [1.0, 1000.0])
+def test_silence_is_what_the_model_makes_of_it(loud: float) -> None:
+    """log(1 + 0) is 0, not nearly 0: what follows may ask for its sign."""
+    window = torch.hann_window(32)
+    model = Expression(
+        lambda x, window: torch.log1p(loud * torch.fft.rfft(x.unfold(-1, 32, 16) * window).abs()), window=window
+    )
+    x = torch.randn(1, 320, generator=torch.Generator().manual_seed(1))
+    graph = canonicalize(capture(model, [x]).module, [x])
+    assert any(node.target is SPECTRUM_OF for node in graph.graph.nodes)
+    silent = torch.zeros_like(x)
+    assert torch.equal(graph(silent), model(silent))

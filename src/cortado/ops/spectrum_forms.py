@@ -196,6 +196,15 @@ class Fit:
         return self.factor > 0 and bool(((made - found).abs() <= beside + CLOSE * made.abs()).all())
 
 
+_NOTHING = 1e-9  # beside a number: what was added to a sum of 1e12 makes no more of its logarithm
+
+
+def _plain(number: float) -> float:
+    """The number of float32 that one is all but equal to, as 1 of log(1 + x): silence is to be 0 then."""
+    single = float(torch.tensor(number, dtype=torch.float32))
+    return single if abs(single - number) < _NOTHING * abs(number) else number
+
+
 def _fitted(found: Tensor, zero: float | None) -> Fit | None:
     """By the values at the grid, and at 0."""
     last, before, at = float(found[-1]), float(found[-2]), _GRID[-1]
@@ -203,8 +212,9 @@ def _fitted(found: Tensor, zero: float | None) -> Fit | None:
     if zero is not None and zero >= 0 and last > 0:
         factor = last / math.sqrt(at)
         fits += [Fit(Curve.ROOT, factor, 0.0, (zero / factor) ** 2, clamped) for clamped in (False, True)]
-    factor = (last - before) / math.log(at / _GRID[-2])
+    factor = _plain((last - before) / math.log(at / _GRID[-2]))
     offset = last - factor * math.log(at)
+    offset = 0.0 if abs(offset) < _NOTHING * abs(last) else offset
     if factor > 0 and (zero is None or (zero - offset) / factor < _HIGHEST):
         floor = 0.0 if zero is None else math.exp((zero - offset) / factor)
         fits += [Fit(Curve.LOGARITHM, factor, offset, floor, clamped) for clamped in (False, True)]
