@@ -91,6 +91,7 @@ def _option_arguments(parser: argparse.ArgumentParser) -> None:
     precision_arguments(parser)
     _calibration_arguments(parser)
     _artifact_arguments(parser)
+    _flow_arguments(parser)
     camera_arguments(parser)
     _budget_arguments(parser)
 
@@ -155,7 +156,7 @@ def _calibration_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is written, and in which form the C bundle takes its input."""
+    """What is written."""
     parser.add_argument(
         "--artifacts",
         choices=names(Artifacts),
@@ -212,6 +213,10 @@ def _artifact_arguments(parser: argparse.ArgumentParser) -> None:
         help="modules whose names match stay in float in the .pte on purpose, as in 'head.*'; may be repeated. There "
         "is no C bundle then",
     )
+
+
+def _flow_arguments(parser: argparse.ArgumentParser) -> None:
+    """In which form the C bundle takes its input, and gives what it decides."""
     parser.add_argument(
         "--input-rows",
         "--input_rows",
