@@ -18,7 +18,10 @@ PAGE = ROOT / "docs" / "kernels.md"
 NAME = re.compile(
     r"(?P<op>[a-z0-9_]+?)(?:_(?P<type>s8_f32|f32_s8|s16_f32|f32_s16|s8|s16|s32|u8))?(?:__(?P<isa>scalar|dsp|mve|scalar_dsp))?"
 )
-UNTYPED = {"copy2d", "widen", "pad_wide", "pick_wide", "requantize", "transpose_wide", "where"}
+UNTYPED = {
+    *("copy2d", "widen", "pad_wide", "pick_wide", "requantize", "transpose_wide", "where"),
+    *("limit_codes", "widen_codes"),
+}
 WINDOWS = ("conv1x1", "conv2d")
 # More kernels of one operator in its file: the same rows at once, what its sums become, computed masks.
 TOGETHER = {
