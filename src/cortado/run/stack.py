@@ -5,7 +5,9 @@ whatever it may be. `run` on a board measures what a run takes; the tests hold t
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -25,7 +27,7 @@ def stack_bytes(
     pointers; `watchers` those that it calls in their place, and that call them. None where a function takes a number
     of bytes that is not to be seen."""
     functions: dict[str, list[Instruction]] = {}
-    code = disassemble(elf, cpu)
+    code = _apart(disassemble(elf, cpu), elf)
     for instruction in code.values():
         functions.setdefault(instruction.function, []).append(instruction)
     words = _Words(elf)
@@ -36,6 +38,21 @@ def stack_bytes(
         return max(depths.of(entry) for entry in entries if entry in functions)
     except KeyError:
         return None
+
+
+def _apart(code: Mapping[int, Instruction], elf: Path) -> dict[int, Instruction]:
+    """Static functions of one name, each under a name of its own: all but the first have their address in it."""
+    with elf.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
+        heads = sorted({one["st_value"] & ~1 for one in symbols if one["st_info"]["type"] == "STT_FUNC"})
+    first: dict[str, int] = {}
+    found = {}
+    for address in sorted(code):
+        one, place = code[address], bisect_right(heads, address)
+        head = heads[place - 1] if place else 0
+        own = first.setdefault(one.function, head) == head
+        found[address] = one if own else replace(one, function=f"{one.function}@{head:x}")
+    return found
 
 
 class _Words:
@@ -104,15 +121,22 @@ class _Calls:
         self.callees: dict[str, set[str]] = {}
         for name, body in functions.items():
             by_pointer = unknown if name in kernels else called_in_turn - ({name} if name in watchers else set())
-            self.callees[name] = direct[name] | (by_pointer if any(map(_is_by_pointer, body)) else set())
+            self.callees[name] = direct[name] | (by_pointer if _calls_by_pointer(body) else set())
 
 
 def _kernel_names(functions: Collection[str]) -> set[str]:
     return {name for name in functions if name.startswith("cortado_")}
 
 
-def _is_by_pointer(one: Instruction) -> bool:
-    return one.kind is Kind.JUMP and one.name in ("blx", "bx") and one.operands.strip() != "lr"
+def _calls_by_pointer(body: Sequence[Instruction]) -> bool:
+    """Whether a function jumps to what a register holds, unless that came from the stack: so do functions return that
+    were given a part of their arguments there, and had them pushed."""
+    popped: set[str] = set()
+    for one in body:
+        if one.kind is Kind.JUMP and one.name in ("blx", "bx") and one.operands.strip() not in {"lr", *popped}:
+            return True
+        popped = popped | one.writes if one.name == "pop" else popped - one.writes
+    return False
 
 
 def _reached(direct: Mapping[str, Collection[str]], start: Collection[str]) -> set[str]:
