@@ -7,7 +7,7 @@
 #include "cortado_run.h"
 #include "tiny_data.h"
 
-#if TINY_BUILD != 0x2e280cf8u
+#if TINY_BUILD != 0xc3e52a04u
 #error "tiny.h and this file are of different compiles: take all files of one"
 #endif
 

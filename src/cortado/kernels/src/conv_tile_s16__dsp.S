@@ -110,7 +110,7 @@
     smlad   r4, r2, lr, r4
     smlad   r5, r3, lr, r5
     sxtb16  r12, r12, ror #8
-    ldr.w   lr, [r1, #-4]
+    ldr     lr, [r1, #-4]
     smlad   r6, r2, r12, r6
     smlad   r7, r3, r12, r7
     sxtb16  r12, lr
