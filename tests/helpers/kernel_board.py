@@ -44,6 +44,8 @@ def kernel_symbols(target: CortexMTargetConfig) -> tuple[str, ...]:
     missing = {Isa.SCALAR: ("__dsp", "__mve"), Isa.DSP: ("__scalar", "__mve"), Isa.MVE: ("__scalar",)}[target.isas[0]]
     if target.cpu in SMALL_CORES:
         missing += ("add_s8__scalar",)
+    else:  # layers of 16-bit codes have kernels for small cores, which others don't build
+        missing += tuple(f"{layer}_s16__scalar" for layer in ("conv1x1", "conv2d", "linear", "depthwise"))
     return tuple(name for name in names if not any(part in name for part in missing))
 
 
