@@ -33,13 +33,13 @@ Chosen = frozenset[str]  # names of calls that compute with int16 codes
 PRICED = 2  # tensors of which the bytes and cycles are planned before one is taken
 MOST_PLANS = 8  # when so many were made, sizes decide
 SMALL = 12  # calls of which all subsets are looked at
-FEWEST_PLANS, PLANS = 4, 800  # of these: at least, and in all, counted by pairs of calls: each takes longer of more
+FEWEST_PLANS, PLANS = 4, 4000  # of these: at least, and in all, counted by triples of calls: each takes longer of more
 ROUNDS = 3  # in which they are looked for, each with more decibels
 MEASURES = 96  # choices that are run, counted by calls
 TRIED = 2  # calls, at least, that are given back if the bar still holds
 CYCLES = 0.1  # what a part more of cycles counts beside the same part more of bytes
 NOISE_WORK = 4_000_000  # values that are computed to measure one tensor, at most
-FEWEST, MOST = 2, 8  # samples that noise is measured on
+FEWEST, MOST = 2, 4  # samples that noise is measured on
 STEP = 1.0  # dB that are aimed for next, where the bar is none of decibels
 
 
@@ -264,7 +264,7 @@ class MixedSearch:
         names = sorted(every)
         subsets = [frozenset(one) for count in range(1, len(names) + 1) for one in combinations(names, count)]
         kept = {one: self._decibels(one) for one in subsets}
-        plans, measures = max(FEWEST_PLANS, PLANS // len(every) ** 2), max(2, MEASURES // len(every))
+        plans, measures = max(FEWEST_PLANS, PLANS // len(every) ** 3), max(2, MEASURES // len(every))
         least = -math.inf if len(subsets) <= plans else self._first_threshold()
         for _ in range(ROUNDS):
             fit = [one for one in subsets if kept[one] >= least and one not in self._measured]
